@@ -1,0 +1,1 @@
+"""Pure decisions: numpy in, numpy out. No I/O, no clock, no threads, no ambient randomness."""

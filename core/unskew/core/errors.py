@@ -1,0 +1,57 @@
+"""Every error of unskew, in one tree.
+
+::
+
+    UnskewError
+    ├── ConfigError          a name or a parameter is not allowed          (parameter, value, allowed)
+    ├── KeyTypeError         a key column cannot be hashed as Spark would  (the column's type, what to do)
+    ├── HistogramError       counts that cannot be a histogram
+    └── PlanError            a plan that cannot be built, or may not be used here
+        └── PlanFormatError  bytes that are no plan of ours, or are damaged
+
+A message says what was wrong, the value, what is allowed, and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+__all__ = [
+    "ConfigError",
+    "HistogramError",
+    "KeyTypeError",
+    "PlanError",
+    "PlanFormatError",
+    "UnskewError",
+]
+
+
+class UnskewError(Exception):
+    """Base of all errors that unskew raises on purpose."""
+
+
+class ConfigError(UnskewError, ValueError):
+    """A name or parameter is not allowed; names the parameter and the allowed range."""
+
+    def __init__(self, parameter: str, value: object, allowed: str | Iterable[str]) -> None:
+        text = allowed if isinstance(allowed, str) else "one of " + ", ".join(allowed)
+        super().__init__(f"{parameter}: {value!r} is not allowed; use {text}")
+        self.parameter = parameter
+        self.value = value
+        self.allowed = text
+
+
+class KeyTypeError(UnskewError, TypeError):
+    """A key column has a type that cannot be hashed exactly as Spark hashes it."""
+
+
+class HistogramError(UnskewError, ValueError):
+    """Counts that cannot be a histogram: wrong length, negative, or beyond a signed 64-bit total."""
+
+
+class PlanError(UnskewError, ValueError):
+    """A plan that cannot be built as asked, or that does not fit what it is used on."""
+
+
+class PlanFormatError(PlanError):
+    """Bytes that are not a plan of ours, are damaged, or come from a newer format."""

@@ -1,0 +1,211 @@
+"""The key types of Spark, by Spark's own names, and the common type of two of them.
+
+A key's hash depends on its type: the int 7 and the bigint 7 hash differently, and so do ``1.0`` and ``1.00``.
+A plan therefore carries its key type, and both sides of a join are cast to Spark's common type *before* hashing
+(DESIGN section 4). Types that cannot be hashed exactly as Spark does are refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from unskew.core.errors import KeyTypeError
+
+__all__ = ["KeyType", "arrow_of", "common_type", "parse", "type_of"]
+
+_PLAIN = (
+    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date",
+    "timestamp", "timestamp_ntz",
+)  # fmt: skip
+_ALIASES = {
+    "bool": "boolean", "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint",
+    "real": "float", "timestamp_ltz": "timestamp", "dec": "decimal", "numeric": "decimal",
+}  # fmt: skip
+_INTEGRAL = ("tinyint", "smallint", "int", "bigint")
+_INTEGRAL_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+_FRACTIONAL = ("float", "double")
+_DATES = ("date", "timestamp_ntz", "timestamp")
+_MAX_PRECISION = 38
+
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
+_COLLATED = re.compile(r"string\s+collate\s+(\S+)")
+_CHARS = re.compile(r"(?:var)?char\s*\(\s*\d+\s*\)")
+
+
+@dataclass(frozen=True)
+class KeyType:
+    """One of Spark's types by its simple name; precision and scale are set for decimals only."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
+
+    @property
+    def is_decimal(self) -> bool:
+        return self.name == "decimal"
+
+
+def parse(text: str) -> KeyType:
+    """Read Spark's simple type string (``bigint``, ``decimal(10,2)``, ``string collate UTF8_LCASE`` ...)."""
+    name = text.strip().lower()
+    name = _ALIASES.get(name, name)
+    if name in _PLAIN or name == "void":
+        return KeyType(name)
+    if _CHARS.fullmatch(name):
+        return KeyType("string")
+    if match := _COLLATED.fullmatch(name):
+        return _collated(match.group(1), text)
+    if match := _DECIMAL.fullmatch(name):
+        return _decimal(int(match.group(1) or 10), int(match.group(2) or 0))
+    raise KeyTypeError(
+        f"key type {text!r} cannot be hashed as Spark does; use one of {', '.join(_PLAIN)} or decimal(p,s). "
+        "Give a struct's fields as separate key columns; cast anything else to string or binary first."
+    )
+
+
+def _collated(collation: str, text: str) -> KeyType:
+    if collation.upper() == "UTF8_BINARY":
+        return KeyType("string")
+    raise KeyTypeError(
+        f"key type {text!r}: two equal strings of this collation have different bytes, so they would be hashed "
+        f"apart. Use collation_key(col) (a binary column) or lower(col) as the key instead."
+    )
+
+
+def _decimal(precision: int, scale: int) -> KeyType:
+    if not (1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision):
+        raise KeyTypeError(
+            f"decimal({precision},{scale}) is no type of Spark: precision 1..38, scale 0..precision"
+        )
+    return KeyType("decimal", precision, scale)
+
+
+def type_of(arrow: pa.DataType) -> KeyType:
+    """The Spark type of an Arrow type, as Spark's own Arrow conversion maps it."""
+    if pa.types.is_dictionary(arrow):
+        return type_of(arrow.value_type)
+    if pa.types.is_decimal(arrow):
+        return _decimal(arrow.precision, arrow.scale)
+    if pa.types.is_timestamp(arrow):
+        return KeyType("timestamp" if arrow.tz else "timestamp_ntz")
+    for test, name in _ARROW_TESTS:
+        if test(arrow):
+            return KeyType(name)
+    raise KeyTypeError(
+        f"an Arrow column of type {arrow} cannot be a key: Spark has no such type or gives it no stable hash. "
+        "Unsigned integers: cast to int64. Structs: give the fields as separate columns. Others: cast to string."
+    )
+
+
+_ARROW_TESTS = (
+    (pa.types.is_boolean, "boolean"),
+    (pa.types.is_int8, "tinyint"),
+    (pa.types.is_int16, "smallint"),
+    (pa.types.is_int32, "int"),
+    (pa.types.is_int64, "bigint"),
+    (pa.types.is_float32, "float"),
+    (pa.types.is_float64, "double"),
+    (pa.types.is_date32, "date"),
+    (pa.types.is_null, "void"),
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t), "string"),
+    (
+        lambda t: (
+            pa.types.is_binary(t)
+            or pa.types.is_large_binary(t)
+            or pa.types.is_binary_view(t)
+            or pa.types.is_fixed_size_binary(t)
+        ),
+        "binary",
+    ),
+)
+
+
+def arrow_of(key: KeyType) -> pa.DataType:
+    """The Arrow type in which a key of this Spark type is hashed."""
+    if key.is_decimal:
+        return pa.decimal128(key.precision, key.scale)
+    return {
+        "boolean": pa.bool_(),
+        "tinyint": pa.int8(),
+        "smallint": pa.int16(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "float": pa.float32(),
+        "double": pa.float64(),
+        "string": pa.large_string(),
+        "binary": pa.large_binary(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "timestamp_ntz": pa.timestamp("us"),
+        "void": pa.null(),
+    }[key.name]
+
+
+def common_type(left: KeyType | str, right: KeyType | str) -> KeyType:
+    """The type to which Spark (ANSI mode, the default of Spark 4) casts both sides of ``left = right``.
+
+    Raises ``KeyTypeError`` for pairs that Spark itself refuses to compare.
+    """
+    a = parse(left) if isinstance(left, str) else left
+    b = parse(right) if isinstance(right, str) else right
+    if a == b:
+        return a
+    for one, other in ((a, b), (b, a)):
+        found = _wider(one, other)
+        if found is not None:
+            return found
+    raise KeyTypeError(f"Spark does not compare {a} with {b}: cast one side of the join explicitly")
+
+
+def _wider(a: KeyType, b: KeyType) -> KeyType | None:
+    """The common type where ``a`` is the side that the rule is about, else None (the caller tries both)."""
+    if a.name == "void":
+        return b
+    if a.name == "string":
+        return _against_string(b)
+    if a.is_decimal:
+        return _against_decimal(a, b)
+    if a.name in _FRACTIONAL:
+        return _against_fraction(a, b)
+    for family in (_INTEGRAL, _DATES):
+        if a.name in family and b.name in family:
+            return max(a, b, key=lambda t: family.index(t.name))
+    return None
+
+
+def _against_string(other: KeyType) -> KeyType | None:
+    """ANSI: a string meets an integral as bigint, a fraction or decimal as double, anything else as its type."""
+    if other.name in _INTEGRAL:
+        return KeyType("bigint")
+    if other.name in _FRACTIONAL or other.is_decimal:
+        return KeyType("double")
+    return other
+
+
+def _against_decimal(decimal: KeyType, other: KeyType) -> KeyType | None:
+    if other.name in _FRACTIONAL:
+        return KeyType("double")
+    if other.name in _INTEGRAL_DIGITS:
+        other = KeyType("decimal", _INTEGRAL_DIGITS[other.name], 0)
+    if not other.is_decimal:
+        return None
+    scale = max(decimal.scale, other.scale)
+    digits = max(decimal.precision - decimal.scale, other.precision - other.scale)
+    return _bounded(digits, scale)
+
+
+def _bounded(digits: int, scale: int) -> KeyType:
+    """Spark's ``DecimalType.bounded``: digits before the point are kept, the scale gives way."""
+    return KeyType("decimal", min(digits + scale, _MAX_PRECISION), min(scale, _MAX_PRECISION))
+
+
+def _against_fraction(fraction: KeyType, other: KeyType) -> KeyType | None:
+    if other.name in _FRACTIONAL or other.name in _INTEGRAL:
+        return KeyType("double")
+    return None

@@ -1,0 +1,1 @@
+"""Mergeable summaries of a key stream in bounded memory."""

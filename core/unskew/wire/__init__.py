@@ -1,0 +1,1 @@
+"""Protobuf messages to core values and back: the only place that translates."""

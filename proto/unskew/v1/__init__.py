@@ -1,0 +1,1 @@
+"""Contracts: the .proto files and the stubs generated from them, nothing else."""

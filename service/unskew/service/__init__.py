@@ -1,0 +1,1 @@
+"""The partitioning service: gRPC and HTTP, stores, round driver, settings, metrics, web page."""

@@ -1,0 +1,1 @@
+"""Everything that touches pyspark: plans for DataFrames, both routing faces, operators."""
