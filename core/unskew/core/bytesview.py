@@ -1,78 +1,108 @@
 """Byte strings as numpy sees them: one flat buffer, and for each row where it starts and how long it is.
 
-The loads are unaligned on purpose: a strided view one byte apart lets numpy gather the word at any offset in
-one call, without copying or padding the column.
+Hashes read them eight bytes at a time. Rows of one length that lie one behind the other are read through a
+strided view, without a copy. All others are gathered from the buffer as aligned words: an unaligned read is two
+of them, shifted, which measured faster than numpy's gather from an unaligned view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "ByteRows"]
+__all__ = ["BLOCK", "Block", "ByteRows"]
 
-# Rows worked on at a time: 8192 words of eight bytes stay in the L2 cache through all steps of a hash.
+# Rows worked on at a time: few enough that all steps of a hash stay in the L2 cache, enough to hide the calls.
 BLOCK = 8192
 
-_WORD: dict[int, str] = {1: "u1", 4: "<u4", 8: "<u8"}
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+Rows = NDArray[np.intp]
+
+_WORD = np.dtype("<u8")
+_ONE, _TOP = np.uint64(1), np.uint64(63)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    data: NDArray[np.uint8]
+
+    @cached_property
+    def words(self) -> U64:
+        """The bytes as aligned words, with at least one word to spare."""
+        padded = np.zeros(len(self.data) // 8 + 2, _WORD)
+        padded.view(np.uint8)[: len(self.data)] = self.data
+        return padded
 
 
 @dataclass(frozen=True)
 class ByteRows:
-    """Row i is ``data[starts[i] : starts[i] + sizes[i]]``."""
+    """Row i is ``sizes[i]`` bytes from ``starts[i]``; ``packed``: each row starts where the one before ends."""
 
-    data: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    buffer: Buffer
+    starts: I64
+    sizes: I64
+    packed: bool = False
 
     @classmethod
-    def from_offsets(cls, data: NDArray[np.uint8], offsets: NDArray[np.integer]) -> ByteRows:
-        wide = offsets.astype(np.int64, copy=False)
-        return cls(data, wide[:-1], np.diff(wide))
+    def from_offsets(cls, data: NDArray[np.uint8], offsets: I64) -> ByteRows:
+        return cls(Buffer(data), offsets[:-1], np.diff(offsets), packed=True)
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def __getitem__(self, part: slice | NDArray[np.intp]) -> ByteRows:
-        return ByteRows(self.data, self.starts[part], self.sizes[part])
+    def take(self, rows: Rows) -> ByteRows:
+        return ByteRows(self.buffer, self.starts[rows], self.sizes[rows])
 
-    def blocks(self) -> Iterator[slice]:
+    def blocks(self) -> Iterator[tuple[slice, Block]]:
         for start in range(0, len(self), BLOCK):
-            yield slice(start, start + BLOCK)
+            part = slice(start, start + BLOCK)
+            yield part, Block(self.buffer, self.starts[part], self.sizes[part], packed=self.packed)
 
-    @cached_property
-    def _views(self) -> dict[int, NDArray[np.unsignedinteger]]:
-        return {
-            width: np.ndarray(
-                shape=(max(len(self.data) - width + 1, 0),), dtype=kind, buffer=self.data, strides=(1,)
-            )
-            for width, kind in _WORD.items()
-            if len(self.data) >= width
-        }
 
-    def load(self, at: NDArray[np.int64], *, width: int) -> NDArray[np.unsignedinteger]:
-        """The little-endian words of ``width`` bytes at these offsets of the buffer."""
-        return self._views[width][at]
+class Block:
+    """Some rows, read word by word; ``size`` is the length of all of them where strides can read them."""
 
-    def step(
-        self,
-        state: NDArray[np.unsignedinteger],
-        take: Callable[..., NDArray[np.unsignedinteger]],
-        wanted: NDArray[np.bool_] | None,
-        at: NDArray[np.int64],
-        *,
-        width: int,
-    ) -> NDArray[np.unsignedinteger]:
-        """``take(state, word)`` for the wanted rows (None: all); the others keep their state."""
-        if wanted is None or wanted.all():
-            return take(state, self.load(at, width=width).astype(state.dtype, copy=False))
-        rows = np.flatnonzero(wanted)
-        if len(rows) == 0:
-            return state
-        word = self.load(at[rows], width=width).astype(state.dtype, copy=False)
-        state[rows] = take(state[rows], word)
-        return state
+    def __init__(self, buffer: Buffer, starts: I64, sizes: I64, *, packed: bool = False) -> None:
+        self.buffer, self.starts, self.sizes = buffer, starts, sizes
+        self.longest = int(sizes.max(initial=0))
+        alike = packed and self.longest >= 8 and int(sizes.min()) == self.longest
+        self.size = self.longest if alike else None
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def take(self, rows: Rows | slice) -> Block:
+        return Block(self.buffer, self.starts[rows], self.sizes[rows])
+
+    def bytes_of(self, row: int) -> memoryview:
+        start = int(self.starts[row])
+        return memoryview(self.buffer.data)[start : start + int(self.sizes[row])]
+
+    def word(self, number: int) -> U64:
+        """Bytes ``8 * number`` to ``8 * number + 7`` of each row; what lies past a row's end is arbitrary."""
+        if self.size is None:
+            return self.words_from(np.int64(8 * number))
+        past = max(0, 8 * number + 8 - self.size)  # read no byte past the last row
+        word = np.ndarray(
+            len(self), _WORD, self.buffer.data, int(self.starts[0]) + 8 * number - past, (self.size,)
+        )
+        return word >> np.uint64(8 * past) if past else word
+
+    def words_from(self, offsets: I64 | np.int64) -> U64:
+        """Eight bytes of each row from an offset, one for all or one a row."""
+        words, at = self.buffer.words, self.starts + offsets
+        shift = ((at & 7) << 3).view(np.uint64)
+        at >>= 3
+        low = words.take(at, mode="clip")
+        at += 1
+        high = words.take(at, mode="clip")
+        low >>= shift
+        high <<= _ONE
+        high <<= _TOP - shift
+        low |= high
+        return low

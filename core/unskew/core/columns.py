@@ -55,7 +55,7 @@ class Column:
         """The same column with every row's own value, for when each row has a seed of its own."""
         if self.codes is None or self.payload is None:
             return self
-        return Column(self.type, self.length, self.payload[self.codes], self.valid)
+        return Column(self.type, self.length, self.payload.take(self.codes), self.valid)
 
 
 def to_arrow(values: Values) -> pa.Array:

@@ -91,7 +91,7 @@ def _columns(columns: Sequence[Values], types: Sequence[KeyType | str] | None) -
     if types is not None and len(types) != len(columns):
         raise ConfigError("types", list(map(str, types)), f"one type for each of the {len(columns)} columns")
     wanted = types if types is not None else [None] * len(columns)
-    ready = [_distinct_once(Column.of(v, t), v) for v, t in zip(columns, wanted, strict=True)]
+    ready = [Column.of(v, t) for v, t in zip(columns, wanted, strict=True)]
     if len({column.length for column in ready}) > 1:
         raise KeyTypeError(f"key columns have different lengths: {[column.length for column in ready]}")
     return ready

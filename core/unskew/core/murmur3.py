@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.bytesview import ByteRows
+from unskew.core.bytesview import Block, ByteRows
 
 __all__ = ["hash_bytes", "hash_u32", "hash_u64", "invert_u32"]
 
@@ -61,23 +61,31 @@ def hash_bytes(rows: ByteRows, seed: U32) -> U32:
     """Spark's hash of a string, binary or long decimal column."""
     out = np.empty(len(rows), np.uint32)
     seeds = np.broadcast_to(seed, out.shape)
-    for part in rows.blocks():
-        out[part] = _hash_block(rows[part], seeds[part].copy())
+    for part, block in rows.blocks():
+        out[part] = _hash_block(block, seeds[part])
     return out
 
 
-def _hash_block(rows: ByteRows, seed: U32) -> U32:
-    h, size = seed, rows.sizes
-    for word in range(int(size.max(initial=0)) >> 2):
-        h = rows.step(h, _mix, size >= 4 * word + 4, rows.starts + 4 * word, width=4)
-    tail = rows.starts + (size & ~3)
+def _hash_block(block: Block, seed: U32) -> U32:
+    """Longest rows first, so that those still being read are always the first ones."""
+    order = np.argsort(-block.sizes, kind="stable")
+    size, block, h = block.sizes[order], block.take(order), seed[order]
+    for number in range(int(block.longest) >> 2):
+        live = int(np.searchsorted(-size, -4 * number - 4, side="right"))
+        word = block.take(slice(live)).words_from(np.int64(4 * number))
+        h[:live] = _mix(h[:live], word.astype(np.uint32))
+    tail = block.words_from(size & ~3)
     for byte in range(3):
-        h = rows.step(h, _mix_signed, (size & 3) > byte, tail + byte, width=1)
-    return _finish(h, size.astype(np.uint32))
+        taken = _mix(h, _signed(tail >> np.uint64(8 * byte)))
+        h = np.where((size & 3) > byte, taken, h)
+    out = np.empty_like(h)
+    out[order] = _finish(h, size.astype(np.uint32))
+    return out
 
 
-def _mix_signed(h: U32, byte: U32) -> U32:
-    return _mix(h, byte.astype(np.uint8).view(np.int8).astype(np.int32).view(np.uint32))
+def _signed(word: NDArray[np.uint64]) -> U32:
+    """The lowest byte, sign-extended as Java does."""
+    return word.astype(np.uint8).view(np.int8).astype(np.int32).view(np.uint32)
 
 
 def invert_u32(wanted: U32, seed: U32) -> U32:

@@ -1,8 +1,9 @@
 """XXH64 over numpy arrays, a seed for each row.
 
 Spark's ``xxhash64`` is XXH64 of the value's bytes, little-endian, where each column's hash seeds the next. The
-seed is therefore an array here, which the C library cannot take; and a call per value costs more than the hash.
-Rows are worked through in blocks that stay in the processor's cache.
+seed is therefore an array here, which the C library cannot take; and a call per value costs more than the
+hash. Rows are worked through in blocks that stay in the processor's cache; a byte string that was met before
+is looked up (``seen``). Only long rows go to the C library one by one: there the call no longer matters.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
-from unskew.core.bytesview import BLOCK, ByteRows
+from unskew.core.bytesview import BLOCK, Block, ByteRows
+from unskew.core.seen import Seen
 
 __all__ = ["hash_bytes", "hash_u32", "hash_u64"]
 
@@ -23,12 +26,17 @@ _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _P3 = np.uint64(0x165667B19E3779F9)
 _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
+_LOW32, _LOW8 = np.uint64(0xFFFFFFFF), np.uint64(0xFF)
+
+_LONG = 256  # bytes from which one call of the C library a row is the faster way
 
 
 def _rotate(x: U64, by: int) -> U64:
-    high = x << np.uint64(by)
-    high |= x >> np.uint64(64 - by)
-    return high
+    """Rotate left, in place."""
+    low = x >> np.uint64(64 - by)
+    x <<= np.uint64(by)
+    x |= low
+    return x
 
 
 def _lane(acc: U64 | np.uint64, word: U64) -> U64:
@@ -41,7 +49,9 @@ def _lane(acc: U64 | np.uint64, word: U64) -> U64:
 
 
 def _take8(h: U64, word: U64) -> U64:
-    mixed = _lane(np.uint64(0), word)
+    mixed = word * _P2
+    mixed = _rotate(mixed, 31)
+    mixed *= _P1
     mixed ^= h
     mixed = _rotate(mixed, 27)
     mixed *= _P1
@@ -86,7 +96,7 @@ def hash_u32(values: NDArray[np.uint32], seed: U64) -> U64:
 
 
 def _in_blocks(
-    values: NDArray[np.unsignedinteger], seed: U64, length: np.uint64, take: Callable[[U64, U64], U64]
+    values: NDArray[np.uint32] | U64, seed: U64, length: np.uint64, take: Callable[[U64, U64], U64]
 ) -> U64:
     out = np.empty(len(values), np.uint64)
     for start in range(0, len(values), BLOCK):
@@ -98,57 +108,118 @@ def _in_blocks(
 
 
 def hash_bytes(rows: ByteRows, seed: U64) -> U64:
-    """XXH64 of a byte string a row."""
+    """XXH64 of a byte string a row; ``seed`` has one entry for all rows, or one a row."""
     out = np.empty(len(rows), np.uint64)
     seeds = np.broadcast_to(seed, out.shape)
-    for part in rows.blocks():
-        block = rows[part]
-        out[part] = _hash_block(block, seeds[part])
+    seen = Seen(lambda block: _hash_block(block, np.broadcast_to(seed, len(block)))) if len(seed) == 1 else None
+    for part, block in rows.blocks():
+        out[part] = seen.hash(block) if seen is not None else _hash_block(block, seeds[part])
     return out
 
 
-def _hash_block(rows: ByteRows, seed: U64) -> U64:
-    size = rows.sizes
-    shortest, longest = int(size.min(initial=0)), int(size.max(initial=0))
+def _hash_block(block: Block, seed: U64) -> U64:
+    if block.longest >= _LONG:
+        return _mostly_short(block, seed)
+    if block.size is not None:
+        return _alike(block, block.size, seed)
+    size = block.sizes
     h = seed + _P5
-    position = rows.starts
-    if longest >= 32:
+    if block.longest >= 32:
         long = np.flatnonzero(size >= 32)
-        h[long] = _stripes(rows, long, seed)
-        position = position + (size & ~31)
-    h += size.astype(np.uint64)
-    same = shortest == longest  # a column of fixed-length ids needs no masks
+        h[long] = _stripes(block.take(long), seed[long])
+    h += size.view(np.uint64)
     rest = size & 31
-    for word in range((longest & 31 if same else min(longest, 31)) >> 3):
-        h = rows.step(h, _take8, None if same else rest >= 8 * word + 8, position + 8 * word, width=8)
-    if same and longest & 7 == 0:
-        return _avalanche(h)
-    position = position + (rest & ~7)
-    h = rows.step(h, _take4, (rest & 4) != 0, position, width=4)
-    position = position + (rest & 4)
+    whole = block.sizes & ~31
+    for number in range(min(block.longest, 31) >> 3):
+        wanted = rest >= 8 * number + 8
+        h = _where(wanted, _take8, h, block.words_from(whole + 8 * number))
+    return _avalanche(_tail(block, h))
+
+
+def _where(wanted: NDArray[np.bool_], take: Callable[[U64, U64], U64], h: U64, word: U64) -> U64:
+    """``take(h, word)`` for the wanted rows; the others keep their state."""
+    count = np.count_nonzero(wanted)
+    if count == len(h):
+        return take(h, word)
+    if count > len(h) // 4:
+        return np.where(wanted, take(h, word), h)
+    rows = np.flatnonzero(wanted)
+    h[rows] = take(h[rows], word[rows])
+    return h
+
+
+def _tail(block: Block, h: U64) -> U64:
+    """The last 0-7 bytes: four, then one by one, all from one word."""
+    size = block.sizes
+    word = block.words_from(size & ~7)
+    h = _where((size & 4) != 0, _take4, h, word & _LOW32)
+    word >>= ((size & 4) << 3).view(np.uint64)
     for byte in range(3):
-        h = rows.step(h, _take1, (rest & 3) > byte, position + byte, width=1)
+        h = _where((size & 3) > byte, _take1, h, word & _LOW8)
+        word >>= np.uint64(8)
+    return h
+
+
+def _alike(block: Block, size: int, seed: U64) -> U64:
+    """Rows of one length: no masks, no gathers."""
+    if size >= 32:
+        lanes = _lanes(seed)
+        for number in range(size >> 5 << 2):
+            lanes[number & 3] = _lane(lanes[number & 3], block.word(number))
+        h = _merge(lanes)
+        h += np.uint64(size)
+    else:
+        h = seed + (_P5 + np.uint64(size))
+    for number in range(size >> 5 << 2, size >> 3):
+        h = _take8(h, block.word(number))
+    if size & 7:
+        word = block.word(size >> 3)
+        if size & 4:
+            h = _take4(h, word & _LOW32)
+            word = word >> np.uint64(32)
+        for byte in range(size & 3):
+            h = _take1(h, (word >> np.uint64(8 * byte)) & _LOW8)
     return _avalanche(h)
 
 
-def _stripes(rows: ByteRows, long: NDArray[np.intp], seed: U64) -> U64:
-    """The four-lane loop over whole 32-byte stripes; rows drop out as they end, longest first."""
-    stripes = rows.sizes[long] >> 5
-    order = np.argsort(-stripes, kind="stable")
-    long, stripes = long[order], stripes[order]
-    start, begin = rows.starts[long], seed[long]
-    lanes = [begin + _P1 + _P2, begin + _P2, begin.copy(), begin - _P1]
-    for stripe in range(int(stripes[0])):
-        live = int(np.searchsorted(-stripes, -stripe, side="left"))
-        for lane in range(4):
-            word = rows.load(start[:live] + (32 * stripe + 8 * lane), width=8)
-            lanes[lane][:live] = _lane(lanes[lane][:live], word)
-    a, b, c, d = lanes
-    h = _rotate(a, 1) + _rotate(b, 7) + _rotate(c, 12) + _rotate(d, 18)
+def _lanes(seed: U64) -> list[U64]:
+    return [seed + (_P1 + _P2), seed + _P2, seed.copy(), seed - _P1]
+
+
+def _merge(lanes: list[U64]) -> U64:
+    a, b, c, d = (_rotate(lane.copy(), by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True))
+    h = a
+    for turned in (b, c, d):
+        h += turned
     for lane in lanes:
         h ^= _lane(np.uint64(0), lane)
         h *= _P1
         h += _P4
-    back = np.empty_like(h)
-    back[order] = h
+    return h
+
+
+def _stripes(block: Block, seed: U64) -> U64:
+    """The four-lane loop over whole 32-byte stripes; rows drop out as they end, longest first."""
+    stripes = block.sizes >> 5
+    order = np.argsort(-stripes, kind="stable")
+    block, stripes = block.take(order), stripes[order]
+    lanes = _lanes(seed[order])
+    for stripe in range(int(stripes[0])):
+        live = int(np.searchsorted(-stripes, -stripe, side="left"))
+        part = block.take(slice(live))
+        for lane in range(4):
+            lanes[lane][:live] = _lane(lanes[lane][:live], part.word(4 * stripe + lane))
+    back = np.empty(len(order), np.uint64)
+    back[order] = _merge(lanes)
     return back
+
+
+def _mostly_short(block: Block, seed: U64) -> U64:
+    """A block with long rows: those through the C library, the rest as ever."""
+    is_long = block.sizes >= _LONG
+    out = np.empty(len(block), np.uint64)
+    short = np.flatnonzero(~is_long)
+    out[short] = _hash_block(block.take(short), seed[short])
+    for row in np.flatnonzero(is_long).tolist():
+        out[row] = xxhash.xxh64_intdigest(block.bytes_of(row), int(seed[row]))
+    return out

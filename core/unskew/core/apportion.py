@@ -1,0 +1,58 @@
+"""Sharing whole rows out by weight, exactly.
+
+Everything here is integer arithmetic on Python ints, because counts may be near 2^63 and a plan's promise is
+"within one tuple".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["apportion", "capacities", "turns"]
+
+_UNITS = 1 << 62
+
+
+def apportion(total: int, shares: Sequence[int]) -> list[int]:
+    """``total`` in whole numbers proportional to ``shares``: largest remainder, ties to the first.
+
+    >>> apportion(10, [1, 1, 1])
+    [4, 3, 3]
+    """
+    whole = sum(shares)
+    parts = [total * share // whole for share in shares]
+    left = total - sum(parts)
+    if left:
+        order = sorted(range(len(shares)), key=lambda i: (-(total * shares[i] % whole), i))
+        for i in order[:left]:
+            parts[i] += 1
+    return parts
+
+
+def capacities(total: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The rows each partition should get: ``total`` by weight, within one row of the exact share."""
+    if (weights == weights[0]).all():
+        base, left = divmod(total, len(weights))
+        out = np.full(len(weights), base, np.int64)
+        out[:left] += 1
+        return out
+    scale = float(weights.max())
+    shares = [int(weight / scale * _UNITS) for weight in weights.tolist()]
+    return np.array(apportion(total, shares), np.int64)
+
+
+def turns(count: int, weights: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Whose turn it is, ``count`` times: everyone once a pass in order when weights are equal (the paper's
+    round), else as evenly interleaved as the weights allow."""
+    n = len(weights)
+    if (weights == weights[0]).all():
+        return (np.arange(count) % n).astype(np.int32)
+    share = weights / weights.sum()
+    quota = np.ceil(share * count).astype(np.int64) + 1
+    owner = np.repeat(np.arange(n), quota)
+    nth = np.arange(len(owner)) - np.repeat(np.cumsum(quota) - quota, quota)
+    due = (nth + 0.5) / share[owner]
+    return owner[np.lexsort((owner, due))][:count].astype(np.int32)

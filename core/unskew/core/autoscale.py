@@ -1,0 +1,349 @@
+"""The autoscaler: how many map and reduce tasks the next batch should have.
+
+Prompt, section 6, Algorithm 4 and Fig. 9. W = processing time / batch interval. Zone 3 is W > thres: ``d``
+such batches in a row add tasks. Zone 1 is W <= thres - step: ``d`` in a row remove tasks. Zone 2 between
+them is where the machine wants to be. It decides numbers only; the change of a live plan to another number
+of partitions is the caller's. A passive machine: one batch's statistics in, one decision out; the state is a
+value of plain fields.
+
+Deviations from the paper:
+
+- The listing's ``else`` that increments ``count`` belongs to ``count = d``: it counts batches *above* the
+  threshold, and the ``d``-th acts. A batch in another zone sets the count to 0 ("consecutive" in the text).
+- "Increased" is measured against the means of the first ``d`` quiet batches after the last change, not
+  against the previous batches: a slow drift shows, and every step of one excursion is judged by the same
+  cause.
+- Neither rate nor keys changed: the paper is silent. The stage whose share of the time grew gets the task
+  (it shrank: gives it up); no share changed: the stage where one task more gains most (one less costs
+  least).
+- Foresight: with stage times linear in 1/tasks, a removal that would put W above the middle of Zone 2 is not
+  made, and a task is added to the other stage where the rule's own would gain less than a quarter of what
+  the other does. Without it, 2 -> 1 tasks leaps over Zone 2, and a wrong cause adds map tasks without end.
+  ``as_published`` is without.
+- A stage at its bound: the other stage is taken. The bounds themselves are ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from unskew.core.errors import ConfigError
+
+__all__ = ["AutoScaler", "BatchStats", "Load", "ScaleDecision", "ScaleRules", "ScaleState", "step"]
+
+Action = Literal["out", "in", "hold"]
+Stages = Literal["map", "reduce", "both"]
+
+_WORTH = 0.25
+"""A stage is not worth a task that gains less than this share of what the other stage would gain."""
+
+
+@dataclass(frozen=True)
+class BatchStats:
+    """What one finished batch measured; times in seconds, ``keys`` distinct."""
+
+    interval: float
+    processing: float
+    map_time: float
+    reduce_time: float
+    rows: int
+    keys: int
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.interval < math.inf:
+            raise ConfigError("interval", self.interval, "seconds above 0")
+        for name in ("processing", "map_time", "reduce_time", "rows", "keys"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ConfigError(name, getattr(self, name), "0 or more")
+        if self.processing and not self.map_time + self.reduce_time:
+            raise ConfigError(
+                "map_time", self.map_time, "the time of the map stage (and reduce_time of the reduce)"
+            )
+
+
+@dataclass(frozen=True)
+class Load:
+    """One batch, or the mean of several, per second of interval: W, its two stages, rate and keys."""
+
+    w: float
+    map_part: float
+    reduce_part: float
+    rate: float
+    keys: float
+
+    @classmethod
+    def of(cls, stats: BatchStats) -> Load:
+        """One batch."""
+        per = 1.0 / stats.interval
+        return cls(
+            stats.processing * per,
+            stats.map_time * per,
+            stats.reduce_time * per,
+            stats.rows * per,
+            float(stats.keys),
+        )
+
+    @classmethod
+    def mean(cls, loads: tuple[Load, ...]) -> Load:
+        """The mean of several batches."""
+        columns = zip(*(asdict(load).values() for load in loads), strict=True)
+        return cls(*(sum(column) / len(loads) for column in columns))
+
+    @property
+    def map_share(self) -> float:
+        """The map stage's share of both stages' time."""
+        both = self.map_part + self.reduce_part
+        return self.map_part / both if both else 0.5
+
+
+@dataclass(frozen=True)
+class ScaleRules:
+    """Parameters of Algorithm 4; ``grace`` None means ``d`` batches."""
+
+    thres: float = 0.9
+    step: float = 0.1
+    d: int = 3
+    grace: int | None = None
+    tolerance: float = 0.05
+    increment: int = 1
+    min_p: int = 1
+    max_p: int = 1024
+    min_r: int = 1
+    max_r: int = 1024
+    as_published: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.thres <= 1.0:
+            raise ConfigError("thres", self.thres, "above 0 and at most 1")
+        if not 0.0 < self.step < self.thres:
+            raise ConfigError("step", self.step, f"above 0 and below thres = {self.thres}")
+        if not 0.0 <= self.tolerance <= 1.0:
+            raise ConfigError("tolerance", self.tolerance, "0 to 1")
+        self._check_whole("d", 1, 1_000)
+        self._check_whole("increment", 1, 1_000)
+        self._check_whole("min_p", 1, 65_536)
+        self._check_whole("min_r", 1, 65_536)
+        self._check_whole("max_p", self.min_p, 65_536)
+        self._check_whole("max_r", self.min_r, 65_536)
+        if self.grace is not None:
+            self._check_whole("grace", 0, 1_000)
+
+    def _check_whole(self, name: str, low: int, high: int) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise ConfigError(name, value, f"a whole number from {low} to {high}")
+
+    @property
+    def grace_batches(self) -> int:
+        """Batches after a change in which no reverse change is made."""
+        return self.d if self.grace is None else self.grace
+
+    def zone(self, w: float) -> int:
+        """Fig. 9b: 3 overloaded, 2 as wanted, 1 under-used."""
+        if w > self.thres:
+            return 3
+        return 1 if w <= self.thres - self.step else 2
+
+
+@dataclass(frozen=True)
+class ScaleState:
+    """All that the machine remembers."""
+
+    p: int
+    r: int
+    above: int = 0
+    below: int = 0
+    grace: int = 0
+    last: Action = "hold"
+    settled: bool = False
+    window: tuple[Load, ...] = ()
+    baseline: Load | None = None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {**asdict(self), "window": [asdict(load) for load in self.window]}
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> ScaleState:
+        """The inverse of ``to_fields``."""
+        window = tuple(Load(**load) for load in fields["window"])
+        baseline = Load(**fields["baseline"]) if fields["baseline"] else None
+        return cls(**{**fields, "window": window, "baseline": baseline})
+
+
+@dataclass(frozen=True)
+class ScaleDecision:
+    """Map tasks ``p`` and reduce tasks ``r`` from the next batch on, and why."""
+
+    p: int
+    r: int
+    zone: int
+    w: float
+    action: Action
+    reason: str
+
+
+class AutoScaler:
+    """Prompt's Algorithm 4 (section 6): a thin holder of the state around ``step``.
+
+    >>> scaler = AutoScaler(p=4, r=4, rules=ScaleRules(d=1))
+    >>> decision = scaler.handle(BatchStats(1.0, 0.95, map_time=0.7, reduce_time=0.2, rows=10, keys=5))
+    >>> decision.p, decision.r, decision.zone, decision.action
+    (5, 4, 3, 'out')
+    """
+
+    def __init__(
+        self, p: int, r: int, rules: ScaleRules | None = None, state: ScaleState | None = None
+    ) -> None:
+        self.rules = rules or ScaleRules()
+        _check_within("p", p, self.rules.min_p, self.rules.max_p)
+        _check_within("r", r, self.rules.min_r, self.rules.max_r)
+        self.state = state or ScaleState(p, r)
+
+    def handle(self, stats: BatchStats) -> ScaleDecision:
+        """One finished batch: the decision for the next."""
+        self.state, decision = step(self.rules, self.state, stats)
+        return decision
+
+
+def step(rules: ScaleRules, state: ScaleState, stats: BatchStats) -> tuple[ScaleState, ScaleDecision]:
+    """The pure transition of Algorithm 4, lines 1-12, with its mirror image for scale-in."""
+    load = Load.of(stats)
+    zone = rules.zone(load.w)
+    in_grace = state.grace > 0
+    state = replace(
+        state,
+        above=state.above + 1 if zone == 3 else 0,
+        below=state.below + 1 if zone == 1 else 0,
+        grace=max(0, state.grace - 1),
+        window=(*state.window, load)[-rules.d :],
+    )
+    sign = {3: 1, 2: 0, 1: -1}[zone]
+    count = state.above if zone == 3 else state.below
+    if sign == 0:
+        return _hold(rules, state, load, f"W = {load.w:.2f} is in Zone 2")
+    if count < rules.d:
+        return _hold(
+            rules, state, load, f"W = {load.w:.2f} is in Zone {zone} for {count} of {rules.d} batches"
+        )
+    if in_grace and state.last == ("in" if sign > 0 else "out"):
+        return _hold(
+            rules, state, load, f"grace: {state.grace} more batches before the last change may be reversed"
+        )
+    return _change(rules, state, load, sign)
+
+
+def _hold(rules: ScaleRules, state: ScaleState, load: Load, why: str) -> tuple[ScaleState, ScaleDecision]:
+    """No change. The first full window without one is what later batches are compared with."""
+    if not state.settled and len(state.window) == rules.d:
+        state = replace(state, settled=True, baseline=Load.mean(state.window))
+    return state, ScaleDecision(state.p, state.r, rules.zone(load.w), load.w, "hold", why)
+
+
+def _change(rules: ScaleRules, state: ScaleState, load: Load, sign: int) -> tuple[ScaleState, ScaleDecision]:
+    now = Load.mean(state.window)
+    stages, cause = _cause(rules, state, now, sign)
+    p, r, note = _move(rules, state, now, stages, sign)
+    if (p, r) == (state.p, state.r):
+        return _hold(rules, state, load, f"{cause}; {note}")
+    action: Action = "out" if sign > 0 else "in"
+    why = f"{rules.d} batches in Zone {rules.zone(load.w)}, mean W = {now.w:.2f}; {cause}"
+    state = replace(
+        state, p=p, r=r, above=0, below=0, grace=rules.grace_batches, last=action, settled=False, window=()
+    )
+    return state, ScaleDecision(p, r, rules.zone(load.w), load.w, action, f"{why}; {note}" if note else why)
+
+
+def _cause(rules: ScaleRules, state: ScaleState, now: Load, sign: int) -> tuple[Stages, str]:
+    """Lines 6-7, for scale-out (sign +1) and mirrored: which stages the change of workload speaks for."""
+    base, word = state.baseline, "rose" if sign > 0 else "fell"
+    if base is not None:
+        rate = sign * (now.rate - base.rate) > rules.tolerance * base.rate
+        keys = sign * (now.keys - base.keys) > rules.tolerance * base.keys
+        rates, counts = f"{base.rate:.0f} to {now.rate:.0f} rows/s", f"{base.keys:.0f} to {now.keys:.0f} keys"
+        if rate and keys:
+            return "both", f"rate and keys {word} ({rates}, {counts})"
+        if rate:
+            return "map", f"the rate {word} ({rates})"
+        if keys:
+            return "reduce", f"the keys {word} ({counts})"
+        moved = sign * (now.map_share - base.map_share)
+        if abs(moved) > rules.tolerance:
+            stage: Stages = "map" if moved > 0 else "reduce"
+            return stage, f"neither rate nor keys {word}, but the {stage} stage's share of the time did"
+    gain_map, gain_reduce = _gains(rules, state, now, sign)
+    best: Stages = "map" if gain_map >= gain_reduce else "reduce"
+    return (
+        best,
+        f"no cause seen in rate, keys or shares: the {best} stage, where a task matters {_much(sign)}",
+    )
+
+
+def _much(sign: int) -> str:
+    return "most" if sign > 0 else "least"
+
+
+def _gains(rules: ScaleRules, state: ScaleState, now: Load, sign: int) -> tuple[float, float]:
+    """What W would fall by (sign -1: minus what it would rise by) if that stage alone were changed."""
+    one_map = _moved(rules, state, "map", sign)
+    one_reduce = _moved(rules, state, "reduce", sign)
+    return now.w - _predict(state, now, *one_map), now.w - _predict(state, now, *one_reduce)
+
+
+def _predict(state: ScaleState, now: Load, p: int, r: int) -> float:
+    """W with other numbers of tasks, each stage's time being proportional to 1/tasks."""
+    return now.w + now.map_part * (state.p / p - 1.0) + now.reduce_part * (state.r / r - 1.0)
+
+
+def _moved(rules: ScaleRules, state: ScaleState, stages: Stages, sign: int) -> tuple[int, int]:
+    """p and r after one increment of those stages, kept within the bounds."""
+    by = sign * rules.increment
+    p = state.p + by if stages != "reduce" else state.p
+    r = state.r + by if stages != "map" else state.r
+    return min(max(p, rules.min_p), rules.max_p), min(max(r, rules.min_r), rules.max_r)
+
+
+def _move(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign: int) -> tuple[int, int, str]:
+    """The rule's change, or the next best that bounds and foresight allow; a note on what was in the way."""
+    order = _preferences(rules, state, now, stages, sign)
+    note = "" if order[0] == stages else f"a {stages} task would gain little, so {order[0]}"
+    refused = ""
+    for choice in order:
+        p, r = _moved(rules, state, choice, sign)
+        if (p, r) == (state.p, state.r):
+            note = note or f"{choice} is at its bound"
+            continue
+        w = _predict(state, now, p, r)
+        if sign < 0 and w > rules.thres - rules.step / 2 and not rules.as_published:
+            refused = (
+                refused
+                or f"one {'task of each stage' if choice == 'both' else choice + ' task'} less: W = {w:.2f}"
+            )
+            continue
+        return p, r, refused or note
+    if refused:
+        return state.p, state.r, f"{refused}, above the middle of Zone 2; kept"
+    return state.p, state.r, f"p = {state.p} and r = {state.r} are at their bounds"
+
+
+def _preferences(
+    rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign: int
+) -> tuple[Stages, ...]:
+    gain_map, gain_reduce = _gains(rules, state, now, sign)
+    map_first = gain_map >= gain_reduce
+    if stages == "both":
+        return ("both", "map", "reduce") if map_first else ("both", "reduce", "map")
+    if sign > 0 and not rules.as_published:
+        if stages == "map" and gain_map < _WORTH * gain_reduce:
+            return ("reduce", "map")
+        if stages == "reduce" and gain_reduce < _WORTH * gain_map:
+            return ("map", "reduce")
+    return ("map", "reduce") if stages == "map" else ("reduce", "map")
+
+
+def _check_within(name: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(name, value, f"a whole number from {low} to {high}")

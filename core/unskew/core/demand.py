@@ -1,0 +1,77 @@
+"""What a planner sees of a histogram: the heavy keys one by one, everything else by host.
+
+Which keys are listed decides how fine a plan can be and how large it gets; the planners say how many they want.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.histogram import Histogram, exact_sum, top_rows
+from unskew.core.plan import host_bits
+
+__all__ = ["SPREAD_PER_FRAGMENT", "Demand"]
+
+# A fragment with fewer distinct spread values than this may be far from its planned share, or empty: identical
+# rows have one spread hash and always land together.
+SPREAD_PER_FRAGMENT = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """Heavy keys in descending order (ties by hash), and rows and distinct keys per host for the rest."""
+
+    partitions: int
+    hashes: NDArray[np.uint64]
+    rows: NDArray[np.int64]
+    splittable: NDArray[np.bool_]
+    host_rows: NDArray[np.int64]
+    host_keys: NDArray[np.int64]
+    total: int
+    keys: int
+
+    @classmethod
+    def of(cls, histogram: Histogram, partitions: int, limit: int, bits: int | None = None) -> Demand:
+        """List the ``limit`` heaviest keys; hosts as a plan for this many partitions has them."""
+        top = top_rows(histogram.hashes, histogram.counts, limit)
+        listed = np.zeros(len(histogram.hashes), bool)
+        listed[top] = True
+        tail = histogram.fold(listed, host_bits(partitions) if bits is None else bits)
+        rows = histogram.counts[top]
+        return cls(
+            partitions,
+            histogram.hashes[top],
+            rows,
+            _splittable(histogram, top, rows, partitions),
+            tail.rows,
+            tail.keys,
+            histogram.total,
+            histogram.keys,
+        )
+
+    @cached_property
+    def tail_rows(self) -> int:
+        return exact_sum(self.host_rows)
+
+    @property
+    def mean(self) -> float:
+        """Rows of an average partition."""
+        return self.total / self.partitions
+
+    @property
+    def bits(self) -> int:
+        return len(self.host_rows).bit_length() - 1
+
+
+def _splittable(
+    histogram: Histogram, top: NDArray[np.intp], rows: NDArray[np.int64], partitions: int
+) -> NDArray[np.bool_]:
+    if histogram.spread is None:
+        return np.ones(len(top), bool)
+    mean = max(histogram.total / partitions, 1.0)
+    fragments = np.minimum(np.ceil(rows / mean) + 1, partitions)
+    return histogram.spread[top] >= SPREAD_PER_FRAGMENT * fragments

@@ -1,0 +1,426 @@
+"""The plan: an immutable routing table with a version, and the one rule by which rows are routed.
+
+1. A hot key that is kept whole goes to its partition.
+2. A hot key that is split goes to one of its slots, chosen by the row's spread hash (``slots``).
+3. Every other key goes where its host goes: ``tail[h >>> (64 - log2 H)]``.
+
+``route`` is the numpy face and ``route_one`` the scalar face of the rule; the Spark face compiles the same tables.
+All three agree to the bit in every process (DESIGN, promise 3). Nothing here knows how a plan was made (planners)
+or how it travels (``unskew.wire``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.apportion import apportion
+from unskew.core.errors import PlanError
+from unskew.core.histogram import Histogram, exact_sum, fold_hosts, frozen, host_of
+from unskew.core.lookup import Lookup, find_lookup
+from unskew.core.slots import UNITS_BITS, units_of
+
+__all__ = [
+    "MAX_PARTITIONS",
+    "MAX_SLOTS",
+    "Explanation",
+    "HotKeys",
+    "Plan",
+    "PlanInfo",
+    "SplitSlots",
+    "Version",
+    "host_bits",
+]
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+
+MAX_PARTITIONS = 8192  # beyond it the tail alone would break the plan's bound of 1 MB
+MAX_SLOTS = 65_536
+_MIN_HOST_BITS = 12
+_BLOCK = 16_384  # rows routed at a time: the intermediate arrays stay in cache
+_SPLIT = -1
+
+
+def host_bits(partitions: int) -> int:
+    """log2 of H, the least power of two >= max(4096, 32 n)."""
+    return max(_MIN_HOST_BITS, (32 * partitions - 1).bit_length())
+
+
+@dataclass(frozen=True, order=True)
+class Version:
+    """Plans are numbered by (incarnation, number); an agent adopts only a newer one."""
+
+    incarnation: int = 0
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.incarnation}.{self.number}"
+
+    def next(self) -> Version:
+        return Version(self.incarnation, self.number + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class SplitSlots:
+    """The slots of all split keys, one after another; key j has ``2**bits[j]`` of them from ``offset[j]``."""
+
+    bits: NDArray[np.uint8]
+    first: I32
+    second: I32
+    cut: U64
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bits", frozen(self.bits, np.uint8))
+        object.__setattr__(self, "first", frozen(self.first, np.int32))
+        object.__setattr__(self, "second", frozen(self.second, np.int32))
+        object.__setattr__(self, "cut", frozen(self.cut, np.uint64))
+
+    @cached_property
+    def offset(self) -> I64:
+        ends = np.cumsum(np.left_shift(np.int64(1), self.bits.astype(np.int64)))
+        return np.concatenate([np.zeros(1, np.int64), ends])
+
+    def units(self, key: int) -> dict[int, int]:
+        """Shares of 2^63 per partition of the j-th split key."""
+        at = slice(int(self.offset[key]), int(self.offset[key + 1]))
+        return units_of(
+            int(self.bits[key]), self.first[at].tolist(), self.second[at].tolist(), self.cut[at].tolist()
+        )
+
+    def route(self, key: I64, spread: U64) -> I32:
+        half = spread >> np.uint64(1)
+        slot = self.offset[key] + (half >> (UNITS_BITS - self.bits[key].astype(np.uint64))).view(np.int64)
+        return np.where(half < self.cut[slot], self.first[slot], self.second[slot])
+
+
+@dataclass(frozen=True, eq=False)
+class HotKeys:
+    """The keys with a route of their own, sorted by hash.
+
+    ``home`` is the partition of a key that is kept whole, and -1 - j for the j-th split key. ``rows`` and
+    ``reason`` (an index into ``reasons``) say what the planner knew and why it chose so.
+    """
+
+    hashes: U64
+    home: I32
+    rows: I64
+    reason: NDArray[np.uint8]
+    reasons: tuple[str, ...]
+    slots: SplitSlots
+    lookup: Lookup
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hashes", frozen(self.hashes, np.uint64))
+        object.__setattr__(self, "home", frozen(self.home, np.int32))
+        object.__setattr__(self, "rows", frozen(self.rows, np.int64))
+        object.__setattr__(self, "reason", frozen(self.reason, np.uint8))
+
+    @classmethod
+    def none(cls) -> HotKeys:
+        nothing = np.zeros(0, np.int64)
+        slots = SplitSlots(nothing, nothing, nothing, nothing)
+        return cls(nothing, nothing, nothing, nothing, (), slots, find_lookup(np.zeros(0, np.uint64)))
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    @cached_property
+    def table(self) -> tuple[U64, I32, I64]:
+        """Per bucket: the key there, its home and its index. An empty bucket holds a key of another bucket, which
+        no row that comes to this one can have."""
+        at = self.lookup.bucket(self.hashes)
+        index = np.zeros(self.lookup.buckets, np.int64)
+        index[at] = np.arange(len(at))
+        return self.hashes[index], self.home[index], index
+
+    def find(self, hashes: U64) -> I64:
+        """The index of each of these keys, or -1."""
+        if len(self) == 0:
+            return np.full(len(hashes), -1, np.int64)
+        keys, _, index = self.table
+        bucket = self.lookup.bucket(np.ascontiguousarray(hashes, np.uint64))
+        return np.where(keys.take(bucket) == hashes, index.take(bucket), -1)
+
+
+@dataclass(frozen=True)
+class PlanInfo:
+    """Where a plan comes from and what it promises. Two plans may differ in this and route alike."""
+
+    stream: str = ""
+    version: Version = field(default_factory=Version)
+    policy: str = ""
+    reason: str = ""
+    batch: int | None = None
+    previous: Version | None = None
+    moved_rows: float = 0.0
+    moved_keys: float = 0.0
+    rows: int = 0
+    keys: int = 0
+    loads: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where one key's rows go, and why."""
+
+    hash: int
+    kind: str
+    partitions: tuple[int, ...]
+    shares: tuple[float, ...]
+    rows: int | None
+    share_of_rows: float | None
+    reason: str
+
+    def __str__(self) -> str:
+        where = ", ".join(f"{p} ({s:.1%})" for p, s in zip(self.partitions, self.shares, strict=True))
+        heavy = "" if self.share_of_rows is None else f", {self.rows:,} rows, {self.share_of_rows:.2%} of all"
+        return f"hash {self.hash:#018x}: {self.kind}{heavy}\n  partition {where}\n  because {self.reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Routing for ``partitions`` partitions. Equal digests route equally."""
+
+    partitions: int
+    tail: I32
+    hot: HotKeys
+    key_types: tuple[str, ...] = ()
+    info: PlanInfo = field(default_factory=PlanInfo)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tail", frozen(self.tail, np.int32))
+        _check(self)
+
+    @property
+    def version(self) -> Version:
+        return self.info.version
+
+    @property
+    def tail_bits(self) -> int:
+        return len(self.tail).bit_length() - 1
+
+    @cached_property
+    def digest(self) -> str:
+        """Identifies everything that decides a route, and nothing else."""
+        slots = self.hot.slots
+        parts = (self.hot.hashes, self.hot.home, slots.bits, slots.first, slots.second, slots.cut, self.tail)
+        content = hashlib.sha256(f"unskew plan 1|{self.partitions}|{'|'.join(self.key_types)}|".encode())
+        for part in parts:
+            content.update(len(part).to_bytes(8, "little"))
+            content.update(part.astype(part.dtype.newbyteorder("<"), copy=False).tobytes())
+        return content.hexdigest()
+
+    @property
+    def slots(self) -> int:
+        """Entries of the hot table: one for a whole key, its slots for a split one. At most ``MAX_SLOTS``."""
+        whole = len(self.hot) - len(self.hot.slots.bits)
+        return whole + len(self.hot.slots.first)
+
+    @property
+    def splits(self) -> bool:
+        """Whether any key is split, so that routing needs a spread hash a row."""
+        return len(self.hot.slots.bits) > 0
+
+    # -- the rule, in numpy ---------------------------------------------------------------------------------
+
+    def route(self, hashes: U64, spread: U64 | None = None) -> I32:
+        """The partition of each row."""
+        keys = np.ascontiguousarray(hashes, np.uint64)
+        self._need_spread(keys, spread)
+        out = np.empty(len(keys), np.int32)
+        for start in range(0, len(keys), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            out[part] = self._route_block(keys[part], None if spread is None else spread[part])
+        return out
+
+    def _route_block(self, keys: U64, spread: U64 | None) -> I32:
+        tail = self.tail.take(host_of(keys, self.tail_bits))
+        if len(self.hot) == 0:
+            return tail
+        table, home, _ = self.hot.table
+        bucket = self.hot.lookup.bucket(keys)
+        out = np.where(table.take(bucket) == keys, home.take(bucket), tail)
+        if self.splits and spread is not None:
+            split = np.flatnonzero(out < 0)
+            out[split] = self.hot.slots.route((_SPLIT - out[split]).astype(np.int64), spread[split])
+        return out
+
+    def _need_spread(self, keys: U64, spread: U64 | None) -> None:
+        if spread is None and self.splits:
+            raise PlanError(
+                "this plan splits keys, so each row needs a spread hash: route(hashes, spread), where spread is a "
+                "hash of the row's other columns; or plan with a policy that keeps keys whole (kip)"
+            )
+        if spread is not None and len(spread) != len(keys):
+            raise PlanError(f"{len(keys)} key hashes but {len(spread)} spread hashes: give one of each a row")
+
+    # -- the rule, one row at a time ------------------------------------------------------------------------
+
+    def route_one(self, key: int, spread: int = 0) -> int:
+        """The partition of one row, in plain Python ints: the rule to compare the other faces with."""
+        index = self._index(key)
+        if index < 0:
+            return int(self.tail[key >> (64 - self.tail_bits)])
+        home = int(self.hot.home[index])
+        if home >= 0:
+            return home
+        slots = self.hot.slots
+        j = _SPLIT - home
+        slot = int(slots.offset[j]) + ((spread >> 1) >> (UNITS_BITS - int(slots.bits[j])))
+        return int(slots.first[slot] if (spread >> 1) < int(slots.cut[slot]) else slots.second[slot])
+
+    def _index(self, key: int) -> int:
+        at = int(np.searchsorted(self.hot.hashes, np.uint64(key)))
+        return at if at < len(self.hot) and int(self.hot.hashes[at]) == key else -1
+
+    # -- what the plan means --------------------------------------------------------------------------------
+
+    def explain(self, key: int) -> Explanation:
+        """Where the key with this hash goes, its share, and why."""
+        index = self._index(key)
+        if index < 0:
+            partition, host = self.route_one(key), key >> (64 - self.tail_bits)
+            return Explanation(
+                key, "tail", (partition,), (1.0,), None, None, f"not a hot key: host {host} goes there"
+            )
+        home, rows = int(self.hot.home[index]), int(self.hot.rows[index])
+        units = {home: 1 << UNITS_BITS} if home >= 0 else self.hot.slots.units(_SPLIT - home)
+        return Explanation(
+            key,
+            "hot" if home >= 0 else f"hot, split in {len(units)}",
+            tuple(units),
+            tuple(part / 2**UNITS_BITS for part in units.values()),
+            rows,
+            rows / self.info.rows if self.info.rows else None,
+            self.hot.reasons[int(self.hot.reason[index])],
+        )
+
+    def fragments(self, hashes: U64, counts: I64) -> tuple[I64, I32, I64]:
+        """The allotment of these keys' rows by the encoded tables: (index of the key, partition, rows) triples.
+
+        Split keys are shared out in whole rows by their slots; the rows really routed scatter around these
+        figures, binomially, because the spread hash decides row by row.
+        """
+        place = self.place(hashes)
+        whole = np.flatnonzero(place >= 0)
+        keys, partitions, rows = [whole], [place[whole]], [counts[whole]]
+        for i in np.flatnonzero(place < 0).tolist():
+            units = self.hot.slots.units(_SPLIT - int(place[i]))
+            parts = np.array(apportion(int(counts[i]), list(units.values())), np.int64)
+            some = parts > 0
+            keys.append(np.full(int(some.sum()), i))
+            partitions.append(np.fromiter(units, np.int32, len(units))[some])
+            rows.append(parts[some])
+        return np.concatenate(keys), np.concatenate(partitions), np.concatenate(rows)
+
+    def place(self, hashes: U64) -> I32:
+        """The partition of each key, or -1 - j where it is the j-th split key."""
+        keys = np.ascontiguousarray(hashes, np.uint64)
+        tail = self.tail.take(host_of(keys, self.tail_bits))
+        index = self.hot.find(keys)
+        if len(self.hot) == 0:
+            return tail
+        return np.where(index >= 0, self.hot.home.take(np.maximum(index, 0)), tail)
+
+    def loads(self, histogram: Histogram) -> I64:
+        """Rows per partition if these rows come: the allotment of the encoded tables."""
+        _, partitions, rows = self.fragments(histogram.hashes, histogram.counts)
+        return self._sum(partitions, rows) + self._tail_sum(histogram, "rows")
+
+    def cardinalities(self, histogram: Histogram) -> I64:
+        """Distinct keys (fragments) per partition if these rows come."""
+        _, partitions, _ = self.fragments(histogram.hashes, histogram.counts)
+        return np.bincount(partitions, minlength=self.partitions) + self._tail_sum(histogram, "keys")
+
+    def _sum(self, partitions: I32, rows: I64) -> I64:
+        if exact_sum(rows) < 2**53:
+            return np.bincount(partitions, weights=rows, minlength=self.partitions).astype(np.int64)
+        sums = np.zeros(self.partitions, np.int64)
+        np.add.at(sums, partitions, rows)
+        return sums
+
+    def _tail_sum(self, histogram: Histogram, what: str) -> I64:
+        if histogram.tail is None:
+            return np.zeros(self.partitions, np.int64)
+        bits = max(self.tail_bits, histogram.tail.bits)
+        return self._sum(self.tail_at(bits), fold_hosts(getattr(histogram.tail, what), bits))
+
+    def tail_at(self, bits: int) -> I32:
+        """The tail as a table of ``2**bits`` hosts, at least as fine as it is."""
+        return np.repeat(self.tail, 1 << (bits - self.tail_bits))
+
+    def moved(self, previous: Plan, histogram: Histogram) -> tuple[float, float]:
+        """The share of the rows, and of the keys, that are elsewhere than under ``previous``."""
+        rows, keys = _moved_listed(self, previous, histogram)
+        total, distinct = histogram.total, histogram.keys
+        if histogram.tail is not None:
+            bits = max(self.tail_bits, previous.tail_bits, histogram.tail.bits)
+            gone = self.tail_at(bits) != previous.tail_at(bits)
+            rows += exact_sum(fold_hosts(histogram.tail.rows, bits)[gone])
+            keys += exact_sum(fold_hosts(histogram.tail.keys, bits)[gone])
+        return (rows / total if total else 0.0, keys / distinct if distinct else 0.0)
+
+    def moved_share(self, previous: Plan, histogram: Histogram) -> float:
+        """The share of these rows (of their state, where it grows with them) that has to move."""
+        return self.moved(previous, histogram)[0]
+
+
+def _moved_listed(plan: Plan, previous: Plan, histogram: Histogram) -> tuple[int, int]:
+    now, before = plan.place(histogram.hashes), previous.place(histogram.hashes)
+    whole = (now >= 0) & (before >= 0)
+    gone = whole & (now != before)
+    rows, keys = exact_sum(histogram.counts[gone]), int(gone.sum())
+    for i in np.flatnonzero(~whole).tolist():
+        count = int(histogram.counts[i])
+        there, here = _shares(previous, int(before[i])), _shares(plan, int(now[i]))
+        stay = sum(min(units, there.get(partition, 0)) for partition, units in here.items())
+        moved = count - (count * stay >> UNITS_BITS)
+        rows += moved
+        keys += moved > 0
+    return rows, keys
+
+
+def _shares(plan: Plan, place: int) -> dict[int, int]:
+    return {place: 1 << UNITS_BITS} if place >= 0 else plan.hot.slots.units(_SPLIT - place)
+
+
+def _check(plan: Plan) -> None:
+    """Refuse tables that could route a row nowhere: they may come from outside."""
+    n, hosts, hot, slots = plan.partitions, len(plan.tail), plan.hot, plan.hot.slots
+    if not 1 <= n <= MAX_PARTITIONS:
+        raise PlanError(f"partitions: {n!r} is not allowed; use 1 to {MAX_PARTITIONS}")
+    if hosts < 2 or hosts & (hosts - 1):
+        raise PlanError(f"the tail has {hosts} hosts; it must have a power of two, at least 2")
+    if not len(hot.hashes) == len(hot.home) == len(hot.rows) == len(hot.reason):
+        raise PlanError("hot keys: hashes, homes, rows and reasons differ in length")
+    if (hot.hashes[1:] <= hot.hashes[:-1]).any():
+        raise PlanError("hot keys must be sorted by hash and distinct")
+    if len(hot) and int(hot.reason.max()) >= len(hot.reasons):
+        raise PlanError("hot keys: a reason is not in the table of reasons")
+    if (slots.bits > 16).any() or not len(slots.first) == len(slots.second) == len(slots.cut) == slots.offset[-1]:
+        raise PlanError("split keys: the slots do not match their bit counts")
+    split = np.sort(_SPLIT - hot.home[hot.home < 0])
+    if not np.array_equal(split, np.arange(len(slots.bits))):
+        raise PlanError("split keys: each must have its own slots")
+    for places in (plan.tail, hot.home[hot.home >= 0], slots.first, slots.second):
+        if len(places) and not (0 <= int(places.min()) and int(places.max()) < n):
+            raise PlanError(f"a route leads outside the partitions 0..{n - 1}")
+    if plan.slots > MAX_SLOTS:
+        raise PlanError(f"{plan.slots} slots; a plan holds at most {MAX_SLOTS}: list fewer hot keys")
+    _check_cuts(slots)
+    if len(hot) and len(np.unique(hot.lookup.bucket(hot.hashes))) < len(hot):
+        raise PlanError("the look-up table sends two hot keys to one bucket")
+
+
+def _check_cuts(slots: SplitSlots) -> None:
+    bits = np.repeat(slots.bits.astype(np.int64), np.diff(slots.offset))
+    slot = np.arange(len(bits)) - np.repeat(slots.offset[:-1], np.diff(slots.offset))
+    part = slots.cut - (slot.astype(np.uint64) << (UNITS_BITS - bits).astype(np.uint64))
+    if (part > (np.uint64(1) << (UNITS_BITS - bits).astype(np.uint64))).any():
+        raise PlanError("split keys: a cut lies outside its slot")

@@ -1,0 +1,93 @@
+"""Ours: every partition within one row of its share, with as few cuts as wrap-around packing allows.
+
+1. Keys that may not be split go whole to the partition with the most room, heaviest first.
+2. Hosts are dealt so that rows *and* distinct keys of the tail are even (``packing.deal_hosts``).
+3. The listed keys are poured into the rooms that are left: at most n - 1 fragments more than keys.
+
+Only as many keys are listed as the rooms need: heavy ones first, more where hosts alone cannot be dealt within
+the target (a uniform stream has no heavy key, but some keys must be small change).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.apportion import capacities
+from unskew.core.demand import Demand
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import Histogram
+from unskew.core.packing import Rooms, deal_hosts, pour
+from unskew.core.placement import Placement
+from unskew.core.plan import Plan
+from unskew.core.planners.base import Common, Feedback, Place
+
+__all__ = ["MAX_LISTED", "Balanced", "place_whole"]
+
+MAX_LISTED = 32_768
+_GROW = 4
+REASONS = (
+    "small change: kept whole to even out the tail, or cut where a partition was full",
+    "heavy: poured over the partitions that had room",
+    "too few distinct spread values to split it: kept whole where most room was",
+)
+_CHANGE, _HEAVY, _WHOLE = range(3)
+
+
+def place_whole(rows: NDArray[np.int64], free: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Each key, heaviest first, to the partition with the most room left."""
+    rooms = Rooms(free)
+    out = np.empty(len(rows), np.int32)
+    for i, count in enumerate(rows.tolist()):
+        out[i] = partition = rooms.widest()
+        rooms.take(partition, count)
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class Balanced:
+    """Wrap-around packing. A key is heavy from ``heavy`` times the mean load on."""
+
+    common: Common
+    heavy: float = 0.125
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.heavy <= 1.0:
+            raise ConfigError("heavy", self.heavy, "a share of the mean load above 0 and up to 1")
+
+    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:  # noqa: ARG002 - splits carry no state
+        threshold = self.heavy * histogram.total / self.common.partitions
+        limit = min(max(int((histogram.counts >= threshold).sum()), self.common.partitions), MAX_LISTED)
+        while True:
+            demand = Demand.of(histogram, self.common.partitions, limit)
+            placement, exact = self._fill(demand, threshold)
+            if exact or limit >= min(len(histogram.hashes), MAX_LISTED):
+                break
+            limit = min(limit * _GROW, MAX_LISTED)
+        how = "within one row of its share" if exact else "as near its share as whole hosts allow"
+        return Place(placement, f"every partition {how}, {len(demand.hashes)} keys listed")
+
+    def _fill(self, demand: Demand, threshold: float) -> tuple[Placement, bool]:
+        target = capacities(demand.total, self.common.weights)
+        whole = np.flatnonzero(~demand.splittable)
+        at = place_whole(demand.rows[whole], target)
+        room = target.copy()
+        np.subtract.at(room, at, demand.rows[whole])
+        tail = deal_hosts(demand.host_rows, demand.host_keys, room)
+        np.subtract.at(room, tail, demand.host_rows)
+        free = np.flatnonzero(demand.splittable)
+        key, partition, rows = pour(demand.rows[free], room)
+        reason = np.where(demand.rows >= threshold, _HEAVY, _CHANGE)
+        reason[whole] = _WHOLE
+        placement = Placement(
+            tail,
+            demand.hashes,
+            np.concatenate([whole, free[key]]),
+            np.concatenate([at, partition]),
+            np.concatenate([demand.rows[whole], rows]),
+            REASONS,
+            reason.astype(np.uint8),
+        )
+        return placement, bool((room >= 0).all())

@@ -1,0 +1,180 @@
+"""What every planner has in common: its settings, its decision, and how a decision becomes a plan.
+
+An algorithm is a frozen dataclass with one method, ``place``: demand in, placement out (or ``Keep``: leave the
+plan as it is). ``Planner`` does the rest for all of them: checks, versions, predicted loads, moved share, reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import Histogram, frozen
+from unskew.core.placement import Placement, build_plan
+from unskew.core.plan import MAX_PARTITIONS, Plan, PlanInfo, Version
+
+__all__ = ["Algorithm", "Common", "Decision", "Feedback", "Keep", "Origin", "Place", "Planner", "common"]
+
+
+@dataclass(frozen=True, eq=False)
+class Common:
+    """The settings that every planner takes."""
+
+    partitions: int
+    seed: int
+    weights: NDArray[np.float64]
+
+    @property
+    def relative(self) -> NDArray[np.float64]:
+        """Weights scaled to a mean of 1: a load divided by it is comparable between partitions."""
+        return self.weights / self.weights.mean()
+
+    @property
+    def even(self) -> bool:
+        return bool((self.weights == self.weights[0]).all())
+
+
+def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> Common:
+    """Checked settings, or a ``ConfigError`` that names the bad one."""
+    if isinstance(partitions, bool) or not isinstance(partitions, (int, np.integer)):
+        raise ConfigError("partitions", partitions, f"a whole number, 1 to {MAX_PARTITIONS}")
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise ConfigError("partitions", int(partitions), f"1 to {MAX_PARTITIONS}")
+    if weights is None:
+        return Common(int(partitions), seed, frozen(np.ones(int(partitions)), np.float64))
+    try:
+        given = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError("weights", weights, "one positive number a partition") from None
+    if given.shape != (partitions,):
+        raise ConfigError("weights", f"{given.size} values", f"one for each of the {partitions} partitions")
+    if not (np.isfinite(given) & (given > 0)).all():
+        bad = given[~(np.isfinite(given) & (given > 0))][0]
+        raise ConfigError("weights", float(bad), "finite numbers above 0; to close a partition plan with fewer")
+    if float(given.max() / given.min()) > 1e6:
+        raise ConfigError("weights", float(given.max() / given.min()), "a ratio of at most 1e6 between any two")
+    return Common(int(partitions), seed, frozen(given, np.float64))
+
+
+@dataclass(frozen=True, eq=False)
+class Feedback:
+    """What was observed since the last plan. Everything is optional; a planner uses what it knows.
+
+    ``busy`` and ``idle`` are partitions in the order in which they signalled (CG's FCFS queues). ``state`` counts
+    the rows of state per key that would have to move with it, where that is more than the histogram itself.
+    """
+
+    loads: NDArray[np.int64] | None = None
+    seconds: NDArray[np.float64] | None = None
+    keys: NDArray[np.int64] | None = None
+    fragments: NDArray[np.int64] | None = None
+    busy: Sequence[int] = ()
+    idle: Sequence[int] = ()
+    state: Histogram | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A placement and why it was chosen."""
+
+    placement: Placement
+    reason: str
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Leave the present plan in force, and why."""
+
+    reason: str
+
+
+class Algorithm(Protocol):
+    """The algorithm of one file of this package."""
+
+    @property
+    def common(self) -> Common: ...
+
+    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | Keep: ...
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a plan will belong; no part of the routing."""
+
+    stream: str = ""
+    batch: int | None = None
+    key_types: tuple[str, ...] = ()
+    version: Version | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """The plan to use from now on, whether it is a new one, and why."""
+
+    plan: Plan
+    changed: bool
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Planner:
+    """A planning policy with its settings. Passive: the same arguments always give the same plan."""
+
+    name: str
+    algorithm: Algorithm
+    origin: Origin = field(default_factory=Origin)
+
+    @property
+    def partitions(self) -> int:
+        return self.algorithm.common.partitions
+
+    def plan(
+        self,
+        histogram: Histogram,
+        previous: Plan | None = None,
+        feedback: Feedback | None = None,
+        origin: Origin | None = None,
+    ) -> Plan:
+        """The plan for rows distributed like ``histogram``; ``previous`` itself where it had better stay."""
+        return self.decide(histogram, previous, feedback, origin).plan
+
+    def decide(
+        self,
+        histogram: Histogram,
+        previous: Plan | None = None,
+        feedback: Feedback | None = None,
+        origin: Origin | None = None,
+    ) -> Decision:
+        """As ``plan``, with the reason, and whether anything changed."""
+        answer = self.algorithm.place(histogram, previous, feedback)
+        if isinstance(answer, Keep):
+            if previous is None:
+                raise RuntimeError(f"planner {self.name} kept a plan that does not exist")
+            return Decision(previous, changed=False, reason=answer.reason)
+        plan = self._finish(answer, histogram, previous, origin or self.origin)
+        return Decision(plan, changed=True, reason=answer.reason)
+
+    def _finish(self, answer: Place, histogram: Histogram, previous: Plan | None, origin: Origin) -> Plan:
+        key_types = origin.key_types or (previous.key_types if previous else ())
+        bare = build_plan(answer.placement, self.partitions, PlanInfo(), key_types)
+        moved = bare.moved(previous, histogram) if previous else (0.0, 0.0)
+        version = origin.version or (previous.version.next() if previous else Version(0, 1))
+        info = PlanInfo(
+            stream=origin.stream or (previous.info.stream if previous else ""),
+            version=version,
+            policy=self.name,
+            reason=answer.reason,
+            batch=origin.batch,
+            previous=previous.version if previous else None,
+            moved_rows=moved[0],
+            moved_keys=moved[1],
+            rows=histogram.total,
+            keys=histogram.keys,
+            loads=tuple(bare.loads(histogram).tolist()),
+        )
+        return Plan(self.partitions, bare.tail, bare.hot, key_types, info)

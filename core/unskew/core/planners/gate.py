@@ -1,0 +1,74 @@
+"""Is a new plan worth the move? The gain-against-migration gate of KIP/DR section 3.
+
+Gain and cost are put in one unit, rows on the critical path. A batch ends when its slowest partition does, so the
+gain is the fall of the *largest* load (a cluster-wide average hid a 3.6x skew for hours elsewhere), counted for
+``horizon`` batches. Moving state is shared by all partitions, so its cost is the moved rows / n, times what a row
+of state costs to move compared with what a row costs to process. The comparison is always with the plan in force,
+that is the last one *accepted*, on today's rows: slow drift adds up until it pays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import Histogram
+from unskew.core.plan import Plan
+
+__all__ = ["Gate", "Verdict"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether to switch plans, and why, in figures."""
+
+    switch: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Gate:
+    """``horizon`` batches over which a gain counts; ``cost`` of moving a row of state; least gain in mean loads."""
+
+    horizon: float = 5.0
+    cost: float = 1.0
+    least: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not self.horizon > 0:
+            raise ConfigError("horizon", self.horizon, "a number of batches above 0")
+        if not self.cost >= 0:
+            raise ConfigError("migration_cost", self.cost, "0 or more, in rows processed per row moved")
+        if not 0 <= self.least < 1:
+            raise ConfigError("least_gain", self.least, "0 or more and below 1, in mean loads")
+
+    def judge(
+        self,
+        candidate: Plan,
+        accepted: Plan,
+        rows: Histogram,
+        state: Histogram,
+        relative: NDArray[np.float64],
+    ) -> Verdict:
+        """Compare on the current ``rows``; ``state`` is what would have to move."""
+        n = candidate.partitions
+        if accepted.partitions != n:
+            return Verdict(switch=True, reason=f"from {accepted.partitions} to {n} partitions")
+        mean = rows.total / n if rows.total else 1.0
+        now = float((accepted.loads(rows) / relative).max(initial=0)) / mean
+        then = float((candidate.loads(rows) / relative).max(initial=0)) / mean
+        gain = now - then
+        moved = candidate.moved_share(accepted, state)
+        cost = moved * state.total * self.cost / n / mean
+        figures = (
+            f"largest load {now:.2f} -> {then:.2f} of the mean, {gain * self.horizon:.2f} over {self.horizon:g} "
+            f"batches, against {cost:.2f} for moving {moved:.1%} of the state"
+        )
+        if gain < self.least:
+            return Verdict(switch=False, reason=f"no gain worth a move: {figures}")
+        if gain * self.horizon <= cost:
+            return Verdict(switch=False, reason=f"moving costs more than it gains: {figures}")
+        return Verdict(switch=True, reason=figures)

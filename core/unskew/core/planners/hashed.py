@@ -1,0 +1,39 @@
+"""Plain hash partitioning as a plan: the baseline, and what every fallback ends at.
+
+Hosts are dealt to partitions in equal runs, or in runs proportional to the weights. A run is contiguous because
+the key hash is uniform already; with H >= 32 n hosts no partition is more than 1/32 from its share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.histogram import Histogram
+from unskew.core.placement import Placement
+from unskew.core.plan import Plan, host_bits
+from unskew.core.planners.base import Common, Feedback, Place
+
+__all__ = ["Hashed", "hash_tail"]
+
+
+def hash_tail(settings: Common) -> NDArray[np.int32]:
+    """Host -> partition under plain hashing."""
+    hosts = 1 << host_bits(settings.partitions)
+    if settings.even:
+        return (np.arange(hosts) * settings.partitions // hosts).astype(np.int32)
+    ends = np.cumsum(settings.weights) / settings.weights.sum()
+    middle = (np.arange(hosts) + 0.5) / hosts
+    return np.minimum(np.searchsorted(ends, middle, side="right"), settings.partitions - 1).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Hashed:
+    """Plain hashing: every key by its host, none singled out."""
+
+    common: Common
+
+    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:  # noqa: ARG002 - a hash needs to know nothing
+        return Place(Placement.tail_only(hash_tail(self.common)), "plain hashing was asked for")

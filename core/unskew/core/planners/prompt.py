@@ -1,0 +1,146 @@
+"""Prompt's Algorithm 2: balanced bin packing with fragmentable items (section 4.2).
+
+Keys in descending order. A key larger than ``S_cut = P_size / P_|k| = N / K`` puts a fragment of that size on the
+next block and keeps the rest for later; the other keys are dealt in zigzag; then the residuals fill what is left,
+their own block first.
+
+Deviations, each because a plan is bounded in size or the paper leaves it open (FIDELITY):
+- only the ``listed`` heaviest keys above S_cut are items of their own; the rest are dealt by host, as one item each;
+- residuals go in ascending order, the home block is filled up, the rest goes to the tightest block that holds it,
+  else the widest block is filled and the remainder tried again;
+- where hosts alone overfill a block, a few small keys are listed too and poured last, so that the blocks of the
+  *encoded* plan are within one tuple wherever that is possible;
+- with weights, block sizes and turns are in proportion to them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.apportion import capacities, turns
+from unskew.core.demand import Demand
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import Histogram
+from unskew.core.packing import Rooms, pour
+from unskew.core.placement import Placement
+from unskew.core.plan import Plan
+from unskew.core.planners.balanced import MAX_LISTED, place_whole
+from unskew.core.planners.base import Common, Feedback, Place
+
+__all__ = ["Prompt", "zigzag"]
+
+I64 = NDArray[np.int64]
+_GROW = 4
+REASONS = (
+    "above the split cut-off: a fragment dealt in turn, the rest where room was",
+    "small change: poured last to level the blocks",
+    "too few distinct spread values to split it: kept whole where most room was",
+)
+_SPLIT, _CHANGE, _WHOLE = range(3)
+
+
+def zigzag(count: int, weights: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Blocks in the order in which ``count`` items are dealt: the order reverses after each pass."""
+    order = turns(count, weights)
+    n = len(weights)
+    for start in range(n, count, 2 * n):
+        order[start : start + n] = order[start : start + n][::-1]
+    return order
+
+
+@dataclass(frozen=True, eq=False)
+class _Fragments:
+    """Growing lists of (key, partition, rows)."""
+
+    key: list[I64]
+    partition: list[NDArray[np.int32]]
+    rows: list[I64]
+
+    def add(self, key: I64, partition: NDArray[np.int32], rows: I64) -> None:
+        self.key.append(key)
+        self.partition.append(partition)
+        self.rows.append(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Prompt:
+    """Algorithm 2. ``listed`` bounds the keys that are items of their own; default max(4096, 4 n)."""
+
+    common: Common
+    listed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.listed is not None and not 0 <= self.listed <= MAX_LISTED:
+            raise ConfigError("listed", self.listed, f"0 to {MAX_LISTED} keys")
+
+    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:  # noqa: ARG002 - each batch anew
+        cut = -(-histogram.total // max(histogram.keys, 1))
+        most = max(4096, 4 * self.common.partitions) if self.listed is None else self.listed
+        big = min(int((histogram.counts > cut).sum()), most)
+        extra = 0
+        while True:
+            demand = Demand.of(histogram, self.common.partitions, big + extra)
+            placement, level = self._fill(demand, big, cut)
+            if level or big + extra >= min(len(histogram.hashes), MAX_LISTED):
+                break
+            extra = min(max(extra * _GROW, self.common.partitions), MAX_LISTED - big)
+        return Place(placement, f"Prompt: {big} of {histogram.keys} keys above the cut-off of {cut} rows")
+
+    def _fill(self, demand: Demand, big: int, cut: int) -> tuple[Placement, bool]:
+        """The three passes; also whether no block was over its size before the residual pass."""
+        size = capacities(demand.total, self.common.weights)
+        room, fragments = size.copy(), _Fragments([], [], [])
+        stiff = np.flatnonzero(~demand.splittable)
+        at = place_whole(demand.rows[stiff], room)
+        self._put(room, fragments, stiff, at, demand.rows[stiff])
+        items = np.flatnonzero(demand.splittable)
+        large, small = items[items < big], items[items >= big]
+        home = turns(len(large), self.common.weights)
+        self._put(room, fragments, large, home, np.minimum(demand.rows[large], cut))
+        tail = self._deal(demand)
+        np.subtract.at(room, tail, demand.host_rows)
+        level = bool((room >= 0).all())
+        left = demand.rows[large] - np.minimum(demand.rows[large], cut)
+        self._residuals(room, fragments, large, home, left)
+        key, partition, rows = pour(demand.rows[small], room)
+        fragments.add(small[key], partition, rows)
+        reason = np.full(len(demand.hashes), _SPLIT, np.uint8)
+        reason[small], reason[stiff] = _CHANGE, _WHOLE
+        joined = [np.concatenate(part) for part in (fragments.key, fragments.partition, fragments.rows)]
+        return Placement(tail, demand.hashes, *joined, REASONS, reason), level
+
+    @staticmethod
+    def _put(room: I64, fragments: _Fragments, key: I64, at: NDArray[np.int32], rows: I64) -> None:
+        np.subtract.at(room, at, rows)
+        fragments.add(key, at, rows)
+
+    def _deal(self, demand: Demand) -> NDArray[np.int32]:
+        """The remaining keys in zigzag, a host at a time. Hosts with most keys come first: an item of the paper is
+        one key, so its zigzag evens cardinality, and rows are levelled by the residuals anyway."""
+        order = np.lexsort((-demand.host_rows, -demand.host_keys))
+        tail = np.empty(len(order), np.int32)
+        tail[order] = zigzag(len(order), self.common.weights)
+        return tail
+
+    @staticmethod
+    def _residuals(room: I64, fragments: _Fragments, key: I64, home: NDArray[np.int32], left: I64) -> None:
+        """Smallest residual first: home, then the tightest block that holds it, else the widest (lines 17-25)."""
+        rooms = Rooms(room)
+        out: list[tuple[int, int, int]] = []
+        for i in np.argsort(left, kind="stable").tolist():
+            rest, block = int(left[i]), int(home[i])
+            while rest > 0:
+                part = min(rest, rooms.free(block))
+                if part:
+                    rooms.take(block, part)
+                    out.append((int(key[i]), block, part))
+                    rest -= part
+                if rest > 0:
+                    tightest = rooms.tightest(rest)
+                    block = rooms.widest() if tightest is None else tightest
+        triples = np.array(out, np.int64).reshape(-1, 3)
+        np.subtract.at(room, triples[:, 1], triples[:, 2])
+        fragments.add(triples[:, 0], triples[:, 1].astype(np.int32), triples[:, 2])

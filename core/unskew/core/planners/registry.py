@@ -1,0 +1,51 @@
+"""Planners by name. Registering one here is all it takes: the shared check suite finds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from numpy.typing import ArrayLike
+
+from unskew.core.errors import ConfigError
+from unskew.core.planners.balanced import Balanced
+from unskew.core.planners.base import Algorithm, Planner, common
+from unskew.core.planners.hashed import Hashed
+from unskew.core.planners.kip import Kip
+from unskew.core.planners.prompt import Prompt
+
+__all__ = ["PLANNERS", "Entry", "make_planner"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of ``unskew policies``."""
+
+    algorithm: type[Algorithm]
+    summary: str
+    splits: bool
+
+
+PLANNERS: dict[str, Entry] = {
+    "hash": Entry(Hashed, "plain hashing: the baseline and the last fallback", splits=False),
+    "balanced": Entry(Balanced, "ours: within one row of even, at most n - 1 cuts", splits=True),
+    "prompt": Entry(Prompt, "Prompt, Algorithm 2: even blocks, even cardinality, few fragments", splits=True),
+    "kip": Entry(Kip, "KIP: heavy keys isolated, never split, few moves between plans", splits=False),
+}
+
+
+def make_planner(
+    name: str, partitions: int, seed: int = 7, weights: ArrayLike | None = None, **parameters: object
+) -> Planner:
+    """The planner of this name. Unknown names and parameters raise ``ConfigError``.
+
+    >>> make_planner("kip", partitions=16, slack=0.1).name
+    'kip'
+    """
+    entry = PLANNERS.get(name)
+    if entry is None:
+        raise ConfigError("policy", name, PLANNERS)
+    known = [field.name for field in fields(entry.algorithm) if field.name != "common"]  # type: ignore[arg-type]
+    for parameter in parameters:
+        if parameter not in known:
+            raise ConfigError(f"{name} parameter", parameter, known or "none: it has no parameters")
+    return Planner(name, entry.algorithm(common(partitions, seed, weights), **parameters))  # type: ignore[call-arg]

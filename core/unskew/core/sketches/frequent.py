@@ -1,0 +1,248 @@
+"""Which keys are heavy: a mergeable frequent-items summary with its error stated.
+
+Misra-Gries with at most ``capacity`` counters, in the mergeable form of Agarwal, Cormode, Huang, Phillips,
+Wei and Yi, "Mergeable Summaries" (PODS 2012): add the counters of both sides, subtract the (k+1)-th largest
+from all, drop what is not positive. It is what agents report to a round (FIDELITY, Dalton, "no heavy hitter
+is missed") and what the KIP planner keeps over past histograms (with ``decay``).
+
+What always holds, f(h) being the true count of a key:
+
+* ``lower(h) <= f(h) <= upper(h)``, and ``upper(h) - lower(h) = error``; for a key that is not listed
+  ``lower`` is 0 and ``upper`` is ``error``, so every key with f(h) > error is listed;
+* ``error <= bound = total // (capacity + 1) + rounding``; ``rounding`` is 0 unless ``decay`` was used;
+* while no more than ``capacity`` distinct keys were seen, all counts are exact (error 0).
+
+Order: one batch gives the same state in any row order; ``merge(a, b)`` equals ``merge(b, a)`` to the bit,
+and ``merge_all`` gives the same state for any order of its arguments. Nested merges and another cut into
+batches keep the guarantees, but are equal to the bit only while error is 0: subtracting earlier or later
+keeps different light keys.
+
+Deviations from the paper: a batch is one merge with the batch's exact counts (any number of keys) instead of
+single insertions; ``error`` is what was really subtracted instead of what the totals allow; summaries of
+different capacity merge to the smaller one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.errors import ConfigError, HistogramError
+from unskew.core.sketches.tally import (
+    I64,
+    MAX_TOTAL,
+    U64,
+    add_totals,
+    check_counts,
+    check_hashes,
+    exact_sum,
+    tally,
+)
+
+__all__ = ["Classes", "FrequentItems", "Verdict"]
+
+# Decay factors are multiples of 2**-32: exact in integers, so equal on every machine.
+_FACTOR_BITS = 32
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+class Verdict(IntEnum):
+    """What a summary can say of a key against a threshold."""
+
+    COLD = 0  # the true count is surely below it
+    UNKNOWN = 1  # the summary's error does not allow to say
+    HOT = 2  # the true count surely reaches it
+
+
+@dataclass(frozen=True, eq=False)
+class Classes:
+    """The listed keys by verdict (each sorted by hash), and the one verdict of all keys not listed."""
+
+    hot: U64
+    unknown: U64
+    cold: U64
+    unlisted: Verdict
+
+
+@dataclass(frozen=True, eq=False)
+class FrequentItems:
+    """An immutable summary; ``FrequentItems(capacity)`` is the empty one.
+
+    >>> s = FrequentItems(2).update(np.array([7, 7, 7, 8, 8, 9], np.uint64))
+    >>> s.hashes.tolist(), s.counts.tolist(), s.error, s.total
+    ([7, 8], [2, 1], 1, 6)
+    """
+
+    capacity: int
+    hashes: U64 = field(default_factory=lambda: np.empty(0, np.uint64))
+    counts: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    error: int = 0
+    total: int = 0
+    rounding: int = 0
+
+    def __post_init__(self) -> None:
+        """Own, read-only arrays, and a state that the guarantees above can hold for."""
+        if self.capacity < 1:
+            raise ConfigError("capacity", self.capacity, "a whole number of counters, at least 1")
+        hashes = check_hashes(self.hashes).copy()
+        counts = check_counts(self.counts, len(hashes)).copy()
+        for name, array in (("hashes", hashes), ("counts", counts)):
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        self._check_state()
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to the bit: same counters, error, total, rounding and capacity."""
+        if not isinstance(other, FrequentItems):
+            return NotImplemented
+        mine = (self.capacity, self.error, self.total, self.rounding)
+        theirs = (other.capacity, other.error, other.total, other.rounding)
+        same = np.array_equal(self.hashes, other.hashes) and np.array_equal(self.counts, other.counts)
+        return same and mine == theirs
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def bound(self) -> int:
+        """What ``error`` can never pass, from the sizes alone."""
+        return self.total // (self.capacity + 1) + self.rounding
+
+    def copy(self) -> FrequentItems:
+        """Itself: nothing can change it."""
+        return self
+
+    def update(self, hashes: U64, counts: NDArray[np.integer] | None = None) -> FrequentItems:
+        """The summary after one more batch of rows (``counts``: how many rows each hash stands for)."""
+        batch = tally(hashes, counts)
+        total = add_totals(self.total, batch.total)
+        both = tally(np.concatenate([self.hashes, batch.hashes]), np.concatenate([self.counts, batch.counts]))
+        kept, left, cut = _reduce(both.hashes, both.counts, self.capacity)
+        return FrequentItems(self.capacity, kept, left, self.error + cut, total, self.rounding)
+
+    def merge(self, other: FrequentItems) -> FrequentItems:
+        """The summary of both streams; the same from either side."""
+        return FrequentItems.merge_all([self, other])
+
+    @staticmethod
+    def merge_all(summaries: Iterable[FrequentItems]) -> FrequentItems:
+        """The summary of all streams at once: subtracts once, and does not depend on the order."""
+        parts = list(summaries)
+        if not parts:
+            raise HistogramError("summaries: nothing to merge; give at least one FrequentItems")
+        capacity = min(part.capacity for part in parts)
+        total = add_totals(*(part.total for part in parts))
+        both = tally(
+            np.concatenate([part.hashes for part in parts]), np.concatenate([part.counts for part in parts])
+        )
+        kept, left, cut = _reduce(both.hashes, both.counts, capacity)
+        error = sum(part.error for part in parts) + cut
+        return FrequentItems(capacity, kept, left, error, total, sum(part.rounding for part in parts))
+
+    def decay(self, factor: float) -> FrequentItems:
+        """The summary of the counts ``floor(factor * f(h))``: lets past rows weigh less.
+
+        ``factor`` is taken to the nearest multiple of 2**-32. Rounding an inexact summary can cost 1 of error
+        a decay, itself decaying after: ``rounding`` says how much of it the present state can hold.
+        """
+        if not 0.0 <= factor <= 1.0:
+            raise ConfigError("factor", factor, "a number from 0 to 1")
+        numerator = round(factor * (1 << _FACTOR_BITS))
+        counts = _scale(self.counts, numerator)
+        alive = counts > 0
+        total = self.total * numerator >> _FACTOR_BITS
+        # No key can hold more than what is left of the total beside the listed counts.
+        error = min(_scale_up(self.error, numerator), total - exact_sum(counts))
+        exact = numerator == 1 << _FACTOR_BITS
+        rounding = self.rounding if exact else min(_scale_up(self.rounding, numerator) + 1, error)
+        return FrequentItems(self.capacity, self.hashes[alive], counts[alive], error, total, rounding)
+
+    def lower(self, hashes: U64) -> I64:
+        """The least that each key's true count can be."""
+        wanted = check_hashes(hashes)
+        if not len(self.hashes):
+            return np.zeros(len(wanted), np.int64)
+        at = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
+        return np.where(self.hashes[at] == wanted, self.counts[at], np.int64(0))
+
+    def upper(self, hashes: U64) -> I64:
+        """The most that each key's true count can be."""
+        return self.lower(hashes) + np.int64(self.error)
+
+    def verdicts(self, hashes: U64, threshold: float) -> NDArray[np.int8]:
+        """A ``Verdict`` for each key: does its true count reach ``threshold``?"""
+        return self._judge(self.lower(hashes), threshold)
+
+    def classify(self, threshold: float) -> Classes:
+        """The listed keys as surely hot (f >= threshold), surely cold, or unknown; and the unlisted."""
+        listed = self._judge(self.counts, threshold)
+        unlisted = self._judge(np.zeros(1, np.int64), threshold)[0]
+        by = {verdict: self.hashes[listed == verdict] for verdict in Verdict}
+        return Classes(by[Verdict.HOT], by[Verdict.UNKNOWN], by[Verdict.COLD], Verdict(int(unlisted)))
+
+    def top(self, n: int) -> tuple[U64, I64]:
+        """The ``n`` heaviest listed keys and their lower bounds, heaviest first, ties by hash."""
+        if n < 0:
+            raise ConfigError("n", n, "a whole number, at least 0")
+        # Listed in hash order, so a stable sort by falling count leaves ties by hash.
+        order = np.argsort(-self.counts, kind="stable")[:n]
+        return self.hashes[order], self.counts[order]
+
+    def _judge(self, lower: I64, threshold: float) -> NDArray[np.int8]:
+        if not 0 <= threshold < math.inf:
+            raise ConfigError("threshold", threshold, "a finite number of rows, at least 0")
+        # Counts are whole, so f >= threshold is f >= ceil(threshold): exact where float64 is not.
+        least = math.ceil(threshold)
+        if least > MAX_TOTAL:
+            return np.full(len(lower), Verdict.COLD, np.int8)
+        hot, maybe = lower >= least, lower >= least - self.error
+        return np.where(hot, Verdict.HOT, np.where(maybe, Verdict.UNKNOWN, Verdict.COLD)).astype(np.int8)
+
+    def _check_state(self) -> None:
+        if len(self.hashes) > self.capacity:
+            raise HistogramError(f"hashes: {len(self.hashes)} counters, but the capacity is {self.capacity}")
+        if np.any(self.hashes[1:] <= self.hashes[:-1]):
+            raise HistogramError("hashes: not in rising order without repeats; build summaries with update")
+        if np.any(self.counts < 1):
+            raise HistogramError("counts: a listed key has no rows; list keys with a count of at least 1")
+        if not 0 <= self.total <= MAX_TOTAL:
+            raise HistogramError(f"total: {self.total} is not allowed; use 0 to 2**63 - 1")
+        unlisted = self.total - exact_sum(self.counts)
+        if not 0 <= self.rounding <= self.error <= unlisted:
+            raise HistogramError(
+                f"error: {self.error} with rounding {self.rounding} is not allowed; "
+                f"use 0 <= rounding <= error <= {unlisted}, the rows that the counters leave out"
+            )
+        if (self.error - self.rounding) * (self.capacity + 1) > unlisted:
+            raise HistogramError(
+                f"error: {self.error} passes what {unlisted} uncounted rows allow with {self.capacity} "
+                f"counters: {unlisted // (self.capacity + 1)} + rounding {self.rounding}"
+            )
+
+
+def _reduce(hashes: U64, counts: I64, capacity: int) -> tuple[U64, I64, int]:
+    """Subtract the (capacity + 1)-th largest count from all, and keep what stays positive."""
+    if len(counts) <= capacity:
+        return hashes, counts, 0
+    place = len(counts) - capacity - 1
+    cut = np.partition(counts, place)[place]
+    keep = counts > cut
+    return hashes[keep], counts[keep] - cut, int(cut)
+
+
+def _scale(counts: I64, numerator: int) -> I64:
+    """floor(counts * numerator / 2**32), by halves so that nothing passes 64 bits."""
+    wide, by = counts.view(np.uint64), np.uint64(numerator)
+    shift = np.uint64(_FACTOR_BITS)
+    return ((wide >> shift) * by + ((wide & _LOW) * by >> shift)).view(np.int64)
+
+
+def _scale_up(value: int, numerator: int) -> int:
+    return -(-value * numerator >> _FACTOR_BITS)

@@ -1,0 +1,140 @@
+"""A plan as bytes and back: a checked envelope around the protobuf message ``unskew.v1.Plan``.
+
+Equal plans give equal bytes. What comes back is checked twice: the envelope (is it ours, is it whole, do we know
+the format) and the tables themselves (``Plan`` refuses any that could route a row nowhere).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import xxhash
+from google.protobuf.message import DecodeError
+
+from unskew.core.errors import PlanError, PlanFormatError, UnskewError
+from unskew.core.lookup import Lookup
+from unskew.core.plan import HotKeys, Plan, PlanInfo, SplitSlots, Version
+from unskew.v1 import plan_pb2 as pb
+
+__all__ = ["FORMAT", "MAX_BYTES", "plan_from_bytes", "plan_to_bytes"]
+
+MAGIC = 0x756E736B
+FORMAT = 1
+MAX_BYTES = 1 << 20
+
+
+def plan_to_bytes(plan: Plan) -> bytes:
+    """The one encoding of a plan. Refuses one that would take more than 1 MB."""
+    body = _message(plan).SerializeToString(deterministic=True)
+    file = pb.PlanFile(magic=MAGIC, format=FORMAT, checksum=xxhash.xxh64_intdigest(body), body=body)
+    data = file.SerializeToString(deterministic=True)
+    if len(data) > MAX_BYTES:
+        raise PlanError(
+            f"this plan takes {len(data):,} bytes; at most {MAX_BYTES:,} are allowed: list fewer hot keys"
+        )
+    return data
+
+
+def plan_from_bytes(data: bytes) -> Plan:
+    """The plan in these bytes, or one clear error."""
+    file = _opened(data)
+    message = pb.Plan()
+    try:
+        message.ParseFromString(file.body)
+        return _plan(message)
+    except (DecodeError, UnskewError, ValueError, OverflowError) as why:
+        raise PlanFormatError(f"the bytes are whole but hold no usable plan: {why}") from None
+
+
+def _opened(data: bytes) -> pb.PlanFile:
+    file = pb.PlanFile()
+    try:
+        file.ParseFromString(bytes(data))
+    except (DecodeError, TypeError):
+        raise PlanFormatError(
+            "these bytes are not a plan of unskew; give the bytes that plan_to_bytes wrote"
+        ) from None
+    if file.magic != MAGIC:
+        raise PlanFormatError("these bytes are not a plan of unskew; give the bytes that plan_to_bytes wrote")
+    if file.format != FORMAT:
+        raise PlanFormatError(
+            f"plan format {file.format} is not known here (this is format {FORMAT}); upgrade this side of unskew"
+        )
+    if xxhash.xxh64_intdigest(file.body) != file.checksum:
+        raise PlanFormatError("the plan's bytes are damaged: the checksum does not match; fetch the plan again")
+    return file
+
+
+def _version(version: Version) -> pb.PlanVersion:
+    return pb.PlanVersion(incarnation=version.incarnation, number=version.number)
+
+
+def _message(plan: Plan) -> pb.Plan:
+    hot, slots, info = plan.hot, plan.hot.slots, plan.info
+    message = pb.Plan(
+        partitions=plan.partitions,
+        key_types=plan.key_types,
+        tail=plan.tail.tolist(),
+        hot_hash=hot.hashes.tolist(),
+        hot_home=hot.home.tolist(),
+        hot_rows=hot.rows.tolist(),
+        hot_reason=hot.reason.tolist(),
+        reasons=hot.reasons,
+        split_bits=slots.bits.tolist(),
+        split_first=slots.first.tolist(),
+        split_second=slots.second.tolist(),
+        split_cut=slots.cut.tolist(),
+        lookup_shift=hot.lookup.shift,
+        lookup_bits=hot.lookup.bits,
+        lookup_displacement=hot.lookup.displacement.tolist(),
+        stream=info.stream,
+        version=_version(info.version),
+        policy=info.policy,
+        reason=info.reason,
+        batch=info.batch,
+        moved_rows=info.moved_rows,
+        moved_keys=info.moved_keys,
+        rows=info.rows,
+        keys=info.keys,
+        loads=info.loads,
+    )
+    if info.previous is not None:
+        message.previous.CopyFrom(_version(info.previous))
+    return message
+
+
+def _plan(m: pb.Plan) -> Plan:
+    slots = SplitSlots(
+        np.array(m.split_bits, np.uint8),
+        np.array(m.split_first, np.int32),
+        np.array(m.split_second, np.int32),
+        np.array(m.split_cut, np.uint64),
+    )
+    hot = HotKeys(
+        np.array(m.hot_hash, np.uint64),
+        np.array(m.hot_home, np.int32),
+        np.array(m.hot_rows, np.int64),
+        np.array(m.hot_reason, np.uint8),
+        tuple(m.reasons),
+        slots,
+        Lookup(m.lookup_shift, m.lookup_bits, np.array(m.lookup_displacement, np.uint32)),
+    )
+    return Plan(m.partitions, np.array(m.tail, np.int32), hot, tuple(m.key_types), _info(m))
+
+
+def _info(m: pb.Plan) -> PlanInfo:
+    previous = None
+    if m.HasField("previous"):
+        previous = Version(m.previous.incarnation, m.previous.number)
+    return PlanInfo(
+        stream=m.stream,
+        version=Version(m.version.incarnation, m.version.number),
+        policy=m.policy,
+        reason=m.reason,
+        batch=m.batch if m.HasField("batch") else None,
+        previous=previous,
+        moved_rows=m.moved_rows,
+        moved_keys=m.moved_keys,
+        rows=m.rows,
+        keys=m.keys,
+        loads=tuple(m.loads),
+    )
