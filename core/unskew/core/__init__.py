@@ -1,1 +1,17 @@
-"""Pure decisions: numpy in, numpy out. No I/O, no clock, no threads, no ambient randomness."""
+"""Pure decisions: numpy in, numpy out. No I/O, no clock, no threads, no ambient randomness.
+
+>>> from unskew.core import Histogram, hash_keys, make_planner
+>>> hashes = hash_keys(["a", "b", "a", "c", "a"])
+>>> plan = make_planner("kip", partitions=4).plan(Histogram.from_hashes(hashes))
+>>> plan.route(hashes).shape
+(5,)
+"""
+
+from unskew.core import quality
+from unskew.core.hashing import hash_keys
+from unskew.core.histogram import Histogram
+from unskew.core.plan import Plan
+from unskew.core.planners import make_planner
+from unskew.core.version import __version__
+
+__all__ = ["Histogram", "Plan", "__version__", "hash_keys", "make_planner", "quality"]

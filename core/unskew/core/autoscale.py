@@ -37,6 +37,8 @@ __all__ = ["AutoScaler", "BatchStats", "Load", "ScaleDecision", "ScaleRules", "S
 Action = Literal["out", "in", "hold"]
 Stages = Literal["map", "reduce", "both"]
 
+_HINDSIGHT = 4
+"""A scale-in that takes back a scale-out without a cause looks back this many times ``d`` batches."""
 _WORTH = 0.25
 """A stage is not worth a task that gains less than this share of what the other stage would gain."""
 
@@ -105,7 +107,7 @@ class ScaleRules:
 
     thres: float = 0.9
     step: float = 0.1
-    d: int = 3
+    d: int = 5
     grace: int | None = None
     tolerance: float = 0.05
     increment: int = 1
@@ -122,19 +124,13 @@ class ScaleRules:
             raise ConfigError("step", self.step, f"above 0 and below thres = {self.thres}")
         if not 0.0 <= self.tolerance <= 1.0:
             raise ConfigError("tolerance", self.tolerance, "0 to 1")
-        self._check_whole("d", 1, 1_000)
-        self._check_whole("increment", 1, 1_000)
-        self._check_whole("min_p", 1, 65_536)
-        self._check_whole("min_r", 1, 65_536)
-        self._check_whole("max_p", self.min_p, 65_536)
-        self._check_whole("max_r", self.min_r, 65_536)
-        if self.grace is not None:
-            self._check_whole("grace", 0, 1_000)
-
-    def _check_whole(self, name: str, low: int, high: int) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise ConfigError(name, value, f"a whole number from {low} to {high}")
+        _check_whole("d", self.d, 1, 1_000)
+        _check_whole("grace", 0 if self.grace is None else self.grace, 0, 1_000)
+        _check_whole("increment", self.increment, 1, 1_000)
+        _check_whole("min_p", self.min_p, 1, 65_536)
+        _check_whole("min_r", self.min_r, 1, 65_536)
+        _check_whole("max_p", self.max_p, self.min_p, 65_536)
+        _check_whole("max_r", self.max_r, self.min_r, 65_536)
 
     @property
     def grace_batches(self) -> int:
@@ -189,19 +185,17 @@ class ScaleDecision:
 class AutoScaler:
     """Prompt's Algorithm 4 (section 6): a thin holder of the state around ``step``.
 
-    >>> scaler = AutoScaler(p=4, r=4, rules=ScaleRules(d=1))
+    >>> scaler = AutoScaler(ScaleState(p=4, r=4), ScaleRules(d=1))
     >>> decision = scaler.handle(BatchStats(1.0, 0.95, map_time=0.7, reduce_time=0.2, rows=10, keys=5))
     >>> decision.p, decision.r, decision.zone, decision.action
     (5, 4, 3, 'out')
     """
 
-    def __init__(
-        self, p: int, r: int, rules: ScaleRules | None = None, state: ScaleState | None = None
-    ) -> None:
+    def __init__(self, state: ScaleState, rules: ScaleRules | None = None) -> None:
         self.rules = rules or ScaleRules()
-        _check_within("p", p, self.rules.min_p, self.rules.max_p)
-        _check_within("r", r, self.rules.min_r, self.rules.max_r)
-        self.state = state or ScaleState(p, r)
+        _check_whole("p", state.p, self.rules.min_p, self.rules.max_p)
+        _check_whole("r", state.r, self.rules.min_r, self.rules.max_r)
+        self.state = state
 
     def handle(self, stats: BatchStats) -> ScaleDecision:
         """One finished batch: the decision for the next."""
@@ -219,7 +213,7 @@ def step(rules: ScaleRules, state: ScaleState, stats: BatchStats) -> tuple[Scale
         above=state.above + 1 if zone == 3 else 0,
         below=state.below + 1 if zone == 1 else 0,
         grace=max(0, state.grace - 1),
-        window=(*state.window, load)[-rules.d :],
+        window=(*state.window, load)[-_HINDSIGHT * rules.d :],
     )
     sign = {3: 1, 2: 0, 1: -1}[zone]
     count = state.above if zone == 3 else state.below
@@ -230,22 +224,24 @@ def step(rules: ScaleRules, state: ScaleState, stats: BatchStats) -> tuple[Scale
             rules, state, load, f"W = {load.w:.2f} is in Zone {zone} for {count} of {rules.d} batches"
         )
     if in_grace and state.last == ("in" if sign > 0 else "out"):
-        return _hold(
-            rules, state, load, f"grace: {state.grace} more batches before the last change may be reversed"
-        )
+        return _hold(rules, state, load, "grace: the last change is too recent to be taken back")
     return _change(rules, state, load, sign)
 
 
 def _hold(rules: ScaleRules, state: ScaleState, load: Load, why: str) -> tuple[ScaleState, ScaleDecision]:
     """No change. The first full window without one is what later batches are compared with."""
-    if not state.settled and len(state.window) == rules.d:
-        state = replace(state, settled=True, baseline=Load.mean(state.window))
+    if not state.settled and len(state.window) >= rules.d:
+        state = replace(state, settled=True, baseline=Load.mean(state.window[-rules.d :]))
     return state, ScaleDecision(state.p, state.r, rules.zone(load.w), load.w, "hold", why)
 
 
 def _change(rules: ScaleRules, state: ScaleState, load: Load, sign: int) -> tuple[ScaleState, ScaleDecision]:
-    now = Load.mean(state.window)
-    stages, cause = _cause(rules, state, now, sign)
+    now = Load.mean(state.window[-rules.d :])
+    stages, cause, known = _cause(rules, state, now, sign)
+    if sign < 0 and state.last == "out" and not known and not rules.as_published:
+        if len(state.window) < _HINDSIGHT * rules.d:
+            return _hold(rules, state, load, f"{cause}; too few batches to take the last scale-out back")
+        now = Load.mean(state.window)
     p, r, note = _move(rules, state, now, stages, sign)
     if (p, r) == (state.p, state.r):
         return _hold(rules, state, load, f"{cause}; {note}")
@@ -257,33 +253,27 @@ def _change(rules: ScaleRules, state: ScaleState, load: Load, sign: int) -> tupl
     return state, ScaleDecision(p, r, rules.zone(load.w), load.w, action, f"{why}; {note}" if note else why)
 
 
-def _cause(rules: ScaleRules, state: ScaleState, now: Load, sign: int) -> tuple[Stages, str]:
-    """Lines 6-7, for scale-out (sign +1) and mirrored: which stages the change of workload speaks for."""
+def _cause(rules: ScaleRules, state: ScaleState, now: Load, sign: int) -> tuple[Stages, str, bool]:
+    """Lines 6-7, for scale-out (sign +1) and mirrored: the stages that the change of workload speaks for."""
     base, word = state.baseline, "rose" if sign > 0 else "fell"
     if base is not None:
         rate = sign * (now.rate - base.rate) > rules.tolerance * base.rate
         keys = sign * (now.keys - base.keys) > rules.tolerance * base.keys
         rates, counts = f"{base.rate:.0f} to {now.rate:.0f} rows/s", f"{base.keys:.0f} to {now.keys:.0f} keys"
         if rate and keys:
-            return "both", f"rate and keys {word} ({rates}, {counts})"
+            return "both", f"rate and keys {word} ({rates}, {counts})", True
         if rate:
-            return "map", f"the rate {word} ({rates})"
+            return "map", f"the rate {word} ({rates})", True
         if keys:
-            return "reduce", f"the keys {word} ({counts})"
+            return "reduce", f"the keys {word} ({counts})", True
         moved = sign * (now.map_share - base.map_share)
         if abs(moved) > rules.tolerance:
             stage: Stages = "map" if moved > 0 else "reduce"
-            return stage, f"neither rate nor keys {word}, but the {stage} stage's share of the time did"
+            return stage, f"neither rate nor keys {word}, but the {stage} stage's share of the time did", True
     gain_map, gain_reduce = _gains(rules, state, now, sign)
     best: Stages = "map" if gain_map >= gain_reduce else "reduce"
-    return (
-        best,
-        f"no cause seen in rate, keys or shares: the {best} stage, where a task matters {_much(sign)}",
-    )
-
-
-def _much(sign: int) -> str:
-    return "most" if sign > 0 else "least"
+    much = "most" if sign > 0 else "least"
+    return best, f"no cause seen in rate, keys or shares: {best}, where a task matters {much}", False
 
 
 def _gains(rules: ScaleRules, state: ScaleState, now: Load, sign: int) -> tuple[float, float]:
@@ -309,19 +299,17 @@ def _moved(rules: ScaleRules, state: ScaleState, stages: Stages, sign: int) -> t
 def _move(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign: int) -> tuple[int, int, str]:
     """The rule's change, or the next best that bounds and foresight allow; a note on what was in the way."""
     order = _preferences(rules, state, now, stages, sign)
-    note = "" if order[0] == stages else f"a {stages} task would gain little, so {order[0]}"
+    note = "" if order[0] == stages else f"one more {stages} task would gain little, so {order[0]}"
+    if _moved(rules, state, stages, sign) == (state.p, state.r):
+        note = f"the {stages} stage is at its bound"
     refused = ""
     for choice in order:
         p, r = _moved(rules, state, choice, sign)
         if (p, r) == (state.p, state.r):
-            note = note or f"{choice} is at its bound"
             continue
         w = _predict(state, now, p, r)
         if sign < 0 and w > rules.thres - rules.step / 2 and not rules.as_published:
-            refused = (
-                refused
-                or f"one {'task of each stage' if choice == 'both' else choice + ' task'} less: W = {w:.2f}"
-            )
+            refused = refused or f"with p = {p} and r = {r} W would be {w:.2f}"
             continue
         return p, r, refused or note
     if refused:
@@ -344,6 +332,6 @@ def _preferences(
     return ("map", "reduce") if stages == "map" else ("reduce", "map")
 
 
-def _check_within(name: str, value: int, low: int, high: int) -> None:
+def _check_whole(name: str, value: int, low: int, high: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ConfigError(name, value, f"a whole number from {low} to {high}")

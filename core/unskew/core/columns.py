@@ -122,7 +122,7 @@ def _payload(array: pa.Array, key: KeyType) -> NDArray[np.uint32] | NDArray[np.u
     if key.name == "void":
         return None
     if key.name in ("string", "binary"):
-        return _byte_rows(array)
+        return ByteRows.of(array)
     if key.is_decimal:
         return _decimal(array, key)
     if key.name in ("float", "double"):
@@ -143,15 +143,6 @@ def _float_bits(array: pa.Array, key: KeyType) -> NDArray[np.uint32] | NDArray[n
     values = _numpy(pc.fill_null(array, 0.0) if array.null_count else array)
     values = np.where(np.isnan(values), np.asarray(np.nan, values.dtype), values + 0.0)
     return values.view(np.uint64 if key.name == "double" else np.uint32)
-
-
-def _byte_rows(array: pa.Array) -> ByteRows:
-    _, offsets, data = array.buffers()
-    view = np.frombuffer(offsets, np.int64)[array.offset : array.offset + len(array) + 1]
-    flat = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    if len(array) == 0:
-        view = np.zeros(1, np.int64)
-    return ByteRows.from_offsets(flat, view)
 
 
 def _decimal(array: pa.Array, key: KeyType) -> NDArray[np.uint64] | ByteRows:

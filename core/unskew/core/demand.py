@@ -74,4 +74,5 @@ def _splittable(
         return np.ones(len(top), bool)
     mean = max(histogram.total / partitions, 1.0)
     fragments = np.minimum(np.ceil(rows / mean) + 1, partitions)
-    return histogram.spread[top] >= SPREAD_PER_FRAGMENT * fragments
+    enough: NDArray[np.bool_] = histogram.spread[top] >= SPREAD_PER_FRAGMENT * fragments
+    return enough

@@ -143,5 +143,5 @@ def _slack(rules: ReleaseRules, recent: tuple[float, ...], length: float) -> tup
             f" of this interval{late}"
         )
     return max(rules.min_slack, wanted), (
-        f"the longest of {len(recent)} plans took {longest / length:.2%} of this interval; {rules.margin:.0%} margin"
+        f"the longest of {len(recent)} plans took {longest / length:.2%} of this interval"
     )

@@ -49,7 +49,8 @@ def fold_hosts(per_host: I64, bits: int) -> I64:
     """The same counts over ``2**bits`` hosts: summed where that is coarser, shared out evenly where finer."""
     have = len(per_host).bit_length() - 1
     if bits <= have:
-        return per_host.reshape(1 << bits, -1).sum(axis=1)
+        coarse: I64 = per_host.reshape(1 << bits, -1).sum(axis=1)
+        return coarse
     parts = 1 << (bits - have)
     share, rest = np.divmod(per_host, parts)
     spread = np.repeat(share, parts).reshape(-1, parts)
@@ -130,7 +131,11 @@ class Histogram:
             )
 
     def _check(self) -> None:
-        lengths = {len(self.hashes), len(self.counts), len(self.hashes if self.spread is None else self.spread)}
+        lengths = {
+            len(self.hashes),
+            len(self.counts),
+            len(self.hashes if self.spread is None else self.spread),
+        }
         if len(lengths) > 1:
             raise HistogramError(f"{len(self.hashes)} hashes but {len(self.counts)} counts: give one of each a key")
         if (self.hashes[1:] <= self.hashes[:-1]).any():
@@ -252,7 +257,8 @@ class Histogram:
 
 
 def _scaled(counts: I64, factor: float) -> I64:
-    return np.minimum((counts * factor), float(MAX_ROWS - 1023)).astype(np.int64)
+    scaled: I64 = np.minimum(counts * factor, float(MAX_ROWS - 1023)).astype(np.int64)
+    return scaled
 
 
 def _binned(hosts: NDArray[np.int64], counts: I64, size: int) -> I64:

@@ -65,7 +65,7 @@ def find_lookup(hashes: U64) -> Lookup:
     need = max(len(keys) - 1, 0).bit_length()
     if len(keys) <= _ONE_GROUP_KEYS:
         for bits in range(need, need + _ONE_GROUP_SPARE_BITS + 1):
-            for shift in range(0, 64 - bits):
+            for shift in range(64 - bits):
                 found = Lookup(shift, bits, np.zeros(1, np.uint32))
                 if _collision_free(found, keys):
                     return found

@@ -67,20 +67,24 @@ def hash_bytes(rows: ByteRows, seed: U32) -> U32:
 
 
 def _hash_block(block: Block, seed: U32) -> U32:
-    """Longest rows first, so that those still being read are always the first ones."""
-    order = np.argsort(-block.sizes, kind="stable")
-    size, block, h = block.sizes[order], block.take(order), seed[order]
-    for number in range(int(block.longest) >> 2):
-        live = int(np.searchsorted(-size, -4 * number - 4, side="right"))
-        word = block.take(slice(live)).words_from(np.int64(4 * number))
-        h[:live] = _mix(h[:live], word.astype(np.uint32))
-    tail = block.words_from(size & ~3)
+    size, h = block.sizes, seed
+    for number in range(block.longest >> 2):
+        word = block.word(number >> 1) >> np.uint64(32 * (number & 1))
+        h = _where(size >= 4 * number + 4, h, word.astype(np.uint32))
+    tail = block.word_of(size >> 3) >> ((size & 4) << 3).view(np.uint64)
     for byte in range(3):
-        taken = _mix(h, _signed(tail >> np.uint64(8 * byte)))
-        h = np.where((size & 3) > byte, taken, h)
-    out = np.empty_like(h)
-    out[order] = _finish(h, size.astype(np.uint32))
-    return out
+        h = _where((size & 3) > byte, h, _signed(tail >> np.uint64(8 * byte)))
+    return _finish(h, size.astype(np.uint32))
+
+
+def _where(wanted: NDArray[np.bool_], h: U32, word: U32) -> U32:
+    """``_mix(h, word)`` for the wanted rows; the others keep their state."""
+    rows = np.flatnonzero(wanted)
+    if len(rows) > len(h) // 2:
+        return np.where(wanted, _mix(h, word), h)
+    h = h.copy()
+    h[rows] = _mix(h[rows], word[rows])
+    return h
 
 
 def _signed(word: NDArray[np.uint64]) -> U32:

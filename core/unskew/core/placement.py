@@ -51,9 +51,7 @@ class Placement:
         return cls.whole(tail, nothing.view(np.uint64), nothing.astype(np.int32), nothing, ())
 
 
-def build_plan(
-    placement: Placement, partitions: int, info: PlanInfo, key_types: tuple[str, ...] = ()
-) -> Plan:
+def build_plan(placement: Placement, partitions: int, info: PlanInfo, key_types: tuple[str, ...] = ()) -> Plan:
     """The plan with exactly this placement."""
     if len(placement.hashes) == 0:
         return Plan(partitions, placement.tail, HotKeys.none(), key_types, info)

@@ -89,9 +89,7 @@ class SplitSlots:
     def units(self, key: int) -> dict[int, int]:
         """Shares of 2^63 per partition of the j-th split key."""
         at = slice(int(self.offset[key]), int(self.offset[key + 1]))
-        return units_of(
-            int(self.bits[key]), self.first[at].tolist(), self.second[at].tolist(), self.cut[at].tolist()
-        )
+        return units_of(int(self.bits[key]), self.first[at].tolist(), self.second[at].tolist(), self.cut[at].tolist())
 
     def route(self, key: I64, spread: U64) -> I32:
         half = spread >> np.uint64(1)
@@ -123,9 +121,10 @@ class HotKeys:
 
     @classmethod
     def none(cls) -> HotKeys:
-        nothing = np.zeros(0, np.int64)
-        slots = SplitSlots(nothing, nothing, nothing, nothing)
-        return cls(nothing, nothing, nothing, nothing, (), slots, find_lookup(np.zeros(0, np.uint64)))
+        keys, rows, places = np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int32)
+        small = np.zeros(0, np.uint8)
+        slots = SplitSlots(small, places, places, keys)
+        return cls(keys, places, rows, small, (), slots, find_lookup(keys))
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -286,9 +285,7 @@ class Plan:
         index = self._index(key)
         if index < 0:
             partition, host = self.route_one(key), key >> (64 - self.tail_bits)
-            return Explanation(
-                key, "tail", (partition,), (1.0,), None, None, f"not a hot key: host {host} goes there"
-            )
+            return Explanation(key, "tail", (partition,), (1.0,), None, None, f"not a hot key: host {host} goes there")
         home, rows = int(self.hot.home[index]), int(self.hot.rows[index])
         units = {home: 1 << UNITS_BITS} if home >= 0 else self.hot.slots.units(_SPLIT - home)
         return Explanation(
@@ -409,7 +406,7 @@ def _check(plan: Plan) -> None:
     if not np.array_equal(split, np.arange(len(slots.bits))):
         raise PlanError("split keys: each must have its own slots")
     for places in (plan.tail, hot.home[hot.home >= 0], slots.first, slots.second):
-        if len(places) and not (0 <= int(places.min()) and int(places.max()) < n):
+        if len(places) and not (int(places.min()) >= 0 and int(places.max()) < n):
             raise PlanError(f"a route leads outside the partitions 0..{n - 1}")
     if plan.slots > MAX_SLOTS:
         raise PlanError(f"{plan.slots} slots; a plan holds at most {MAX_SLOTS}: list fewer hot keys")

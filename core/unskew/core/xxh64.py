@@ -15,7 +15,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from unskew.core.bytesview import BLOCK, Block, ByteRows
-from unskew.core.seen import Seen
+from unskew.core.seen import hash_with_memory
 
 __all__ = ["hash_bytes", "hash_u32", "hash_u64"]
 
@@ -26,6 +26,7 @@ _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _P3 = np.uint64(0x165667B19E3779F9)
 _P4 = np.uint64(0x85EBCA77C2B2AE63)
 _P5 = np.uint64(0x27D4EB2F165667C5)
+_P12 = np.uint64(0x60EA27EEADC0B5D6)  # P1 + P2
 _LOW32, _LOW8 = np.uint64(0xFFFFFFFF), np.uint64(0xFF)
 
 _LONG = 256  # bytes from which one call of the C library a row is the faster way
@@ -109,11 +110,11 @@ def _in_blocks(
 
 def hash_bytes(rows: ByteRows, seed: U64) -> U64:
     """XXH64 of a byte string a row; ``seed`` has one entry for all rows, or one a row."""
+    if len(seed) == 1:
+        return hash_with_memory(rows, lambda block: _hash_block(block, np.broadcast_to(seed, len(block))))
     out = np.empty(len(rows), np.uint64)
-    seeds = np.broadcast_to(seed, out.shape)
-    seen = Seen(lambda block: _hash_block(block, np.broadcast_to(seed, len(block)))) if len(seed) == 1 else None
     for part, block in rows.blocks():
-        out[part] = seen.hash(block) if seen is not None else _hash_block(block, seeds[part])
+        out[part] = _hash_block(block, seed[part])
     return out
 
 
@@ -125,14 +126,12 @@ def _hash_block(block: Block, seed: U64) -> U64:
     size = block.sizes
     h = seed + _P5
     if block.longest >= 32:
-        long = np.flatnonzero(size >= 32)
-        h[long] = _stripes(block.take(long), seed[long])
+        h = np.where(size >= 32, _stripes(block, seed), h)
     h += size.view(np.uint64)
-    rest = size & 31
-    whole = block.sizes & ~31
+    skipped = size >> 5 << 2  # words already taken by the stripes
     for number in range(min(block.longest, 31) >> 3):
-        wanted = rest >= 8 * number + 8
-        h = _where(wanted, _take8, h, block.words_from(whole + 8 * number))
+        word = block.word_of(skipped + number) if block.longest >= 32 else block.word(number)
+        h = _where((size & 31) >= 8 * number + 8, _take8, h, word)
     return _avalanche(_tail(block, h))
 
 
@@ -141,7 +140,7 @@ def _where(wanted: NDArray[np.bool_], take: Callable[[U64, U64], U64], h: U64, w
     count = np.count_nonzero(wanted)
     if count == len(h):
         return take(h, word)
-    if count > len(h) // 4:
+    if 2 * count > len(h):
         return np.where(wanted, take(h, word), h)
     rows = np.flatnonzero(wanted)
     h[rows] = take(h[rows], word[rows])
@@ -151,7 +150,7 @@ def _where(wanted: NDArray[np.bool_], take: Callable[[U64, U64], U64], h: U64, w
 def _tail(block: Block, h: U64) -> U64:
     """The last 0-7 bytes: four, then one by one, all from one word."""
     size = block.sizes
-    word = block.words_from(size & ~7)
+    word = block.word_of(size >> 3)
     h = _where((size & 4) != 0, _take4, h, word & _LOW32)
     word >>= ((size & 4) << 3).view(np.uint64)
     for byte in range(3):
@@ -183,14 +182,13 @@ def _alike(block: Block, size: int, seed: U64) -> U64:
 
 
 def _lanes(seed: U64) -> list[U64]:
-    return [seed + (_P1 + _P2), seed + _P2, seed.copy(), seed - _P1]
+    return [seed + _P12, seed + _P2, seed.copy(), seed - _P1]
 
 
 def _merge(lanes: list[U64]) -> U64:
-    a, b, c, d = (_rotate(lane.copy(), by) for lane, by in zip(lanes, (1, 7, 12, 18), strict=True))
-    h = a
-    for turned in (b, c, d):
-        h += turned
+    h = _rotate(lanes[0].copy(), 1)
+    for lane, by in zip(lanes[1:], (7, 12, 18), strict=True):
+        h += _rotate(lane.copy(), by)
     for lane in lanes:
         h ^= _lane(np.uint64(0), lane)
         h *= _P1
@@ -199,19 +197,12 @@ def _merge(lanes: list[U64]) -> U64:
 
 
 def _stripes(block: Block, seed: U64) -> U64:
-    """The four-lane loop over whole 32-byte stripes; rows drop out as they end, longest first."""
-    stripes = block.sizes >> 5
-    order = np.argsort(-stripes, kind="stable")
-    block, stripes = block.take(order), stripes[order]
-    lanes = _lanes(seed[order])
-    for stripe in range(int(stripes[0])):
-        live = int(np.searchsorted(-stripes, -stripe, side="left"))
-        part = block.take(slice(live))
-        for lane in range(4):
-            lanes[lane][:live] = _lane(lanes[lane][:live], part.word(4 * stripe + lane))
-    back = np.empty(len(order), np.uint64)
-    back[order] = _merge(lanes)
-    return back
+    """The four-lane loop over whole 32-byte stripes, for the rows that have any."""
+    lanes = _lanes(seed)
+    for number in range(block.longest >> 5 << 2):
+        live = block.sizes >> 5 > number >> 2
+        lanes[number & 3] = _where(live, _lane, lanes[number & 3], block.word(number))
+    return _merge(lanes)
 
 
 def _mostly_short(block: Block, seed: U64) -> U64:
@@ -219,7 +210,8 @@ def _mostly_short(block: Block, seed: U64) -> U64:
     is_long = block.sizes >= _LONG
     out = np.empty(len(block), np.uint64)
     short = np.flatnonzero(~is_long)
-    out[short] = _hash_block(block.take(short), seed[short])
-    for row in np.flatnonzero(is_long).tolist():
-        out[row] = xxhash.xxh64_intdigest(block.bytes_of(row), int(seed[row]))
+    if len(short):
+        out[short] = _hash_block(block.take(short), seed[short])
+    for row, text in block.bytes_of(np.flatnonzero(is_long)):
+        out[row] = xxhash.xxh64_intdigest(text, int(seed[row]))
     return out

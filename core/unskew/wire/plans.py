@@ -28,9 +28,7 @@ def plan_to_bytes(plan: Plan) -> bytes:
     file = pb.PlanFile(magic=MAGIC, format=FORMAT, checksum=xxhash.xxh64_intdigest(body), body=body)
     data = file.SerializeToString(deterministic=True)
     if len(data) > MAX_BYTES:
-        raise PlanError(
-            f"this plan takes {len(data):,} bytes; at most {MAX_BYTES:,} are allowed: list fewer hot keys"
-        )
+        raise PlanError(f"this plan takes {len(data):,} bytes; at most {MAX_BYTES:,} are allowed: list fewer hot keys")
     return data
 
 
@@ -50,9 +48,7 @@ def _opened(data: bytes) -> pb.PlanFile:
     try:
         file.ParseFromString(bytes(data))
     except (DecodeError, TypeError):
-        raise PlanFormatError(
-            "these bytes are not a plan of unskew; give the bytes that plan_to_bytes wrote"
-        ) from None
+        raise PlanFormatError("these bytes are not a plan of unskew; give the bytes that plan_to_bytes wrote") from None
     if file.magic != MAGIC:
         raise PlanFormatError("these bytes are not a plan of unskew; give the bytes that plan_to_bytes wrote")
     if file.format != FORMAT:

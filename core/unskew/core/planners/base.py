@@ -32,7 +32,8 @@ class Common:
     @property
     def relative(self) -> NDArray[np.float64]:
         """Weights scaled to a mean of 1: a load divided by it is comparable between partitions."""
-        return self.weights / self.weights.mean()
+        relative: NDArray[np.float64] = self.weights / self.weights.mean()
+        return relative
 
     @property
     def even(self) -> bool:

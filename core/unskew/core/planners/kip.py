@@ -124,7 +124,7 @@ class _Update:
     def _fits(self, partition: int, rows: float, *, heavy: bool) -> bool:
         if self.alone[partition] or (heavy and self.load[partition] > 0):
             return False
-        return self.load[partition] + rows <= self.allowed * self.relative[partition]
+        return bool(self.load[partition] + rows <= self.allowed * self.relative[partition])
 
     def _put(self, partition: int, rows: float, why: int, *, heavy: bool) -> tuple[int, int]:
         self.load[partition] += rows

@@ -64,6 +64,10 @@ class _Fragments:
         self.partition.append(partition)
         self.rows.append(rows)
 
+    def placement(self, tail: NDArray[np.int32], hashes: NDArray[np.uint64], reason: NDArray[np.uint8]) -> Placement:
+        key, partition, rows = (np.concatenate(part) for part in (self.key, self.partition, self.rows))
+        return Placement(tail, hashes, key, partition.astype(np.int32), rows, REASONS, reason)
+
 
 @dataclass(frozen=True, eq=False)
 class Prompt:
@@ -109,8 +113,7 @@ class Prompt:
         fragments.add(small[key], partition, rows)
         reason = np.full(len(demand.hashes), _SPLIT, np.uint8)
         reason[small], reason[stiff] = _CHANGE, _WHOLE
-        joined = [np.concatenate(part) for part in (fragments.key, fragments.partition, fragments.rows)]
-        return Placement(tail, demand.hashes, *joined, REASONS, reason), level
+        return fragments.placement(tail, demand.hashes, reason), level
 
     @staticmethod
     def _put(room: I64, fragments: _Fragments, key: I64, at: NDArray[np.int32], rows: I64) -> None:

@@ -7,11 +7,17 @@ from dataclasses import dataclass, fields
 from numpy.typing import ArrayLike
 
 from unskew.core.errors import ConfigError
+from unskew.core.planners.auto import Auto
 from unskew.core.planners.balanced import Balanced
 from unskew.core.planners.base import Algorithm, Planner, common
+from unskew.core.planners.cg import Cg
 from unskew.core.planners.hashed import Hashed
 from unskew.core.planners.kip import Kip
+from unskew.core.planners.mixed import Mixed
 from unskew.core.planners.prompt import Prompt
+from unskew.core.planners.readj import Readj
+from unskew.core.planners.redist import Redist
+from unskew.core.planners.scan import Scan
 
 __all__ = ["PLANNERS", "Entry", "make_planner"]
 
@@ -30,6 +36,14 @@ PLANNERS: dict[str, Entry] = {
     "balanced": Entry(Balanced, "ours: within one row of even, at most n - 1 cuts", splits=True),
     "prompt": Entry(Prompt, "Prompt, Algorithm 2: even blocks, even cardinality, few fragments", splits=True),
     "kip": Entry(Kip, "KIP: heavy keys isolated, never split, few moves between plans", splits=False),
+    "readj": Entry(Readj, "Gedik's Readj, rebuilt: moves and swaps of heavy keys; for comparison", splits=False),
+    "redist": Entry(Redist, "Gedik's Redist, rebuilt: heavy keys anew on the least loaded", splits=False),
+    "scan": Entry(Scan, "Gedik's Scan, rebuilt: heavy keys by balance against migration", splits=False),
+    "mixed": Entry(Mixed, "Fang's Mixed, rebuilt: a bounded table, best load per migration", splits=False),
+    "cg": Entry(Cg, "CG: virtual workers that change hands between busy and idle partitions", splits=True),
+    "auto": Entry(
+        Auto, "ours: does nothing where hashing is good enough, else the cheapest of the others", splits=True
+    ),
 }
 
 

@@ -107,9 +107,6 @@ class FrequentItems:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def __len__(self) -> int:
-        return len(self.hashes)
-
     @property
     def bound(self) -> int:
         """What ``error`` can never pass, from the sizes alone."""

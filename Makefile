@@ -1,0 +1,86 @@
+# The only entry: a fresh clone on a fresh machine needs `make demo` or `make test` and nothing before it.
+# Other Python:  make test PYTHON=python3.12
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The stamp carries the version, so that PYTHON= with another one makes the venv anew instead of using the old one.
+STAMP := $(VENV)/.installed-$(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)
+ROOTS := core proto client service spark_integration cli
+WORKERS ?= 2
+# Tests of one xdist_group share a worker, and so what is dear to set up.
+PYTEST = -n $(WORKERS) --dist loadgroup
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+# A caller's PYTHONPATH or active venv must not decide what is tested.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
+.PHONY: help venv demo test test-long check lint types layers stubs stubs-check bench wheel dist constraints java clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP)  ## make or refresh .venv with exactly the versions of constraints.txt
+
+# hatchling and setuptools first, then no build isolation: what builds is pinned as well as what is built.
+$(STAMP): pyproject.toml constraints.txt
+	@bash tools/check_python.sh "$(PYTHON)"
+	@[ "$$($(BIN)/python -V 2>&1)" = "$$($(PYTHON) -V 2>&1)" ] && $(BIN)/python -m pip --version >/dev/null 2>&1 \
+	    || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); }
+	@echo "installing into $(VENV) (some minutes the first time)"
+	@$(PIP) install --quiet --constraint constraints.txt hatchling editables setuptools
+	@$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --use-pep517 --editable '.[dev]'
+	@rm -f $(VENV)/.installed-* && touch $@
+
+demo: $(STAMP)  ## a drifting skewed stream, routed by hash and by unskew side by side
+	@mkdir -p demo-out
+	@$(BIN)/python examples/drifting_stream.py demo-out/stream.parquet
+	@$(BIN)/unskew whatif demo-out/stream.parquet --column key --partitions 16 \
+	    --policies hash,kip,prompt,balanced,auto --batch 100000 --plot demo-out/load.png
+
+java:
+	@bash tools/java.sh >/dev/null
+
+test: $(STAMP)  ## the whole test suite, real local Spark included (minutes)
+	@JAVA_HOME="$$(bash tools/java.sh)"; export JAVA_HOME; $(BIN)/python -m pytest $(PYTEST) -m "not long" tests
+
+test-long: $(STAMP)  ## the same with the full dose of every check (much longer)
+	@JAVA_HOME="$$(bash tools/java.sh)"; export JAVA_HOME; $(BIN)/python -m pytest $(PYTEST) tests
+
+check: lint types layers stubs-check  ## ruff, mypy strict, import contracts, generated stubs up to date
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy $(ROOTS)
+
+layers: $(STAMP)
+	$(BIN)/lint-imports
+
+stubs-check: $(STAMP)
+	$(BIN)/python tools/stubs.py --check
+
+stubs: $(STAMP)  ## generate the protobuf stubs that are committed
+	$(BIN)/python tools/stubs.py
+
+bench: $(STAMP)  ## every benchmark, one after another
+	$(BIN)/python tools/run_benchmarks.py
+
+wheel: $(STAMP)  ## build the wheel into dist/
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist
+
+dist: $(STAMP)  ## build sdist and wheel into dist/
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+constraints:  ## resolve constraints.txt anew: make constraints PYTHONS="python3.10 python3.11 ..."
+	$(PYTHON) tools/constraints.py $(or $(PYTHONS),$(error say which: make constraints PYTHONS="python3.10 python3.11 python3.12 python3.13"))
+
+clean:  ## remove the venv, caches and everything built
+	rm -rf $(VENV) dist build demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,122 @@
+"""Readj: explicit items are moved or swapped between the most and the least loaded partitions until balanced.
+
+A baseline of KIP/DR's evaluation (section 5, theta = 0.2), reconstructed from its mention there and our note on
+Gedik (VLDBJ 2014): consistent hashing for the tail plus an explicit table. Items start where they were. Each step
+takes the most loaded partition and, of its partners, the least loaded with which a move or a swap of items lowers
+the larger of the two loads, and there the step that lowers it most. It ends when every load is within (1 + theta)
+means, or when no step gains. Choices of ours: ``_PARTNERS`` least loaded partitions are tried, and a bound on the
+steps keeps the cost near linear.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.histogram import Histogram
+from unskew.core.plan import Plan
+from unskew.core.planners.base import Common, Feedback, Place
+from unskew.core.planners.explicit import Items, check_explicit, limit_of
+
+__all__ = ["Readj"]
+
+_PARTNERS = 8
+_STEPS_PER_ITEM = 4
+_LEAST_GAIN = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Readj:
+    """Moves and swaps. ``factor`` is lambda, ``theta`` the balance bound in mean loads above the mean."""
+
+    common: Common
+    factor: float = 2.0
+    theta: float = 0.2
+
+    def __post_init__(self) -> None:
+        check_explicit(self.common, self.factor, self.theta)
+
+    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:
+        items = Items.of(histogram, previous, feedback, self.common, limit_of(self.common, self.factor))
+        state = _Readjustment(items)
+        steps = state.run(1 + self.theta)
+        return Place(items.placement(state.at), f"{steps} moves and swaps: {items.summary(state.at)}")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Item ``give`` goes from the loaded partition, item ``take`` (if any) comes back."""
+
+    larger: float
+    give: tuple[float, int]
+    take: tuple[float, int] | None
+
+
+class _Readjustment:
+    """The items of each partition, ordered by load, while they are exchanged."""
+
+    def __init__(self, items: Items) -> None:
+        self.items, self.at = items, items.start
+        self.load = items.loads(self.at)
+        self.held: list[list[tuple[float, int]]] = [[] for _ in self.load]
+        for i in range(len(items) - 1, -1, -1):
+            insort(self.held[int(self.at[i])], (float(items.load[i]), i))
+
+    def run(self, bound: float) -> int:
+        """Steps taken until balanced within ``bound`` mean loads, or until none gains."""
+        for done in range(_STEPS_PER_ITEM * len(self.items)):
+            scaled = self.load / self.items.relative
+            loaded = int(np.argmax(scaled))
+            if scaled[loaded] <= bound or not self._relieve(loaded, scaled):
+                return done
+        return _STEPS_PER_ITEM * len(self.items)
+
+    def _relieve(self, loaded: int, scaled: NDArray[np.float64]) -> bool:
+        for partner in _least(scaled):
+            step = self._best(loaded, partner)
+            if step is not None and step.larger < scaled[loaded] - _LEAST_GAIN:
+                self._take(loaded, partner, step)
+                return True
+        return False
+
+    def _best(self, loaded: int, partner: int) -> _Step | None:
+        """The move or swap after which the larger of the two loads is least. It falls and then rises with what
+        is handed over, so for each item only the partner's two nearest counterparts need a look."""
+        weight = self.items.relative
+        ideal = float(
+            (self.load[loaded] * weight[partner] - self.load[partner] * weight[loaded])
+            / (weight[loaded] + weight[partner])
+        )
+        best: _Step | None = None
+        theirs = self.held[partner]
+        for give in self.held[loaded]:
+            near = bisect_left(theirs, (give[0] - ideal, -1))
+            for take in (None, *theirs[max(near - 1, 0) : near + 1]):
+                over = give[0] - (take[0] if take else 0.0)
+                larger = max((self.load[loaded] - over) / weight[loaded], (self.load[partner] + over) / weight[partner])
+                if best is None or larger < best.larger:
+                    best = _Step(float(larger), give, take)
+        return best
+
+    def _take(self, loaded: int, partner: int, step: _Step) -> None:
+        self._move(step.give, loaded, partner)
+        if step.take is not None:
+            self._move(step.take, partner, loaded)
+
+    def _move(self, item: tuple[float, int], source: int, target: int) -> None:
+        del self.held[source][bisect_left(self.held[source], item)]
+        insort(self.held[target], item)
+        self.at[item[1]] = target
+        self.load[source] -= item[0]
+        self.load[target] += item[0]
+
+
+def _least(scaled: NDArray[np.float64]) -> list[int]:
+    """The least loaded partitions, least first."""
+    if len(scaled) <= _PARTNERS:
+        return [int(p) for p in np.argsort(scaled, kind="stable")]
+    few = np.sort(np.argpartition(scaled, _PARTNERS)[:_PARTNERS])
+    return [int(p) for p in few[np.argsort(scaled[few], kind="stable")]]

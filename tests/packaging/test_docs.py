@@ -1,0 +1,94 @@
+"""What the documentation says is true: its code runs, its links lead somewhere, its commands exist."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SKIPPED = {".git", ".venv", "__pycache__", "dist", "build", "demo-out", "spark-warehouse", "metastore_db"}
+# A python block, and the text block right after it, which is what it prints.
+BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def own_files() -> list[Path]:
+    """Every file of the project: git's list where git can tell, else all but what tools leave behind."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    if (ROOT / ".git").exists() and shutil.which("git"):
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
+        if listed:
+            return [ROOT / line for line in listed.splitlines() if (ROOT / line).is_file()]
+    walked = (path for path in ROOT.rglob("*") if not SKIPPED & set(path.relative_to(ROOT).parts))
+    return [path for path in walked if path.is_file()]
+
+
+def pages() -> list[str]:
+    return sorted(path.relative_to(ROOT).as_posix() for path in own_files() if path.suffix == ".md")
+
+
+def test_the_code_in_the_readme_runs_and_prints_what_is_shown() -> None:
+    """Each python block runs after the ones before it; the text block that follows one is its output."""
+    blocks = BLOCK.findall((ROOT / "README.md").read_text())
+    assert any(shown for _, shown in blocks)
+    names: dict[str, object] = {}
+    for code, shown in blocks:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, "README.md", "exec"), names)
+        assert printed.getvalue() == shown
+
+
+@pytest.mark.parametrize("page", pages())
+def test_relative_links_lead_to_a_file(page: str) -> None:
+    """A link that is no address names a file or folder of this project."""
+    text = FENCED.sub("", (ROOT / page).read_text())
+    targets = [target.partition("#")[0] for target in LINK.findall(text) if "://" not in target]
+    missing = [target for target in targets if target and not (ROOT / page).parent.joinpath(target).exists()]
+    assert missing == []
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    """`make x` in any page is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {name for page in pages() for name in re.findall(r"`make ([a-z-]+)", (ROOT / page).read_text())}
+    assert {"demo", "test", "check", "bench"} <= named
+    assert named - targets == set()
+
+
+def test_every_decision_is_in_the_index() -> None:
+    """The table of docs/decisions/README.md lists each page once, under the page's own title."""
+    folder = ROOT / "docs" / "decisions"
+    row = re.compile(r"^\| \[\d{4}\]\((\S+)\) \| (.+?) \|", re.MULTILINE)
+    index = dict(row.findall((folder / "README.md").read_text()))
+    titles = {page.name: page.read_text().splitlines()[0].partition(": ")[2] for page in folder.glob("0*.md")}
+    assert index == titles
+
+
+# Each pattern is written so that it does not match its own line.
+FORBIDDEN = {
+    "a package registry": r"pypi[.]org|pythonhosted[.]org|registry[.]npmjs|repo1?[.]maven|crates[.]io",
+    "an index option": r"--(?:extra-)?index-url|--find-links|--trusted-host[ =]",
+    "a path of one machine": r"(?<![\w.])/(?:root|home/\w+|Users/\w+|work/(?:main|shared))/",
+}
+
+
+@pytest.mark.parametrize("what", FORBIDDEN)
+def test_no_file_names_one_machine_or_registry(what: str) -> None:
+    """Addresses of registries and paths of one machine belong to the user's own configuration."""
+    pattern = re.compile(FORBIDDEN[what])
+    found = []
+    for file in own_files():
+        if file == Path(__file__) or b"\0" in (content := file.read_bytes())[:8000]:
+            continue
+        for number, line in enumerate(content.decode("utf-8").splitlines(), 1):
+            if pattern.search(line):
+                found.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    assert found == []
