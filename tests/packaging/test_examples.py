@@ -49,7 +49,8 @@ def test_the_stream_is_rows_of_time_and_string_key(stream: pa.Table) -> None:
     assert stream.schema.names == ["time", "key"]
     assert stream.schema.field("key").type == pa.string()
     assert stream.num_rows == 40_000
-    assert pc.min(pc.pairwise_diff(stream["time"].combine_chunks())).as_py().total_seconds() > 0
+    times = stream["time"].to_numpy()
+    assert bool((times[1:] > times[:-1]).all())
 
 
 def test_a_few_keys_carry_the_rows_and_they_change(stream: pa.Table) -> None:

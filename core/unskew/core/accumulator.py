@@ -115,7 +115,7 @@ class Accumulator:
         """Line 1: begin the interval that will be released at ``end``, with empty tables."""
         if self._keys is not None:
             raise ConfigError("open", start, "release() first: an interval is open")
-        if not start < end < float("inf"):
+        if not float("-inf") < start < end < float("inf"):
             raise ConfigError("end", end, f"a finite time after start = {start}")
         self._start, self._end, self._now, self._rows = start, end, start, 0
         self._keys = _KeyTable()
@@ -123,9 +123,9 @@ class Accumulator:
 
     def add(self, hashes: U64, now: float) -> None:
         """Lines 2-32 for a batch of rows, given as key hashes, that arrived at ``now``."""
-        table = self._tick(now)
         if hashes.ndim != 1 or hashes.dtype != np.uint64:
             raise ConfigError("hashes", f"{hashes.dtype}[{hashes.ndim}-d]", "a 1-d array of uint64")
+        table = self._tick(now)
         if not hashes.size:
             return
         self._rows += hashes.size
@@ -151,9 +151,7 @@ class Accumulator:
             by_frequency, by_time = tree.by_frequency, tree.by_time
         self._history.append((self._rows, table.size))
         self._keys = self._tree = None
-        return MicroBatch(
-            hashes[order], counts[order], spent, by_frequency, by_time, start=self._start, released=now
-        )
+        return MicroBatch(hashes[order], counts[order], spent, by_frequency, by_time, start=self._start, released=now)
 
     def _tick(self, now: float) -> _KeyTable:
         if self._keys is None:
@@ -188,9 +186,8 @@ class _KeyTable:
         todo = np.arange(keys.size)
         while todo.size:
             found = self._cells[at[todo]]
-            match = self.key[found] == keys[todo]
             taken = found >= 0
-            match &= taken
+            match = taken & (self.key[found] == keys[todo])
             slots[todo[match]] = found[match]
             todo = todo[taken & ~match]
             at[todo] = (at[todo] + 1) & (self._cells.size - 1)

@@ -12,6 +12,9 @@ Deviations from the listing:
   start for all, every task's largest free key lands in the same bucket, the errors add up instead of
   cancelling, and the result was worse than hashing (64 tasks, 64 buckets, Zipf 0.5: imbalance 3.1 against
   1.4). Equal sizes go in order of hash: the order of rows never shows.
+- ``split_share`` (optional, ours): each bucket's share of all rows that comes from hashed split keys. The
+  planner knows it and can send it with the plan, so tasks still do not talk. A task that holds no part of a
+  hot key then spares that key's bucket too, which the listing cannot.
 """
 
 from __future__ import annotations
@@ -59,9 +62,7 @@ def hash_buckets(hashes: U64, buckets: int) -> I32:
 def split_keys(hashes: U64, blocks: NDArray[np.integer]) -> Mask:
     """The reference tables of all blocks: which (key, block) fragments belong to a key in several blocks."""
     if hashes.shape != blocks.shape:
-        raise HistogramError(
-            f"{hashes.size} keys but {blocks.size} blocks; give one block for each key fragment"
-        )
+        raise HistogramError(f"{hashes.size} keys but {blocks.size} blocks; give one block for each key fragment")
     order = np.lexsort((blocks, hashes))
     same_key = hashes[order][1:] == hashes[order][:-1]
     crosses = same_key & (blocks[order][1:] != blocks[order][:-1])
@@ -72,9 +73,16 @@ def split_keys(hashes: U64, blocks: NDArray[np.integer]) -> Mask:
     return mask
 
 
-def allocate(hashes: U64, counts: I64, split: Mask, buckets: int, *, task: int) -> BucketAssignment:
-    """Prompt's Algorithm 3 (section 5) for map task ``task``: distinct keys, their rows, whether each is
-    split.
+def allocate(
+    hashes: U64,
+    counts: I64,
+    split: Mask,
+    buckets: int,
+    *,
+    task: int,
+    split_share: NDArray[np.float64] | None = None,
+) -> BucketAssignment:
+    """Prompt's Algorithm 3 (section 5) for one map task: distinct keys, their rows, whether each is split.
 
     ``task`` is the task's partition number, the same in a retry, so that a retry decides the same.
 
@@ -87,12 +95,19 @@ def allocate(hashes: U64, counts: I64, split: Mask, buckets: int, *, task: int) 
     _check_clusters(hashes, counts, split)
     chosen = np.empty(hashes.size, dtype=np.int32)
     chosen[split] = hash_buckets(hashes[split], buckets)  # line 2
-    loads = np.zeros(buckets, dtype=np.int64)
-    np.add.at(loads, chosen[split], counts[split])
+    hashed = np.zeros(buckets, dtype=np.int64)
+    np.add.at(hashed, chosen[split], counts[split])
+    before = hashed if split_share is None else _expected(split_share, int(counts.sum()), buckets)
     free = np.flatnonzero(~split)
     free = free[np.lexsort((hashes[free], -counts[free]))]  # lines 3-4
-    chosen[free], loads = _worst_fit(counts[free], loads, _start(task, buckets))
-    return BucketAssignment(chosen, loads)
+    chosen[free], after = _worst_fit(counts[free], before, _start(task, buckets))
+    return BucketAssignment(chosen, hashed + after - before)
+
+
+def _expected(split_share: NDArray[np.float64], rows: int, buckets: int) -> I64:
+    if split_share.shape != (buckets,) or not np.all((split_share >= 0.0) & (split_share <= 1.0)):
+        raise ConfigError("split_share", split_share.tolist(), f"{buckets} shares from 0 to 1")
+    return np.rint(split_share * rows).astype(np.int64)
 
 
 def _start(task: int, buckets: int) -> int:

@@ -61,9 +61,7 @@ class BatchStats:
             if not 0 <= getattr(self, name) < math.inf:
                 raise ConfigError(name, getattr(self, name), "0 or more")
         if self.processing and not self.map_time + self.reduce_time:
-            raise ConfigError(
-                "map_time", self.map_time, "the time of the map stage (and reduce_time of the reduce)"
-            )
+            raise ConfigError("map_time", self.map_time, "the time of the map stage (and reduce_time of the reduce)")
 
 
 @dataclass(frozen=True)
@@ -220,9 +218,7 @@ def step(rules: ScaleRules, state: ScaleState, stats: BatchStats) -> tuple[Scale
     if sign == 0:
         return _hold(rules, state, load, f"W = {load.w:.2f} is in Zone 2")
     if count < rules.d:
-        return _hold(
-            rules, state, load, f"W = {load.w:.2f} is in Zone {zone} for {count} of {rules.d} batches"
-        )
+        return _hold(rules, state, load, f"W = {load.w:.2f} is in Zone {zone} for {count} of {rules.d} batches")
     if in_grace and state.last == ("in" if sign > 0 else "out"):
         return _hold(rules, state, load, "grace: the last change is too recent to be taken back")
     return _change(rules, state, load, sign)
@@ -247,9 +243,7 @@ def _change(rules: ScaleRules, state: ScaleState, load: Load, sign: int) -> tupl
         return _hold(rules, state, load, f"{cause}; {note}")
     action: Action = "out" if sign > 0 else "in"
     why = f"{rules.d} batches in Zone {rules.zone(load.w)}, mean W = {now.w:.2f}; {cause}"
-    state = replace(
-        state, p=p, r=r, above=0, below=0, grace=rules.grace_batches, last=action, settled=False, window=()
-    )
+    state = replace(state, p=p, r=r, above=0, below=0, grace=rules.grace_batches, last=action, settled=False, window=())
     return state, ScaleDecision(p, r, rules.zone(load.w), load.w, action, f"{why}; {note}" if note else why)
 
 
@@ -317,9 +311,7 @@ def _move(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign:
     return state.p, state.r, f"p = {state.p} and r = {state.r} are at their bounds"
 
 
-def _preferences(
-    rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign: int
-) -> tuple[Stages, ...]:
+def _preferences(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign: int) -> tuple[Stages, ...]:
     gain_map, gain_reduce = _gains(rules, state, now, sign)
     map_first = gain_map >= gain_reduce
     if stages == "both":

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "INLINE", "Block", "ByteRows"]
+__all__ = ["BLOCK", "Block", "ByteRows"]
 
 # Rows worked on at a time: few enough that all steps of a hash stay in the L2 cache, enough to hide the calls.
 BLOCK = 8192
@@ -24,8 +24,11 @@ BLOCK = 8192
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
+# Arrow's dictionary costs 20 ns a row while the distinct values are few thousands, 100 and more when they are many.
+# A probe spread over the column tells; rows of one short length are hashed faster (16 ns) than any look-up.
+_FEW, _PROBE, _REPEATS, _CHEAP = 32_768, 16_384, 0.8, 24
+
 _WORD = np.dtype("<u8")
-INLINE = 12  # bytes that fit into an Arrow string view, which is then the string's identity
 
 
 @dataclass(frozen=True)
@@ -42,30 +45,42 @@ class ByteRows:
         buffers = [None, *array.buffers()[1:]]
         return cls(pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset))
 
+    @classmethod
+    def cut(cls, matrix: NDArray[np.uint8], skip: NDArray[np.intp]) -> ByteRows:
+        """Row i is row i of ``matrix`` without its first ``skip[i]`` bytes."""
+        width = matrix.shape[1]
+        offsets = np.zeros(len(matrix) + 1, np.int64)
+        np.cumsum(width - skip, out=offsets[1:])
+        data = matrix[np.arange(width) >= skip[:, None]]
+        return cls(pa.Array.from_buffers(pa.large_string(), len(matrix), [None, *map(pa.py_buffer, (offsets, data))]))
+
     def __len__(self) -> int:
         return len(self.array)
 
-    @cached_property
-    def longest(self) -> int:
-        return int(pc.max(pc.binary_length(self.array)).as_py() or 0)
+    def repeats(self) -> bool:
+        """Whether hashing each distinct value once is likely to be faster than hashing every row."""
+        if len(self) < _FEW:
+            return False
+        shape = pc.min_max(pc.binary_length(self.array))
+        if shape["min"] == shape["max"] and shape["max"].as_py() <= _CHEAP:
+            return False
+        size = min(len(self) // 32, _PROBE)
+        sample = self.array.take(pa.array(np.arange(size) * (len(self) // size)))
+        return pc.count_distinct(sample).as_py() <= _REPEATS * size
 
     def take(self, rows: NDArray[np.intp]) -> ByteRows:
-        wide = self.array if rows.size * self.longest < 1 << 31 else self.array.cast(pa.large_string())
-        return ByteRows(wide.take(pa.array(rows)))
+        """These rows; wide offsets, as a row may be taken many times."""
+        return ByteRows(self.array.cast(pa.large_string()).take(pa.array(rows)))
 
     def block(self, part: slice) -> Block:
-        """These rows, without an Arrow offset: some casts cost as much as all that lies before it."""
+        """These rows, without an Arrow offset: some kernels cost as much as all that lies before it."""
         kind, (_, offsets, data) = self.array.type, self.array.buffers()
-        skip = (self.array.offset + part.start) * (8 if kind == pa.large_string() else 4)
+        skip = (self.array.offset + part.start) * (4 if kind == pa.string() else 8)
         return Block(pa.Array.from_buffers(kind, part.stop - part.start, [None, offsets.slice(skip), data]))
 
-    def slices(self, start: int, stop: int) -> list[slice]:
-        """The rows from ``start`` to ``stop`` (or the last row), a block at a time."""
-        stop = min(stop, len(self))
-        return [slice(at, min(at + BLOCK, stop)) for at in range(start, stop, BLOCK)]
-
     def blocks(self) -> Iterator[tuple[slice, Block]]:
-        for part in self.slices(0, len(self)):
+        for start in range(0, len(self), BLOCK):
+            part = slice(start, min(start + BLOCK, len(self)))
             yield part, self.block(part)
 
 
@@ -74,7 +89,8 @@ class Block:
 
     def __init__(self, array: pa.Array) -> None:
         self.array = array
-        kind = np.dtype(np.int64 if pa.types.is_large_string(array.type) else np.int32)
+        self._narrow = array.type == pa.string()
+        kind = np.dtype(np.int32 if self._narrow else np.int64)
         offsets = np.frombuffer(array.buffers()[1], kind, len(array) + 1, array.offset * kind.itemsize)
         self.sizes: I64 = np.diff(offsets).astype(np.int64, copy=False)
         self.longest = int(self.sizes.max())
@@ -88,12 +104,9 @@ class Block:
     def take(self, rows: NDArray[np.intp]) -> Block:
         return Block(self.array.take(pa.array(rows)))
 
-    def bytes_of(self, rows: NDArray[np.intp]) -> Iterator[tuple[int, memoryview]]:
-        """Each of these rows as the bytes it has."""
-        data = memoryview(self.array.buffers()[2])
-        ends = self._first + np.cumsum(self.sizes)
-        for row, end, size in zip(rows.tolist(), ends[rows].tolist(), self.sizes[rows].tolist(), strict=True):
-            yield row, data[end - size : end]
+    def as_list(self) -> list[bytes]:
+        rows: list[bytes] = self.array.view(pa.binary() if self._narrow else pa.large_binary()).to_pylist()
+        return rows
 
     def word(self, number: int) -> U64:
         """Bytes ``8 * number`` to ``8 * number + 7`` of each row, zeros past its end."""
@@ -114,14 +127,3 @@ class Block:
         width = (self.longest >> 3) + 1  # one spare word: a tail of no bytes is read too
         flat = pc.ascii_rpad(self.array, 8 * width, padding="\0").buffers()[2]
         return np.frombuffer(flat, _WORD, width * len(self)).reshape(-1, width)
-
-    def identity(self) -> list[U64]:
-        """Words that only equal rows have in common."""
-        words = [self.word(number) for number in range((self.longest + 7) >> 3)]
-        return [self.sizes.view(np.uint64), *words]
-
-    def short_identity(self) -> list[U64]:
-        """The same where no row has more than 12 bytes, in two words: Arrow's own string view."""
-        views = self.array.cast(pa.string_view())
-        pairs = np.frombuffer(views.buffers()[1], np.uint64, 2 * len(views), 16 * views.offset).reshape(-1, 2)
-        return [pairs[:, 0], pairs[:, 1]]

@@ -2,14 +2,19 @@
 
 Takes numpy arrays, Arrow arrays and plain lists; casts to the wanted Spark type; leaves the arithmetic to
 ``xxh64`` and ``murmur3``. Which type becomes which form is Spark's ``HashExpression``, checked against a live
-Spark in ``tests/spark``.
+Spark in ``tests/spark``. Plain values are read as Spark reads them, but for two things: integers are ``bigint``,
+floats ``double`` and ``Decimal`` is ``decimal(38,18)``, as in Spark; a datetime without a zone is
+``timestamp_ntz`` (Spark would read it in the zone of the session, which is not known here), and a list of
+mixed types is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,26 +22,30 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.core.bytesview import ByteRows
+from unskew.core.casts import cast
 from unskew.core.errors import KeyTypeError
-from unskew.core.keytypes import KeyType, arrow_of, parse, type_of
+from unskew.core.keytypes import KeyType, parse, type_of
 
 __all__ = ["Column", "Values", "to_arrow"]
 
-Values: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[np.generic] | Sequence[object]"
+Values: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[Any] | Sequence[object]"
+Payload: TypeAlias = "NDArray[np.uint32] | NDArray[np.uint64] | ByteRows | None"
 
 _SHORT_DECIMAL = 18  # Spark hashes decimals of up to 18 digits as their unscaled long
+_FAMILIES = (bool, np.bool_, int, np.integer, float, np.floating, str, Decimal, datetime, date)
+_SAME = {np.bool_: bool, np.integer: int, np.floating: float}
 
 
 @dataclass(frozen=True)
 class Column:
-    """``words`` (4 or 8 bytes each) or ``bytes``; ``valid`` is None when there is no NULL.
+    """``payload`` is None where every row is NULL; ``valid`` is None when there is no NULL.
 
     ``codes`` is set when the payload holds each distinct value once: row i has the value ``codes[i]``.
     """
 
     type: KeyType
     length: int
-    payload: NDArray[np.uint32] | NDArray[np.uint64] | ByteRows | None
+    payload: Payload
     valid: NDArray[np.bool_] | None = None
     codes: NDArray[np.intp] | None = None
 
@@ -47,15 +56,25 @@ class Column:
         key = type_of(array.type) if key is None else key
         if pa.types.is_dictionary(array.type):
             return _encoded(array, key)
-        array = _cast(array, key)
-        valid = None if array.null_count == 0 else _numpy(array.is_valid())
+        array = cast(array, key)
+        if array.null_count == len(array):
+            return cls(key, len(array), None)
+        valid = _bools(array.is_valid()) if array.null_count else None
         return cls(key, len(array), _payload(array, key), valid)
 
     def flat(self) -> Column:
         """The same column with every row's own value, for when each row has a seed of its own."""
         if self.codes is None or self.payload is None:
             return self
-        return Column(self.type, self.length, self.payload.take(self.codes), self.valid)
+        return replace(self, payload=self.payload.take(self.codes), codes=None)
+
+    def once(self) -> Column:
+        """The same column with each distinct byte string once, where that is worth finding out."""
+        if self.codes is not None or not isinstance(self.payload, ByteRows) or not self.payload.repeats():
+            return self
+        encoded = self.payload.array.dictionary_encode()
+        codes = encoded.indices.to_numpy().astype(np.intp)
+        return replace(self, payload=ByteRows(encoded.dictionary), codes=codes)
 
 
 def to_arrow(values: Values) -> pa.Array:
@@ -64,15 +83,41 @@ def to_arrow(values: Values) -> pa.Array:
         return _one_chunk(values)
     if isinstance(values, pa.Array):
         return values
-    if isinstance(values, np.ndarray) and values.dtype.kind in "US":
+    if isinstance(values, (str, bytes)):
+        raise KeyTypeError(f"{values!r} is one value, not a column of values; put it in a list")
+    if isinstance(values, np.ndarray) and values.dtype.kind in "USO":
         values = values.tolist()
+    array = _from_python(values)
+    if not isinstance(values, np.ndarray) and not pa.types.is_string(array.type):
+        _one_family(values)
+        if pa.types.is_decimal(array.type):  # else the type, and with it the hash, would depend on the values
+            return cast(array, KeyType("decimal", 38, 18))
+    return array
+
+
+def _from_python(values: Any) -> pa.Array:
     try:
-        return pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError) as why:
+        array = pa.array(values)
+    except UnicodeEncodeError as why:
+        raise KeyTypeError(
+            f"a string is not valid Unicode ({why.reason} at {why.start}), and Spark's strings are UTF-8; "
+            "encode such keys yourself and give them as bytes"
+        ) from None
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as why:
         raise KeyTypeError(
             f"these values are no single column of one type ({why}); give one numpy array, Arrow array or list "
-            "a column, without mixed types"
+            "a column, without mixed types, integers within 64 bits, datetime64 in D, s, ms, us or ns"
         ) from None
+    return _one_chunk(array) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _one_family(values: Any) -> None:
+    """Spark refuses to merge ints with floats, dates with datetimes and so on; Arrow would convert them."""
+    kinds = {kind: next((f for f in _FAMILIES if issubclass(kind, f)), kind) for kind in set(map(type, values))}
+    families = {_SAME.get(family, family) for family in kinds.values() if family is not type(None)}
+    if len(families) > 1:
+        names = ", ".join(sorted(family.__name__ for family in families))
+        raise KeyTypeError(f"a key column of mixed types ({names}); convert the values to one type first")
 
 
 def _one_chunk(values: pa.ChunkedArray) -> pa.Array:
@@ -88,76 +133,54 @@ def _one_chunk(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _encoded(array: pa.DictionaryArray, key: KeyType) -> Column:
-    once = Column.of(array.dictionary, key)
-    if once.valid is not None:
-        return Column.of(array.dictionary_decode(), key)
-    valid = None if array.null_count == 0 else _numpy(array.is_valid())
-    codes = _numpy(pc.fill_null(array.indices, 0) if array.indices.null_count else array.indices)
-    if len(array.dictionary) == 0:
-        return Column.of(pa.nulls(len(array)), key)
-    return Column(key, len(array), once.payload, valid, codes.astype(np.intp, copy=False))
+    """A dictionary is hashed once a value, unless it has NULLs of its own or more values than there are rows."""
+    dictionary = cast(array.dictionary, key)
+    if dictionary.null_count or len(dictionary) > len(array):
+        return Column.of(dictionary.take(array.indices), key)
+    if array.null_count == len(array):
+        return Column(key, len(array), None)
+    indices = pc.fill_null(array.indices, 0) if array.null_count else array.indices
+    codes = np.asarray(indices.to_numpy(zero_copy_only=False)).astype(np.intp)
+    valid = _bools(array.is_valid()) if array.null_count else None
+    return Column(key, len(array), _payload(dictionary, key), valid, codes)
 
 
-def _numpy(array: pa.Array) -> NDArray[np.generic]:
-    return np.asarray(array.to_numpy(zero_copy_only=False))
+def _bools(array: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(array.to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _cast(array: pa.Array, key: KeyType) -> pa.Array:
-    have = type_of(array.type)
-    if {have.name, key.name} == {"date", "timestamp"} or {have.name, key.name} == {"timestamp_ntz", "timestamp"}:
-        raise KeyTypeError(
-            f"a {have} column cannot be hashed as {key} here: the result depends on the session's time zone. "
-            "Cast the column in Spark, then hash it."
-        )
-    target = arrow_of(key)
-    if array.type == target:
-        return array
-    try:
-        return array.cast(target)
-    except pa.ArrowException as why:
-        raise KeyTypeError(f"a column of type {array.type} cannot be cast to {key} without loss: {why}") from None
-
-
-def _payload(array: pa.Array, key: KeyType) -> NDArray[np.uint32] | NDArray[np.uint64] | ByteRows | None:
-    if key.name == "void":
-        return None
+def _payload(array: pa.Array, key: KeyType) -> Payload:
     if key.name in ("string", "binary"):
         return ByteRows.of(array)
     if key.is_decimal:
         return _decimal(array, key)
-    if key.name in ("float", "double"):
-        return _float_bits(array, key)
     if key.name == "boolean":
-        return _numpy(pc.fill_null(array, False)).astype(np.uint32)
-    plain = array.view(pa.int32()) if key.name == "date" else array
+        return _bools(pc.fill_null(array, False)).astype(np.uint32)  # noqa: FBT003
     if key.name in ("timestamp", "timestamp_ntz"):
-        plain = array.view(pa.int64())
-    values = _numpy(pc.fill_null(plain, 0) if plain.null_count else plain)
-    if values.dtype == np.int64:
-        return values.view(np.uint64)
-    return values.astype(np.int32, copy=False).view(np.uint32)
+        array = array.view(pa.int64())
+    elif key.name == "date":
+        array = array.view(pa.int32())
+    values: NDArray[Any] = (pc.fill_null(array, 0) if array.null_count else array).to_numpy(zero_copy_only=False)
+    if values.dtype.kind == "f":
+        return _float_bits(values)
+    return values.view(np.uint64) if values.itemsize == 8 else values.astype(np.int32).view(np.uint32)
 
 
-def _float_bits(array: pa.Array, key: KeyType) -> NDArray[np.uint32] | NDArray[np.uint64]:
+def _float_bits(values: NDArray[Any]) -> NDArray[np.uint32] | NDArray[np.uint64]:
     """The IEEE bits with one NaN and one zero, as Java's ``floatToIntBits`` after Spark's -0.0 rule."""
-    values = _numpy(pc.fill_null(array, 0.0) if array.null_count else array)
-    values = np.where(np.isnan(values), np.asarray(np.nan, values.dtype), values + 0.0)
-    return values.view(np.uint64 if key.name == "double" else np.uint32)
+    one: NDArray[Any] = np.where(np.isnan(values), values.dtype.type(np.nan), values + values.dtype.type(0))
+    return one.view(np.uint64) if values.itemsize == 8 else one.view(np.uint32)
 
 
 def _decimal(array: pa.Array, key: KeyType) -> NDArray[np.uint64] | ByteRows:
-    raw = np.frombuffer(array.buffers()[1], np.uint64).reshape(-1, 2)
-    words = raw[array.offset : array.offset + len(array)]
-    if key.precision <= _SHORT_DECIMAL:
-        return np.ascontiguousarray(words[:, 0])
-    return _big_integers(words)
+    words = np.frombuffer(array.buffers()[1], np.uint64, 2 * len(array), 16 * array.offset).reshape(-1, 2)
+    return np.ascontiguousarray(words[:, 0]) if key.precision <= _SHORT_DECIMAL else _big_integers(words)
 
 
 def _big_integers(words: NDArray[np.uint64]) -> ByteRows:
     """Java's ``BigInteger.toByteArray``: big-endian two's complement in as few bytes as hold the sign."""
     big = np.ascontiguousarray(words).view(np.uint8).reshape(-1, 16)[:, ::-1]
-    sign = np.where(big[:, 0] >= 128, 255, 0).astype(np.uint8)
-    same_sign = (big[:, 1:] >= 128) == (sign[:, None] == 255)
-    spare = np.logical_and.accumulate((big[:, :-1] == sign[:, None]) & same_sign, axis=1).sum(axis=1)
-    starts = np.arange(len(big), dtype=np.int64) * 16 + spare
-    return ByteRows(np.ascontiguousarray(big).reshape(-1), starts, 16 - spare.astype(np.int64))
+    sign = np.where(big[:, :1] >= 128, np.uint8(255), np.uint8(0))
+    same_sign = (big[:, 1:] >= 128) == (sign == 255)
+    spare = np.logical_and.accumulate((big[:, :-1] == sign) & same_sign, axis=1).sum(axis=1)
+    return ByteRows.cut(big, spare)

@@ -12,13 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.histogram import Histogram, exact_sum, top_rows
-from unskew.core.plan import host_bits
+from unskew.core.plan import MAX_BYTES, host_bits
 
-__all__ = ["SPREAD_PER_FRAGMENT", "Demand"]
+__all__ = ["MAX_LISTED", "SPREAD_PER_FRAGMENT", "Demand", "listed_budget"]
 
 # A fragment with fewer distinct spread values than this may be far from its planned share, or empty: identical
 # rows have one spread hash and always land together.
 SPREAD_PER_FRAGMENT = 16
+
+MAX_LISTED = 16_384
+_BYTES_PER_HOST = 2
+_BYTES_PER_LISTED = 48  # a listed key at its largest: hash, home, rows, reason, displacement and two slots
+
+
+def listed_budget(partitions: int) -> int:
+    """How many keys a plan for this many partitions can list and stay under its bound of 1 MB."""
+    return min(MAX_LISTED, (MAX_BYTES - (_BYTES_PER_HOST << host_bits(partitions))) // _BYTES_PER_LISTED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +45,8 @@ class Demand:
 
     @classmethod
     def of(cls, histogram: Histogram, partitions: int, limit: int, bits: int | None = None) -> Demand:
-        """List the ``limit`` heaviest keys; hosts as a plan for this many partitions has them."""
-        top = top_rows(histogram.hashes, histogram.counts, limit)
+        """List the ``limit`` heaviest keys, as far as a plan can; hosts as a plan for so many partitions has them."""
+        top = top_rows(histogram.hashes, histogram.counts, min(limit, listed_budget(partitions)))
         listed = np.zeros(len(histogram.hashes), bool)
         listed[top] = True
         tail = histogram.fold(listed, host_bits(partitions) if bits is None else bits)

@@ -69,9 +69,7 @@ class ReleaseRules:
         if not 0.0 < self.max_slack <= 0.05:
             raise ConfigError("max_slack", self.max_slack, "above 0 and at most 0.05 of the interval")
         if not 0.0 < self.min_slack <= self.max_slack:
-            raise ConfigError(
-                "min_slack", self.min_slack, f"above 0 and at most max_slack = {self.max_slack}"
-            )
+            raise ConfigError("min_slack", self.min_slack, f"above 0 and at most max_slack = {self.max_slack}")
         if not 0.0 <= self.margin <= 1.0:
             raise ConfigError("margin", self.margin, "0 to 1")
         if not 1 <= self.memory <= 10_000:

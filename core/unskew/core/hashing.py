@@ -7,14 +7,16 @@ leaves the seed unchanged; with several columns each hash seeds the next. What i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core import murmur3, xxh64
 from unskew.core.bytesview import ByteRows
-from unskew.core.columns import Column, Values, to_arrow
+from unskew.core.columns import Column, Values
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.keytypes import KeyType
 
@@ -23,9 +25,16 @@ __all__ = ["SEED", "hash_keys", "mix", "placement_salt", "spark_hash"]
 SEED = 42
 U64 = NDArray[np.uint64]
 
-# Below this many rows, or where fewer than a quarter repeat, finding the distinct values costs more than hashing.
-_PROBE_ROWS = 16_384
-_REPEATS = 0.25
+
+@dataclass(frozen=True)
+class _Hash:
+    u32: Callable[..., NDArray[Any]]
+    u64: Callable[..., NDArray[Any]]
+    bytes: Callable[..., NDArray[Any]]
+
+
+_XXH64 = _Hash(xxh64.hash_u32, xxh64.hash_u64, xxh64.hash_bytes)
+_MURMUR3 = _Hash(murmur3.hash_u32, murmur3.hash_u64, murmur3.hash_bytes)
 
 
 def hash_keys(*columns: Values, types: Sequence[KeyType | str] | None = None) -> U64:
@@ -37,28 +46,13 @@ def hash_keys(*columns: Values, types: Sequence[KeyType | str] | None = None) ->
     >>> hash_keys(["a", None]).tolist()
     [15347103895264012286, 42]
     """
-    out = np.array([SEED], np.uint64)
-    for column in _columns(columns, types):
-        if isinstance(column.payload, np.ndarray):
-            wide = column.payload.dtype == np.uint64
-            out = _chain(column, out, xxh64.hash_u64 if wide else xxh64.hash_u32)
-        else:
-            out = _chain(column, out, xxh64.hash_bytes)
-    return out
+    return _hash(_columns(columns, types), np.array([SEED], np.uint64), _XXH64)
 
 
-def spark_hash(
-    *columns: Values, types: Sequence[KeyType | str] | None = None, seed: int = SEED
-) -> NDArray[np.int32]:
+def spark_hash(*columns: Values, types: Sequence[KeyType | str] | None = None, seed: int = SEED) -> NDArray[np.int32]:
     """Spark's Murmur3 ``hash(col, ...)``: what Spark's own exchanges and stateful operators place rows by."""
-    out = np.array([seed & 0xFFFFFFFF], np.uint32)
-    for column in _columns(columns, types):
-        if isinstance(column.payload, np.ndarray):
-            wide = column.payload.dtype == np.uint64
-            out = _chain(column, out, murmur3.hash_u64 if wide else murmur3.hash_u32)
-        else:
-            out = _chain(column, out, murmur3.hash_bytes)
-    return out.view(np.int32)
+    start = np.array([seed & 0xFFFFFFFF], np.uint32)
+    return _hash(_columns(columns, types), start, _MURMUR3).view(np.int32)
 
 
 def placement_salt(seed: NDArray[np.int32], partition: NDArray[np.int32], partitions: int) -> NDArray[np.int32]:
@@ -67,10 +61,14 @@ def placement_salt(seed: NDArray[np.int32], partition: NDArray[np.int32], partit
     ``seed`` is Spark's hash of all columns before it. Spark's partition is ``pmod(hash, partitions)``, so the
     hash to reach is the partition number itself; Murmur3 of one int is inverted in closed form.
     """
-    if partitions < 1 or np.any((partition < 0) | (partition >= partitions)):
-        raise ConfigError("partition", np.asarray(partition).tolist()[:5], f"0 to {partitions - 1}")
-    wanted = np.asarray(partition, np.int32).view(np.uint32)
-    return murmur3.invert_u32(wanted, np.asarray(seed, np.int32).view(np.uint32)).view(np.int32)
+    seed, partition = np.atleast_1d(seed), np.atleast_1d(partition)
+    if seed.dtype != np.int32:
+        raise ConfigError("seed", seed.dtype.name, "an int32 array, as spark_hash returns it")
+    if not 1 <= partitions <= 0x7FFFFFFF:
+        raise ConfigError("partitions", partitions, "1 to 2147483647")
+    if partition.dtype.kind not in "iu" or np.any((partition < 0) | (partition >= partitions)):
+        raise ConfigError("partition", partition.tolist()[:5], f"integers from 0 to {partitions - 1}")
+    return murmur3.invert_u32(partition.astype(np.uint32), seed.view(np.uint32)).view(np.int32)
 
 
 def mix(hashes: U64, salt: int) -> U64:
@@ -93,31 +91,27 @@ def _columns(columns: Sequence[Values], types: Sequence[KeyType | str] | None) -
     wanted = types if types is not None else [None] * len(columns)
     ready = [Column.of(v, t) for v, t in zip(columns, wanted, strict=True)]
     if len({column.length for column in ready}) > 1:
-        raise KeyTypeError(f"key columns have different lengths: {[column.length for column in ready]}")
+        raise KeyTypeError(
+            f"key columns have different lengths {[column.length for column in ready]}; give one value a row in each"
+        )
     return ready
 
 
-def _distinct_once(column: Column, values: Values) -> Column:
-    """Byte strings that repeat are found once each; a probe decides whether that pays."""
-    if not isinstance(column.payload, ByteRows) or column.codes is not None or column.length < 4 * _PROBE_ROWS:
-        return column
-    array = to_arrow(values)
-    if len(array.slice(0, _PROBE_ROWS).unique()) > (1 - _REPEATS) * _PROBE_ROWS:
-        return column
-    return Column.of(array.dictionary_encode(), column.type)
+def _hash(columns: Sequence[Column], start: NDArray[Any], kind: _Hash) -> NDArray[Any]:
+    """Hash the columns one on top of the other; a row with NULL keeps what it had."""
+    out = _one(columns[0].once(), start, kind)  # one seed for all rows: each distinct value needs hashing once
+    for column in columns[1:]:
+        out = _one(column.flat(), out, kind)
+    return out
 
 
-def _chain(column: Column, seed: NDArray[np.unsignedinteger], hasher) -> NDArray[np.unsignedinteger]:  # type: ignore[no-untyped-def,type-arg]
-    """Hash one column on top of the columns before it; rows with NULL keep what they had."""
+def _one(column: Column, seed: NDArray[Any], kind: _Hash) -> NDArray[Any]:
     if column.payload is None:
-        return np.broadcast_to(seed, (column.length,)).copy()
-    if len(seed) > 1:
-        column = column.flat()
-    hashed = hasher(column.payload, seed)
+        return np.broadcast_to(seed, column.length).copy()
+    if isinstance(column.payload, ByteRows):
+        hashed = kind.bytes(column.payload, seed)
+    else:
+        hashed = (kind.u64 if column.payload.itemsize == 8 else kind.u32)(column.payload, seed)
     if column.codes is not None:
         hashed = hashed.take(column.codes)
-    if len(hashed) != column.length:
-        raise KeyTypeError(f"key columns have different lengths: {len(hashed)} and {column.length}")
-    if column.valid is not None:
-        hashed = np.where(column.valid, hashed, seed)
-    return hashed
+    return hashed if column.valid is None else np.where(column.valid, hashed, seed)

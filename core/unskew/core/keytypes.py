@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from unskew.core.errors import KeyTypeError
 
-__all__ = ["KeyType", "arrow_of", "common_type", "parse", "type_of"]
+__all__ = ["FRACTIONAL", "INTEGRAL", "KeyType", "arrow_of", "common_type", "parse", "type_of"]
 
 _PLAIN = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary", "date",
@@ -24,9 +24,9 @@ _ALIASES = {
     "bool": "boolean", "byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint",
     "real": "float", "timestamp_ltz": "timestamp", "dec": "decimal", "numeric": "decimal",
 }  # fmt: skip
-_INTEGRAL = ("tinyint", "smallint", "int", "bigint")
+INTEGRAL = ("tinyint", "smallint", "int", "bigint")
 _INTEGRAL_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-_FRACTIONAL = ("float", "double")
+FRACTIONAL = ("float", "double")
 _DATES = ("date", "timestamp_ntz", "timestamp")
 _MAX_PRECISION = 38
 
@@ -80,9 +80,7 @@ def _collated(collation: str, text: str) -> KeyType:
 
 def _decimal(precision: int, scale: int) -> KeyType:
     if not (1 <= precision <= _MAX_PRECISION and 0 <= scale <= precision):
-        raise KeyTypeError(
-            f"decimal({precision},{scale}) is no type of Spark: precision 1..38, scale 0..precision"
-        )
+        raise KeyTypeError(f"decimal({precision},{scale}) is no type of Spark: precision 1..38, scale 0..precision")
     return KeyType("decimal", precision, scale)
 
 
@@ -171,9 +169,9 @@ def _wider(a: KeyType, b: KeyType) -> KeyType | None:
         return _against_string(b)
     if a.is_decimal:
         return _against_decimal(a, b)
-    if a.name in _FRACTIONAL:
+    if a.name in FRACTIONAL:
         return _against_fraction(a, b)
-    for family in (_INTEGRAL, _DATES):
+    for family in (INTEGRAL, _DATES):
         if a.name in family and b.name in family:
             return max(a, b, key=lambda t: family.index(t.name))
     return None
@@ -181,15 +179,15 @@ def _wider(a: KeyType, b: KeyType) -> KeyType | None:
 
 def _against_string(other: KeyType) -> KeyType | None:
     """ANSI: a string meets an integral as bigint, a fraction or decimal as double, anything else as its type."""
-    if other.name in _INTEGRAL:
+    if other.name in INTEGRAL:
         return KeyType("bigint")
-    if other.name in _FRACTIONAL or other.is_decimal:
+    if other.name in FRACTIONAL or other.is_decimal:
         return KeyType("double")
     return other
 
 
 def _against_decimal(decimal: KeyType, other: KeyType) -> KeyType | None:
-    if other.name in _FRACTIONAL:
+    if other.name in FRACTIONAL:
         return KeyType("double")
     if other.name in _INTEGRAL_DIGITS:
         other = KeyType("decimal", _INTEGRAL_DIGITS[other.name], 0)
@@ -206,6 +204,6 @@ def _bounded(digits: int, scale: int) -> KeyType:
 
 
 def _against_fraction(fraction: KeyType, other: KeyType) -> KeyType | None:
-    if other.name in _FRACTIONAL or other.name in _INTEGRAL:
+    if other.name in FRACTIONAL or other.name in INTEGRAL:
         return KeyType("double")
     return None

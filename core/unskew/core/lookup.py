@@ -5,6 +5,9 @@
 Only shifts, ``xor`` and ``and``: the same rule is evaluated by Spark SQL, whose ANSI mode raises where a product
 overflows. A few hundred keys need no displacements (one group): some shift separates them. More keys are
 displaced group by group, largest first, all groups of a size at once (hash and displace).
+
+Key hashes are uniform unless somebody chose the keys so that they are not (XXH64 can be inverted). Where no shift
+separates the keys, the rule is applied to ``xxhash64(h)``, which Spark has too.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core import xxh64
 from unskew.core.errors import PlanError
-from unskew.core.hashing import mix
+from unskew.core.hashing import SEED, mix
 from unskew.core.histogram import frozen
 
 __all__ = ["Lookup", "find_lookup"]
@@ -25,6 +29,7 @@ U64 = NDArray[np.uint64]
 _ONE_GROUP_KEYS = 256
 _ONE_GROUP_SPARE_BITS = 8
 _KEYS_PER_GROUP = 4
+_GROUP_BITS = 20  # the low bits choose the group; places are read above them
 _ROUNDS = 4096
 
 
@@ -35,6 +40,7 @@ class Lookup:
     shift: int
     bits: int
     displacement: NDArray[np.uint32]
+    remix: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "displacement", frozen(self.displacement, np.uint32))
@@ -49,9 +55,10 @@ class Lookup:
         return 1 << self.bits
 
     def bucket(self, hashes: U64) -> NDArray[np.int64]:
-        at = hashes >> np.uint64(self.shift)
+        keys = xxh64.hash_u64(hashes, np.array([SEED], np.uint64)) if self.remix else hashes
+        at = keys >> np.uint64(self.shift)
         if len(self.displacement) > 1:
-            group = (hashes & np.uint64(len(self.displacement) - 1)).view(np.int64)
+            group = (keys & np.uint64(len(self.displacement) - 1)).view(np.int64)
             at ^= self.displacement.take(group)
         elif self.displacement[0]:
             at ^= np.uint64(self.displacement[0])
@@ -62,19 +69,33 @@ class Lookup:
 def find_lookup(hashes: U64) -> Lookup:
     """The smallest table this search finds for these distinct key hashes."""
     keys = np.ascontiguousarray(hashes, np.uint64)
+    for remix in (False, True):
+        source = xxh64.hash_u64(keys, np.array([SEED], np.uint64)) if remix else keys
+        found = _one_group(source) if len(keys) <= _ONE_GROUP_KEYS else None
+        found = found or _many_groups(source)
+        if found is not None:
+            return Lookup(found.shift, found.bits, found.displacement, remix)
+    raise PlanError(f"no collision-free table for {len(keys)} hot keys: are their hashes distinct?")
+
+
+def _one_group(keys: U64) -> Lookup | None:
     need = max(len(keys) - 1, 0).bit_length()
-    if len(keys) <= _ONE_GROUP_KEYS:
-        for bits in range(need, need + _ONE_GROUP_SPARE_BITS + 1):
-            for shift in range(64 - bits):
-                found = Lookup(shift, bits, np.zeros(1, np.uint32))
-                if _collision_free(found, keys):
-                    return found
-    for extra in range(1, 5):
-        for shift in range(20, 64 - need - extra):
-            displaced = _displace(keys, shift, need + extra)
+    for bits in range(need, need + _ONE_GROUP_SPARE_BITS + 1):
+        for shift in range(65 - bits if bits else 1):
+            found = Lookup(shift, bits, np.zeros(1, np.uint32))
+            if _collision_free(found, keys):
+                return found
+    return None
+
+
+def _many_groups(keys: U64) -> Lookup | None:
+    need = max(len(keys) - 1, 0).bit_length()
+    for bits in range(need + 1, need + 5):
+        for shift in range(_GROUP_BITS, 65 - bits):
+            displaced = _displace(keys, shift, bits)
             if displaced is not None:
-                return Lookup(shift, need + extra, displaced)
-    raise PlanError(f"no collision-free table for {len(keys)} hot keys: are the key hashes distinct XXH64 values?")
+                return Lookup(shift, bits, displaced)
+    return None
 
 
 def _collision_free(lookup: Lookup, keys: U64) -> bool:

@@ -18,6 +18,7 @@ U32 = NDArray[np.uint32]
 
 _C1, _C2 = np.uint32(0xCC9E2D51), np.uint32(0x1B873593)
 _ADD, _FIVE = np.uint32(0xE6546B64), np.uint32(5)
+_EVEN = 128  # bytes up to which rows of any lengths are padded to one length
 _F1, _F2 = np.uint32(0x85EBCA6B), np.uint32(0xC2B2AE35)
 
 
@@ -67,14 +68,26 @@ def hash_bytes(rows: ByteRows, seed: U32) -> U32:
 
 
 def _hash_block(block: Block, seed: U32) -> U32:
+    if block.longest > _EVEN and block.longest > 2 * int(block.sizes.min()):
+        return _apart(block, seed)
     size, h = block.sizes, seed
     for number in range(block.longest >> 2):
         word = block.word(number >> 1) >> np.uint64(32 * (number & 1))
         h = _where(size >= 4 * number + 4, h, word.astype(np.uint32))
-    tail = block.word_of(size >> 3) >> ((size & 4) << 3).view(np.uint64)
-    for byte in range(3):
-        h = _where((size & 3) > byte, h, _signed(tail >> np.uint64(8 * byte)))
+    if block.longest >> 2 << 2 != block.size:
+        tail = block.word_of(size >> 3) >> ((size & 4) << 3).view(np.uint64)
+        for byte in range(3):
+            h = _where((size & 3) > byte, h, _signed(tail >> np.uint64(8 * byte)))
     return _finish(h, size.astype(np.uint32))
+
+
+def _apart(block: Block, seed: U32) -> U32:
+    """Much longer rows on their own, as all rows of a block are padded to the longest."""
+    long = block.sizes > block.longest // 2
+    out = np.empty(len(block), np.uint32)
+    for rows in (np.flatnonzero(long), np.flatnonzero(~long)):
+        out[rows] = _hash_block(block.take(rows), seed[rows])
+    return out
 
 
 def _where(wanted: NDArray[np.bool_], h: U32, word: U32) -> U32:

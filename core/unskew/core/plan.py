@@ -25,6 +25,7 @@ from unskew.core.lookup import Lookup, find_lookup
 from unskew.core.slots import UNITS_BITS, units_of
 
 __all__ = [
+    "MAX_BYTES",
     "MAX_PARTITIONS",
     "MAX_SLOTS",
     "Explanation",
@@ -42,6 +43,7 @@ I32 = NDArray[np.int32]
 
 MAX_PARTITIONS = 8192  # beyond it the tail alone would break the plan's bound of 1 MB
 MAX_SLOTS = 65_536
+MAX_BYTES = 1 << 20
 _MIN_HOST_BITS = 12
 _BLOCK = 16_384  # rows routed at a time: the intermediate arrays stay in cache
 _SPLIT = -1

@@ -166,7 +166,8 @@ def holistic(hashes: U64, partitions: NDArray[np.integer], n: int, p: float = 0.
 def _scaled(load: I64) -> F64:
     """Eq. 7 and 8: min-max scaled, 0 where all are equal."""
     low, high = float(load.min()), float(load.max())
-    scaled: F64 = (load - low) / (high - low) if high > low else np.zeros(len(load))
+    span = high - low if high > low else np.inf
+    scaled: F64 = (load.astype(np.float64) - low) / span
     return scaled
 
 

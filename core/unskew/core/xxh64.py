@@ -2,8 +2,8 @@
 
 Spark's ``xxhash64`` is XXH64 of the value's bytes, little-endian, where each column's hash seeds the next. The
 seed is therefore an array here, which the C library cannot take; and a call per value costs more than the
-hash. Rows are worked through in blocks that stay in the processor's cache; a byte string that was met before
-is looked up (``seen``). Only long rows go to the C library one by one: there the call no longer matters.
+hash. Rows are worked through in blocks that stay in the processor's cache. Only long rows go to the C library,
+one by one: there the call no longer matters.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import xxhash
 from numpy.typing import NDArray
 
 from unskew.core.bytesview import BLOCK, Block, ByteRows
-from unskew.core.seen import hash_with_memory
 
 __all__ = ["hash_bytes", "hash_u32", "hash_u64"]
 
@@ -29,7 +28,7 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 _P12 = np.uint64(0x60EA27EEADC0B5D6)  # P1 + P2
 _LOW32, _LOW8 = np.uint64(0xFFFFFFFF), np.uint64(0xFF)
 
-_LONG = 256  # bytes from which one call of the C library a row is the faster way
+_LONG = 192  # bytes from which one call of the C library a row is the faster way
 
 
 def _rotate(x: U64, by: int) -> U64:
@@ -96,9 +95,7 @@ def hash_u32(values: NDArray[np.uint32], seed: U64) -> U64:
     return _in_blocks(values, seed, np.uint64(4), _take4)
 
 
-def _in_blocks(
-    values: NDArray[np.uint32] | U64, seed: U64, length: np.uint64, take: Callable[[U64, U64], U64]
-) -> U64:
+def _in_blocks(values: NDArray[np.uint32] | U64, seed: U64, length: np.uint64, take: Callable[[U64, U64], U64]) -> U64:
     out = np.empty(len(values), np.uint64)
     for start in range(0, len(values), BLOCK):
         part = slice(start, start + BLOCK)
@@ -110,11 +107,10 @@ def _in_blocks(
 
 def hash_bytes(rows: ByteRows, seed: U64) -> U64:
     """XXH64 of a byte string a row; ``seed`` has one entry for all rows, or one a row."""
-    if len(seed) == 1:
-        return hash_with_memory(rows, lambda block: _hash_block(block, np.broadcast_to(seed, len(block))))
     out = np.empty(len(rows), np.uint64)
+    seeds = np.broadcast_to(seed, out.shape)
     for part, block in rows.blocks():
-        out[part] = _hash_block(block, seed[part])
+        out[part] = _hash_block(block, seeds[part])
     return out
 
 
@@ -128,11 +124,11 @@ def _hash_block(block: Block, seed: U64) -> U64:
     if block.longest >= 32:
         h = np.where(size >= 32, _stripes(block, seed), h)
     h += size.view(np.uint64)
-    skipped = size >> 5 << 2  # words already taken by the stripes
+    taken, rest = size >> 5 << 2, (size & 31).astype(np.uint8)  # words in the stripes; bytes after them
     for number in range(min(block.longest, 31) >> 3):
-        word = block.word_of(skipped + number) if block.longest >= 32 else block.word(number)
-        h = _where((size & 31) >= 8 * number + 8, _take8, h, word)
-    return _avalanche(_tail(block, h))
+        word = block.word_of(taken + number) if block.longest >= 32 else block.word(number)
+        h = _where(rest >= 8 * number + 8, _take8, h, word)
+    return _avalanche(_tail(block, rest & 7, h))
 
 
 def _where(wanted: NDArray[np.bool_], take: Callable[[U64, U64], U64], h: U64, word: U64) -> U64:
@@ -140,22 +136,20 @@ def _where(wanted: NDArray[np.bool_], take: Callable[[U64, U64], U64], h: U64, w
     count = np.count_nonzero(wanted)
     if count == len(h):
         return take(h, word)
-    if 2 * count > len(h):
+    if 5 * count > 3 * len(h):
         return np.where(wanted, take(h, word), h)
     rows = np.flatnonzero(wanted)
-    h[rows] = take(h[rows], word[rows])
+    h[rows] = take(h.take(rows), word.take(rows))
     return h
 
 
-def _tail(block: Block, h: U64) -> U64:
+def _tail(block: Block, rest: NDArray[np.uint8], h: U64) -> U64:
     """The last 0-7 bytes: four, then one by one, all from one word."""
-    size = block.sizes
-    word = block.word_of(size >> 3)
-    h = _where((size & 4) != 0, _take4, h, word & _LOW32)
-    word >>= ((size & 4) << 3).view(np.uint64)
+    word = block.word_of(block.sizes >> 3)
+    h = _where(rest >= 4, _take4, h, word & _LOW32)
+    word >>= (rest & 4) << 3
     for byte in range(3):
-        h = _where((size & 3) > byte, _take1, h, word & _LOW8)
-        word >>= np.uint64(8)
+        h = _where((rest & 3) > byte, _take1, h, (word >> np.uint64(8 * byte)) & _LOW8)
     return h
 
 
@@ -198,10 +192,9 @@ def _merge(lanes: list[U64]) -> U64:
 
 def _stripes(block: Block, seed: U64) -> U64:
     """The four-lane loop over whole 32-byte stripes, for the rows that have any."""
-    lanes = _lanes(seed)
+    lanes, stripes = _lanes(seed), block.sizes >> 5
     for number in range(block.longest >> 5 << 2):
-        live = block.sizes >> 5 > number >> 2
-        lanes[number & 3] = _where(live, _lane, lanes[number & 3], block.word(number))
+        lanes[number & 3] = _where(stripes > number >> 2, _lane, lanes[number & 3], block.word(number))
     return _merge(lanes)
 
 
@@ -209,9 +202,9 @@ def _mostly_short(block: Block, seed: U64) -> U64:
     """A block with long rows: those through the C library, the rest as ever."""
     is_long = block.sizes >= _LONG
     out = np.empty(len(block), np.uint64)
-    short = np.flatnonzero(~is_long)
+    short, long = np.flatnonzero(~is_long), np.flatnonzero(is_long)
     if len(short):
         out[short] = _hash_block(block.take(short), seed[short])
-    for row, text in block.bytes_of(np.flatnonzero(is_long)):
-        out[row] = xxhash.xxh64_intdigest(text, int(seed[row]))
+    texts = block.take(long).as_list()
+    out[long] = np.fromiter(map(xxhash.xxh64_intdigest, texts, seed[long].tolist()), np.uint64, len(long))
     return out

@@ -12,14 +12,13 @@ from google.protobuf.message import DecodeError
 
 from unskew.core.errors import PlanError, PlanFormatError, UnskewError
 from unskew.core.lookup import Lookup
-from unskew.core.plan import HotKeys, Plan, PlanInfo, SplitSlots, Version
+from unskew.core.plan import MAX_BYTES, HotKeys, Plan, PlanInfo, SplitSlots, Version
 from unskew.v1 import plan_pb2 as pb
 
-__all__ = ["FORMAT", "MAX_BYTES", "plan_from_bytes", "plan_to_bytes"]
+__all__ = ["FORMAT", "plan_from_bytes", "plan_to_bytes"]
 
 MAGIC = 0x756E736B
 FORMAT = 1
-MAX_BYTES = 1 << 20
 
 
 def plan_to_bytes(plan: Plan) -> bytes:
@@ -82,6 +81,7 @@ def _message(plan: Plan) -> pb.Plan:
         lookup_shift=hot.lookup.shift,
         lookup_bits=hot.lookup.bits,
         lookup_displacement=hot.lookup.displacement.tolist(),
+        lookup_remix=hot.lookup.remix,
         stream=info.stream,
         version=_version(info.version),
         policy=info.policy,
@@ -112,7 +112,7 @@ def _plan(m: pb.Plan) -> Plan:
         np.array(m.hot_reason, np.uint8),
         tuple(m.reasons),
         slots,
-        Lookup(m.lookup_shift, m.lookup_bits, np.array(m.lookup_displacement, np.uint32)),
+        Lookup(m.lookup_shift, m.lookup_bits, np.array(m.lookup_displacement, np.uint32), m.lookup_remix),
     )
     return Plan(m.partitions, np.array(m.tail, np.int32), hot, tuple(m.key_types), _info(m))
 

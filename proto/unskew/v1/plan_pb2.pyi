@@ -27,7 +27,7 @@ class PlanVersion(_message.Message):
     def __init__(self, incarnation: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class Plan(_message.Message):
-    __slots__ = ("partitions", "key_types", "tail", "hot_hash", "hot_home", "hot_rows", "hot_reason", "reasons", "split_bits", "split_first", "split_second", "split_cut", "lookup_shift", "lookup_bits", "lookup_displacement", "stream", "version", "policy", "reason", "batch", "previous", "moved_rows", "moved_keys", "rows", "keys", "loads")
+    __slots__ = ("partitions", "key_types", "tail", "hot_hash", "hot_home", "hot_rows", "hot_reason", "reasons", "split_bits", "split_first", "split_second", "split_cut", "lookup_shift", "lookup_bits", "lookup_displacement", "lookup_remix", "stream", "version", "policy", "reason", "batch", "previous", "moved_rows", "moved_keys", "rows", "keys", "loads")
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     KEY_TYPES_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +43,7 @@ class Plan(_message.Message):
     LOOKUP_SHIFT_FIELD_NUMBER: _ClassVar[int]
     LOOKUP_BITS_FIELD_NUMBER: _ClassVar[int]
     LOOKUP_DISPLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    LOOKUP_REMIX_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -69,6 +70,7 @@ class Plan(_message.Message):
     lookup_shift: int
     lookup_bits: int
     lookup_displacement: _containers.RepeatedScalarFieldContainer[int]
+    lookup_remix: bool
     stream: str
     version: PlanVersion
     policy: str
@@ -80,4 +82,4 @@ class Plan(_message.Message):
     rows: int
     keys: int
     loads: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, partitions: _Optional[int] = ..., key_types: _Optional[_Iterable[str]] = ..., tail: _Optional[_Iterable[int]] = ..., hot_hash: _Optional[_Iterable[int]] = ..., hot_home: _Optional[_Iterable[int]] = ..., hot_rows: _Optional[_Iterable[int]] = ..., hot_reason: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ..., split_bits: _Optional[_Iterable[int]] = ..., split_first: _Optional[_Iterable[int]] = ..., split_second: _Optional[_Iterable[int]] = ..., split_cut: _Optional[_Iterable[int]] = ..., lookup_shift: _Optional[int] = ..., lookup_bits: _Optional[int] = ..., lookup_displacement: _Optional[_Iterable[int]] = ..., stream: _Optional[str] = ..., version: _Optional[_Union[PlanVersion, _Mapping]] = ..., policy: _Optional[str] = ..., reason: _Optional[str] = ..., batch: _Optional[int] = ..., previous: _Optional[_Union[PlanVersion, _Mapping]] = ..., moved_rows: _Optional[float] = ..., moved_keys: _Optional[float] = ..., rows: _Optional[int] = ..., keys: _Optional[int] = ..., loads: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, partitions: _Optional[int] = ..., key_types: _Optional[_Iterable[str]] = ..., tail: _Optional[_Iterable[int]] = ..., hot_hash: _Optional[_Iterable[int]] = ..., hot_home: _Optional[_Iterable[int]] = ..., hot_rows: _Optional[_Iterable[int]] = ..., hot_reason: _Optional[_Iterable[int]] = ..., reasons: _Optional[_Iterable[str]] = ..., split_bits: _Optional[_Iterable[int]] = ..., split_first: _Optional[_Iterable[int]] = ..., split_second: _Optional[_Iterable[int]] = ..., split_cut: _Optional[_Iterable[int]] = ..., lookup_shift: _Optional[int] = ..., lookup_bits: _Optional[int] = ..., lookup_displacement: _Optional[_Iterable[int]] = ..., lookup_remix: bool = ..., stream: _Optional[str] = ..., version: _Optional[_Union[PlanVersion, _Mapping]] = ..., policy: _Optional[str] = ..., reason: _Optional[str] = ..., batch: _Optional[int] = ..., previous: _Optional[_Union[PlanVersion, _Mapping]] = ..., moved_rows: _Optional[float] = ..., moved_keys: _Optional[float] = ..., rows: _Optional[int] = ..., keys: _Optional[int] = ..., loads: _Optional[_Iterable[int]] = ...) -> None: ...

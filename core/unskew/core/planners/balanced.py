@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.apportion import capacities
-from unskew.core.demand import Demand
+from unskew.core.demand import Demand, listed_budget
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
 from unskew.core.packing import Rooms, deal_hosts, pour
@@ -24,9 +24,8 @@ from unskew.core.placement import Placement
 from unskew.core.plan import Plan
 from unskew.core.planners.base import Common, Feedback, Place
 
-__all__ = ["MAX_LISTED", "Balanced", "place_whole"]
+__all__ = ["Balanced", "place_whole"]
 
-MAX_LISTED = 32_768
 _GROW = 4
 REASONS = (
     "small change: kept whole to even out the tail, or cut where a partition was full",
@@ -59,13 +58,14 @@ class Balanced:
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:  # noqa: ARG002 - splits carry no state
         threshold = self.heavy * histogram.total / self.common.partitions
-        limit = min(max(int((histogram.counts >= threshold).sum()), self.common.partitions), MAX_LISTED)
+        most = min(len(histogram.hashes), listed_budget(self.common.partitions))
+        limit = min(max(int((histogram.counts >= threshold).sum()), self.common.partitions), most)
         while True:
             demand = Demand.of(histogram, self.common.partitions, limit)
             placement, exact = self._fill(demand, threshold)
-            if exact or limit >= min(len(histogram.hashes), MAX_LISTED):
+            if exact or limit >= most:
                 break
-            limit = min(limit * _GROW, MAX_LISTED)
+            limit = min(limit * _GROW, most)
         how = "within one row of its share" if exact else "as near its share as whole hosts allow"
         return Place(placement, f"every partition {how}, {len(demand.hashes)} keys listed")
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.apportion import turns
-from unskew.core.demand import Demand
+from unskew.core.demand import Demand, listed_budget
 from unskew.core.errors import ConfigError
 from unskew.core.hashing import mix
 from unskew.core.histogram import Histogram, fold_hosts
@@ -72,9 +72,12 @@ class Cg:
         return Place(placement, f"{len(virtual)} virtual workers, {moved} changed hands")
 
     def _listed(self, histogram: Histogram) -> int:
-        """Keys above a quarter of a virtual worker's mean load choose for themselves."""
-        least = histogram.total / (4 << self.virtual_bits)
-        return min(int((histogram.counts > least).sum()), _LISTED)
+        """Keys above a quarter of a virtual worker's mean load choose for themselves, as far as a plan has slots
+        for the fragments they may come to."""
+        mean = max(histogram.total / (1 << self.virtual_bits), 1.0)
+        counts = np.sort(histogram.counts[histogram.counts > mean / 4])[::-1][:_LISTED]
+        fragments = np.minimum(counts / mean + 2, self.common.partitions)
+        return int((np.cumsum(fragments) <= listed_budget(self.common.partitions)).sum())
 
     def _owners(self, previous: Plan | None, feedback: Feedback | None) -> tuple[NDArray[np.int32], int]:
         """Virtual worker -> partition: as before, after the exchanges that were signalled since."""

@@ -17,7 +17,7 @@ from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram, host_of, top_rows
 from unskew.core.placement import Placement
 from unskew.core.plan import Plan, host_bits
-from unskew.core.planners.balanced import MAX_LISTED
+from unskew.core.demand import MAX_LISTED, listed_budget
 from unskew.core.planners.base import Common, Feedback
 from unskew.core.planners.hashed import hash_tail
 
@@ -134,7 +134,7 @@ def _with_table(index: NDArray[np.intp], histogram: Histogram, before: Plan) -> 
     known = np.flatnonzero(np.isin(histogram.hashes, before.hot.hashes))
     joined = np.union1d(index, known)
     order = np.lexsort((histogram.hashes[joined], -histogram.counts[joined]))
-    return joined[order].astype(np.intp)[:MAX_LISTED]
+    return joined[order].astype(np.intp)[: listed_budget(before.partitions)]
 
 
 def _places(before: Plan | None, hashes: NDArray[np.uint64]) -> I32:

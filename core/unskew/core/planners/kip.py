@@ -21,12 +21,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.demand import Demand
+from unskew.core.demand import MAX_LISTED, Demand
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
 from unskew.core.placement import Placement, build_plan
 from unskew.core.plan import Plan, PlanInfo, host_bits
-from unskew.core.planners.balanced import MAX_LISTED
 from unskew.core.planners.base import Common, Feedback, Keep, Place
 from unskew.core.planners.gate import Gate
 from unskew.core.planners.hashed import hash_tail

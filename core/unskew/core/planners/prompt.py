@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.apportion import capacities, turns
-from unskew.core.demand import Demand
+from unskew.core.demand import MAX_LISTED, Demand, listed_budget
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
 from unskew.core.packing import Rooms, pour
 from unskew.core.placement import Placement
 from unskew.core.plan import Plan
-from unskew.core.planners.balanced import MAX_LISTED, place_whole
+from unskew.core.planners.balanced import place_whole
 from unskew.core.planners.base import Common, Feedback, Place
 
 __all__ = ["Prompt", "zigzag"]
@@ -65,8 +65,8 @@ class _Fragments:
         self.rows.append(rows)
 
     def placement(self, tail: NDArray[np.int32], hashes: NDArray[np.uint64], reason: NDArray[np.uint8]) -> Placement:
-        key, partition, rows = (np.concatenate(part) for part in (self.key, self.partition, self.rows))
-        return Placement(tail, hashes, key, partition.astype(np.int32), rows, REASONS, reason)
+        key, rows = np.concatenate(self.key), np.concatenate(self.rows)
+        return Placement(tail, hashes, key, np.concatenate(self.partition), rows, REASONS, reason)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +83,14 @@ class Prompt:
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:  # noqa: ARG002 - each batch anew
         cut = -(-histogram.total // max(histogram.keys, 1))
         most = max(4096, 4 * self.common.partitions) if self.listed is None else self.listed
-        big = min(int((histogram.counts > cut).sum()), most)
-        extra = 0
+        budget = min(len(histogram.hashes), listed_budget(self.common.partitions))
+        big, extra = min(int((histogram.counts > cut).sum()), most, budget), 0
         while True:
             demand = Demand.of(histogram, self.common.partitions, big + extra)
             placement, level = self._fill(demand, big, cut)
-            if level or big + extra >= min(len(histogram.hashes), MAX_LISTED):
+            if level or big + extra >= budget:
                 break
-            extra = min(max(extra * _GROW, self.common.partitions), MAX_LISTED - big)
+            extra = min(max(extra * _GROW, self.common.partitions), budget - big)
         return Place(placement, f"Prompt: {big} of {histogram.keys} keys above the cut-off of {cut} rows")
 
     def _fill(self, demand: Demand, big: int, cut: int) -> tuple[Placement, bool]:

@@ -1,0 +1,124 @@
+"""The commands and their options. Each command imports what it needs when it runs, so that the others start fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Learns where keys should go: skew-free partitioning for Spark.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from unskew.core.version import __version__
+
+        typer.echo(f"unskew {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _unskew(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def policies(as_json: Json = False) -> None:
+    """List the policies, and whether they may split a key."""
+    from unskew.cli.listing import listed
+
+    typer.echo(listed(as_json=as_json))
+
+
+@app.command()
+def whatif(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Parquet, CSV or text (one key a line), or a folder.")],
+    column: Annotated[
+        list[str] | None, typer.Option(help="The key column; repeat it for a key of several columns.")
+    ] = None,
+    partitions: Annotated[str, typer.Option(metavar="N", help="Number of partitions.")] = "16",
+    policies: Annotated[str, typer.Option(metavar="A,B,...", help="Policies to try; all of them when left out.")] = "",
+    batch: Annotated[str, typer.Option(metavar="ROWS", help="Rows of a micro-batch.")] = "100000",
+    window: Annotated[
+        str,
+        typer.Option(metavar="ROWS", help="Rows that a planner sees, in whole batches; one when left out."),
+    ] = "",
+    fresh: Annotated[
+        str,
+        typer.Option(
+            metavar="previous|same", help="Plan from the batches before, as in production, or from the batch itself."
+        ),
+    ] = "previous",
+    weights: Annotated[
+        str, typer.Option(metavar="W,W,...", help="Relative capacity of each partition; equal when left out.")
+    ] = "",
+    seed: Annotated[str, typer.Option(metavar="N", help="Seed of the policies that draw.")] = "7",
+    key_type: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Spark type of each key column; the file's own when left out."),
+    ] = None,
+    as_json: Json = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the load of each partition (.png, .svg, .pdf).")
+    ] = None,
+    save_plans: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the last plan of each policy as DIR/<policy>.plan.")
+    ] = None,
+) -> None:
+    """Replay the keys of a file through policies and say what each would have done."""
+    from unskew.cli.whatif import Asked, run
+
+    asked = Asked.of(
+        file=file,
+        columns=column or (),
+        types=key_type or (),
+        partitions=partitions,
+        policies=policies,
+        batch=batch,
+        window=window,
+        fresh=fresh,
+        weights=weights,
+        seed=seed,
+        as_json=as_json,
+        plot=plot,
+        save_plans=save_plans,
+    )
+    run(asked)
+
+
+class _NumbersAreKeys(typer.core.TyperCommand):
+    """``unskew explain PLAN -5`` asks for the key -5, not for an option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.ignore_unknown_options = any(arg[:1] == "-" and arg[1:2].isdigit() for arg in args)
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=_NumbersAreKeys)
+def explain(
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan file, as --save-plans writes it.")],
+    key: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY...", help="The key, one value for each of its columns.")
+    ] = None,
+    key_hash: Annotated[str, typer.Option("--hash", metavar="0x...", help="The key's hash instead of the key.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Say where a key's rows go under a plan, and why."""
+    from unskew.cli.explain import explained
+
+    typer.echo(explained(plan, key or (), key_hash, as_json=as_json))

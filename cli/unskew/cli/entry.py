@@ -1,0 +1,74 @@
+"""Where the ``unskew`` command starts. Works with the base install too: it then says which extra is missing.
+
+The contract with whoever calls it: what was asked for goes to stdout; an error is one line on stderr and exit
+code 2, without a traceback. A traceback means a bug of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+__all__ = ["main"]
+
+USAGE = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command and leave with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a key must not end the run
+    try:
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read our output has had enough: `unskew ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 1
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        import rich  # noqa: F401 - the table and the progress bar need it: say so now, not after the work
+        import typer
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in ("typer", "rich", "click"):
+            raise
+        return _fail(f"the command needs {missing.name}, which is not installed; pip install 'unskew[cli]'")
+
+    from unskew.cli.app import app
+    from unskew.core.errors import UnskewError
+
+    usage: type[Exception] = typer.BadParameter.__mro__[2]  # ClickException, of click or of typer's own copy
+    try:
+        return int(app(args=arguments, prog_name="unskew", standalone_mode=False) or 0)
+    except UnskewError as why:
+        return _fail(str(why))
+    except typer.Abort:
+        return _fail("stopped")
+    except usage as why:
+        return _fail(_told(why))
+
+
+def _told(why: BaseException) -> str:
+    """A usage error with the allowed commands, or with where to read about the options."""
+    context = getattr(why, "ctx", None)
+    message = str(getattr(why, "format_message", why.__str__)()).rstrip(".")
+    commands = getattr(getattr(context, "command", None), "commands", None)
+    if commands:
+        return f"{message}; use one of {', '.join(commands)}"
+    return f"{message}; see {context.command_path if context else 'unskew'} --help"
+
+
+def _fail(message: str) -> int:
+    print("unskew:", " ".join(message.split()), file=sys.stderr)
+    return USAGE
+
+
+if __name__ == "__main__":
+    main()

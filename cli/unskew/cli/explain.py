@@ -1,0 +1,97 @@
+"""``unskew explain``: reads a plan file and says where one key's rows go, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from unskew.cli.errors import InputError, first_line
+from unskew.core.errors import ConfigError, PlanFormatError
+from unskew.core.hashing import hash_keys
+from unskew.core.keytypes import arrow_of, parse
+from unskew.core.plan import Plan
+from unskew.wire import plan_from_bytes
+
+__all__ = ["explained", "key_hash", "read_plan"]
+
+
+def explained(path: Path, key: Sequence[str], bare_hash: str, *, as_json: bool) -> str:
+    """The plan's origin and the way of one key, as text or JSON."""
+    plan = read_plan(path)
+    hashed = _bare(bare_hash, key) if bare_hash or not key else key_hash(plan, key)
+    why = plan.explain(hashed)
+    if as_json:
+        where = asdict(why) | {"hash": f"{hashed:#018x}"}
+        return json.dumps({"plan": _about(plan), "key": list(key) or None, **where}, indent=2)
+    info = plan.info
+    batch = "" if info.batch is None else f", from batch {info.batch}"
+    return (
+        f"plan {info.version} of {info.stream or 'no stream'}: policy {info.policy}, {plan.partitions} partitions, "
+        f"{info.rows:,} rows and {info.keys:,} keys seen{batch}\n"
+        f"  because {info.reason}\n{why}"
+    )
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan in this file, or one clear error."""
+    try:
+        data = path.read_bytes()
+    except OSError as why:
+        raise InputError(f"{path}: cannot be read as a plan: {why.strerror or first_line(why)}") from None
+    try:
+        return plan_from_bytes(data)
+    except PlanFormatError as why:
+        raise PlanFormatError(f"{path}: {why}") from None
+
+
+def key_hash(plan: Plan, key: Sequence[str]) -> int:
+    """The hash of a key given as text, by the plan's own key types."""
+    if not plan.key_types:
+        raise ConfigError("KEY", " ".join(key), "--hash 0x...: this plan does not say of which types its keys are")
+    types = ", ".join(plan.key_types)
+    if len(key) != len(plan.key_types):
+        raise ConfigError("KEY", " ".join(key), f"{len(plan.key_types)} values ({types}); a hash goes with --hash")
+    columns = [_typed(text, name) for text, name in zip(key, plan.key_types, strict=True)]
+    return int(hash_keys(*columns, types=plan.key_types)[0])
+
+
+def _typed(text: str, name: str) -> pa.Array:
+    wanted = arrow_of(parse(name))
+    example = {"date": " such as 2024-01-31", "timestamp": " such as 2024-01-31T12:00:00Z"}.get(name, "")
+    try:
+        return pa.array([text]).cast(wanted)
+    except pa.ArrowException:
+        raise ConfigError("KEY", text, f"a value of type {name}{example}") from None
+
+
+def _bare(text: str, key: Sequence[str]) -> int:
+    if key:
+        raise ConfigError("--hash", text, "either a KEY or --hash, not both")
+    try:
+        number = int(text, 0)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 2**64:
+        raise ConfigError("--hash" if text else "KEY", text, "a KEY, or --hash with 64 bits such as 0x9ae16a3b2f90404f")
+    return number
+
+
+def _about(plan: Plan) -> dict[str, Any]:
+    info = plan.info
+    return {
+        "stream": info.stream,
+        "version": str(info.version),
+        "policy": info.policy,
+        "reason": info.reason,
+        "batch": info.batch,
+        "partitions": plan.partitions,
+        "rows": info.rows,
+        "keys": info.keys,
+        "key_types": list(plan.key_types),
+        "digest": plan.digest,
+    }

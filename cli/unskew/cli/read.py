@@ -1,0 +1,174 @@
+"""Reads the key column of a recorded stream and hashes it as Spark would: Parquet, CSV or text, plain or gzipped.
+
+A folder is read as Spark writes one: all its part files in the order of their names. Text has one key a line, in one
+column that is called ``value`` as in Spark (``key`` will do). Keys are hashed file by file, so that no more than one
+file's values are in memory.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from unskew.cli.errors import InputError, first_line
+from unskew.core.errors import ConfigError, KeyTypeError
+from unskew.core.hashing import hash_keys
+from unskew.core.keytypes import KeyType, arrow_of, parse, type_of
+
+__all__ = ["Keys", "read_keys"]
+
+Kind = Literal["parquet", "csv", "text"]
+_PARQUET_MAGIC = b"PAR1"
+_BYTES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """The key hash of every row, in the order of the file, and what it was hashed from."""
+
+    name: str
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    hashes: NDArray[np.uint64]
+
+
+def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = ()) -> Keys:
+    """The key column or columns of ``path``. No column is needed where the file has only one."""
+    wanted = tuple(parse(text) for text in types)
+    if wanted and len(wanted) != max(len(columns), 1):
+        raise ConfigError("--type", ", ".join(types), f"one type for each of the {max(len(columns), 1)} key columns")
+    hashed, known = [], None
+    for part in _parts(path):
+        names, arrays = _guarded(part, lambda part=part: _read(part, columns, wanted))  # type: ignore[misc]
+        found = wanted or _types(names, arrays)
+        if known not in (None, (names, found)):
+            raise InputError(f"{part}: the key is {_told(names, found)} here but {_told(*known)} in earlier files")
+        known = (names, found)
+        hashed.append(hash_keys(*arrays, types=found))
+    hashes = np.concatenate(hashed)
+    if known is None or len(hashes) == 0:
+        raise InputError(f"{path}: no rows; give a file with at least one key")
+    return Keys(path.name, known[0], tuple(map(str, known[1])), hashes)
+
+
+def _told(names: tuple[str, ...], types: tuple[KeyType, ...]) -> str:
+    return ", ".join(f"{name} {kind}" for name, kind in zip(names, types, strict=True))
+
+
+def _types(names: tuple[str, ...], arrays: Sequence[pa.ChunkedArray]) -> tuple[KeyType, ...]:
+    out = []
+    for name, array in zip(names, arrays, strict=True):
+        try:
+            out.append(type_of(array.type))
+        except KeyTypeError as why:
+            raise KeyTypeError(f"column {name!r}: {why}") from None
+    return tuple(out)
+
+
+def _parts(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    inside = [file for file in sorted(path.rglob("*")) if file.is_file()]
+    seen = [file for file in inside if not any(p[0] in "._" for p in file.relative_to(path).parts)]
+    files = [file for file in seen if file.stat().st_size > 0]
+    if not files:
+        raise InputError(f"{path}: a folder without files to read; give a file, or a folder that Spark wrote")
+    return files
+
+
+def _guarded(
+    path: Path, read: Callable[[], tuple[tuple[str, ...], list[pa.ChunkedArray]]]
+) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+    """What a library says of an unreadable file, as one error of ours."""
+    try:
+        return read()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give a Parquet, CSV or text file") from None
+    except (KeyTypeError, ConfigError):
+        raise
+    except (pa.ArrowException, EOFError, ValueError, zlib.error) as why:
+        raise InputError(f"{path}: cannot be read as {_kind(path)}: {first_line(why)}") from None
+    except OSError as why:
+        raise InputError(f"{path}: cannot be read: {why.strerror or first_line(why)}") from None
+
+
+def _kind(path: Path) -> Kind:
+    with path.open("rb") as file:
+        if file.read(4) == _PARQUET_MAGIC:
+            return "parquet"
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in (".gz", ".snappy", ".zstd")]
+    last = suffixes[-1] if suffixes else ""
+    if last in (".parquet", ".pq"):
+        return "parquet"
+    return "csv" if last in (".csv", ".tsv") else "text"
+
+
+def _read(
+    path: Path, columns: Sequence[str], types: tuple[KeyType, ...]
+) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: the file is empty; give a file with at least one key")
+    reader = {"parquet": _read_parquet, "csv": _read_csv, "text": _read_text}[_kind(path)]
+    return reader(path, columns, types)
+
+
+def _chosen(columns: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
+    """The key columns, or an error that lists those there are."""
+    if not columns and len(there) == 1:
+        return tuple(there)
+    if not columns:
+        raise ConfigError("--column", "", there)
+    for column in columns:
+        if column not in there:
+            raise ConfigError("--column", column, there)
+    return tuple(columns)
+
+
+def _read_parquet(
+    path: Path,
+    columns: Sequence[str],
+    types: tuple[KeyType, ...],  # noqa: ARG001 - cast when hashed
+) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+    schema = pq.read_schema(path)
+    chosen = _chosen(columns, schema.names)
+    strings = [name for name in chosen if schema.field(name).type in _BYTES]
+    with pq.ParquetFile(path, read_dictionary=strings) as file:
+        table = file.read(columns=list(chosen))
+    return chosen, [table.column(name) for name in chosen]
+
+
+def _read_csv(
+    path: Path, columns: Sequence[str], types: tuple[KeyType, ...]
+) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+    tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes]
+    parsing = pacsv.ParseOptions(delimiter="\t" if tabs else ",", newlines_in_values=True)
+    with pacsv.open_csv(path, parse_options=parsing) as head:
+        chosen = _chosen(columns, head.schema.names)
+    given = {name: arrow_of(kind) for name, kind in zip(chosen, types, strict=False)}
+    converting = pacsv.ConvertOptions(include_columns=list(chosen), column_types=given)
+    table = pacsv.read_csv(path, parse_options=parsing, convert_options=converting)
+    return chosen, [table.column(name) for name in chosen]
+
+
+def _read_text(
+    path: Path, columns: Sequence[str], types: tuple[KeyType, ...]
+) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+    chosen = _chosen(columns, ("key",) if tuple(columns) == ("key",) else ("value",))
+    data = path.read_bytes()
+    if data[:2] == b"\x1f\x8b":
+        data = gzip.decompress(data)
+    lines = pc.split_pattern(pa.array([data.decode("utf-8")], pa.large_string()), "\n").values
+    lines = lines[:-1] if data.endswith(b"\n") or not data else lines
+    lines = pc.utf8_rtrim(lines, "\r") if b"\r" in data else lines
+    return chosen, [pa.chunked_array([lines if not types else lines.cast(arrow_of(types[0]))])]

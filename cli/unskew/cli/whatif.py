@@ -1,0 +1,150 @@
+"""``unskew whatif``: checks what was asked, reads, replays, shows, and only then writes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+
+from unskew.cli.output import check_file, check_folder, write_all
+from unskew.cli.read import Keys, read_keys
+from unskew.cli.replay import Fresh, Job, Replay, replay, steps
+from unskew.core.errors import ConfigError
+from unskew.core.plan import MAX_PARTITIONS
+from unskew.core.planners import PLANNERS, Origin
+from unskew.wire import plan_to_bytes
+
+__all__ = ["Asked", "run"]
+
+MAX_ROWS = 2**31
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options, checked. Every file that would be written has been found writable."""
+
+    file: Path
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    job: Job
+    as_json: bool
+    plot: Path | None
+    save_plans: Path | None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        file: Path,
+        columns: Sequence[str],
+        types: Sequence[str],
+        partitions: str,
+        policies: str,
+        batch: str,
+        window: str,
+        fresh: str,
+        weights: str,
+        seed: str,
+        as_json: bool,
+        plot: Path | None,
+        save_plans: Path | None,
+    ) -> Asked:
+        n = _whole("--partitions", partitions, 1, MAX_PARTITIONS)
+        rows = _whole("--batch", batch, 1, MAX_ROWS)
+        job = Job(
+            policies=_names(policies),
+            partitions=n,
+            batch=rows,
+            window=max(1, round(_whole("--window", window, 1, MAX_ROWS) / rows)) if window else 1,
+            weights=_numbers("--weights", weights, n) if weights else None,
+            seed=_whole("--seed", seed, 0, 2**63 - 1),
+            fresh=_fresh(fresh),
+        )
+        job.planners()
+        if plot is not None:
+            from unskew.cli.plot import check_plot
+
+            check_plot(plot)
+            check_file("--plot", plot)
+        if save_plans is not None:
+            check_folder("--save-plans", save_plans)
+        return cls(file, tuple(columns), tuple(types), job, as_json, plot, save_plans)
+
+
+def run(asked: Asked) -> None:
+    """Print what each policy would have done; write the plot and the plans where asked for."""
+    from unskew.cli.show import print_json, print_table
+
+    keys = read_keys(asked.file, asked.columns, asked.types)
+    result = _replayed(keys, asked.job)
+    write_all(_files(asked, keys, result))
+    if asked.as_json:
+        print_json(keys, result)
+    else:
+        print_table(keys, result)
+
+
+def _replayed(keys: Keys, job: Job) -> Replay:
+    origin = Origin(stream=keys.name, key_types=keys.types)
+    with _progress(steps(len(keys.hashes), job)) as tick:
+        return replay(keys.hashes, job, origin, perf_counter, tick)
+
+
+def _files(asked: Asked, keys: Keys, result: Replay) -> dict[Path, bytes]:
+    files = {}
+    if asked.save_plans is not None:
+        for policy in result.policies:
+            files[asked.save_plans / f"{policy.policy}.plan"] = plan_to_bytes(policy.plan)
+    if asked.plot is not None:
+        from unskew.cli.plot import drawn
+
+        files[asked.plot] = drawn(keys, result, asked.plot.suffix.lstrip("."))
+    return files
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on stderr where that is a terminal; it goes away when done."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("replaying", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _whole(option: str, text: str, least: int, most: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = least - 1
+    if not least <= number <= most:
+        raise ConfigError(option, text, f"a whole number, {least} to {most}")
+    return number
+
+
+def _numbers(option: str, text: str, count: int) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(option, text, f"{count} numbers above 0 with commas between them, one a partition") from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    if not text:
+        return tuple(PLANNERS)
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+
+
+def _fresh(text: str) -> Fresh:
+    if text == "previous":
+        return "previous"
+    if text == "same":
+        return "same"
+    raise ConfigError("--fresh", text, ("previous", "same"))
