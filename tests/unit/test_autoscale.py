@@ -32,20 +32,21 @@ def actions(decisions: list[ScaleDecision]) -> list[str]:
 def test_settled_tasks_on_the_ramp_of_fig_12():
     """Map 10 us a row, reduce 100 us a key, 0.05 s fixed, 1 s batches; each phase by hand.
 
-    start     1.5/4 + 1.5/4 + .05 = .80: one task less gives .93, kept.
-    rate up   4/8 + .375 + .05 = .925 is too much, 4/9 + .375 + .05 = .869.
+    start     1.6/4 + 1.6/4 + .05 = .85: as wanted.
+    rate up   4/8 + .4 + .05 = .950 is too much, 4/9 + .4 + .05 = .894.
     keys up   .444 + 4/9 + .05 = .939 is too much, .444 + 4/10 + .05 = .894.
     both up   8/18 + 8/19 + .05 = .915 is too much, 8/19 + 8/20 + .05 = .871.
     rate down 4/12 + .4 + .05 = .783 is too little, 4/11 + .4 + .05 = .814.
-    both down in steps of both until 1.5/3 + 1.5/6 + .05 = .80, the edge of Zone 2 (p fell with r, from 11 and 20).
+    both down both stages to 1.6/3 + 1.6/12 + .05 = .717; two map tasks would give more than .85, so reduce tasks:
+              .533 + 1.6/8 + .05 = .783 is too little, .533 + 1.6/7 + .05 = .812.
     """
     scaler, settled, decisions = scaler_of(4, 4), [], []
     for _, rows, keys in RAMP:
         decisions = drive(Cluster(), scaler, rows, keys, 150)
         assert reversals(decisions) == 0
         settled.append((scaler.state.p, scaler.state.r))
-    assert settled == [(4, 4), (9, 4), (9, 10), (19, 20), (11, 20), (3, 6)]
-    assert 0.79 < decisions[-1].w <= 0.9
+    assert settled == [(4, 4), (9, 4), (9, 10), (19, 20), (11, 20), (3, 7)]
+    assert decisions[-1].zone == 2
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ _PAIRS_UP_TO = 48  # partitions; with more, bars side by side become a blur: has
 def check_plot(path: Path) -> None:
     """Refuse a plot that could not be drawn."""
     if path.suffix.lower().lstrip(".") not in FORMATS:
-        raise ConfigError("--plot", str(path), (f"a file name ending in .{kind}" for kind in FORMATS))
+        raise ConfigError("--plot", str(path), f"a file name ending in .{', .'.join(FORMATS)}")
     if find_spec("matplotlib") is None:
         raise MissingExtraError("--plot needs matplotlib, which is not installed; pip install 'unskew[cli]'")
 
@@ -108,8 +108,8 @@ def _load_panels(panels: Sequence[Axes], result: Replay, mine: Sequence[PolicyRe
         panel.axhline(1.0, color=INK, lw=0.8, ls=(0, (4, 3)), zorder=3)
         panel.set_ylim(0, top)
         panel.set_title(
-            f"{policy.policy}: fullest {load.max():.2f} x its share"
-            + ("" if policy.policy == "hash" else f", hash {plain.max():.2f} x")
+            f"{policy.policy}: fullest {load.max():.2f}"
+            + ("" if policy.policy == "hash" else f", hash {plain.max():.2f}")
         )
         panel.set_xlabel("partition")
         panel.legend(frameon=False, loc="upper right", ncols=2, handlelength=1.0)
@@ -148,7 +148,15 @@ def _over_batches(panel: Axes, result: Replay, mine: Sequence[PolicyResult]) -> 
         if policy.policy != "hash":
             mean = [b.routed.imbalance for b in policy.batches]
             colour = COLOURS[number % len(COLOURS)]
-            panel.plot(result.counted, mean, color=colour, lw=1.6, marker="o", ms=3.5, label=policy.policy)
+            panel.plot(
+                result.counted,
+                mean,
+                color=colour,
+                lw=max(3.0 - 0.4 * number, 1.2),
+                marker="o",
+                ms=3.5,
+                label=policy.policy,
+            )
     panel.axhline(1.0, color=INK, lw=0.8, ls=(0, (4, 3)))
     panel.set_ylim(bottom=0)
     panel.set_title("imbalance of every batch (fullest partition / its fair share)")

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.cli.errors import InputError, first_line
-from unskew.core.errors import ConfigError, KeyTypeError
+from unskew.core.errors import ConfigError, KeyTypeError, UnskewError
 from unskew.core.hashing import hash_keys
 from unskew.core.keytypes import KeyType, arrow_of, parse, type_of
 
@@ -95,7 +95,7 @@ def _guarded(
         return read()
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give a Parquet, CSV or text file") from None
-    except (KeyTypeError, ConfigError):
+    except UnskewError:
         raise
     except (pa.ArrowException, EOFError, ValueError, zlib.error) as why:
         raise InputError(f"{path}: cannot be read as {_kind(path)}: {first_line(why)}") from None
@@ -123,12 +123,12 @@ def _read(
     return reader(path, columns, types)
 
 
-def _chosen(columns: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
+def _chosen(path: Path, columns: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
     """The key columns, or an error that lists those there are."""
     if not columns and len(there) == 1:
         return tuple(there)
     if not columns:
-        raise ConfigError("--column", "", there)
+        raise InputError(f"{path}: say which column is the key; --column one of {', '.join(there)}")
     for column in columns:
         if column not in there:
             raise ConfigError("--column", column, there)
@@ -141,7 +141,7 @@ def _read_parquet(
     types: tuple[KeyType, ...],  # noqa: ARG001 - cast when hashed
 ) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
     schema = pq.read_schema(path)
-    chosen = _chosen(columns, schema.names)
+    chosen = _chosen(path, columns, schema.names)
     strings = [name for name in chosen if schema.field(name).type in _BYTES]
     with pq.ParquetFile(path, read_dictionary=strings) as file:
         table = file.read(columns=list(chosen))
@@ -154,7 +154,7 @@ def _read_csv(
     tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes]
     parsing = pacsv.ParseOptions(delimiter="\t" if tabs else ",", newlines_in_values=True)
     with pacsv.open_csv(path, parse_options=parsing) as head:
-        chosen = _chosen(columns, head.schema.names)
+        chosen = _chosen(path, columns, head.schema.names)
     given = {name: arrow_of(kind) for name, kind in zip(chosen, types, strict=False)}
     converting = pacsv.ConvertOptions(include_columns=list(chosen), column_types=given)
     table = pacsv.read_csv(path, parse_options=parsing, convert_options=converting)
@@ -164,7 +164,7 @@ def _read_csv(
 def _read_text(
     path: Path, columns: Sequence[str], types: tuple[KeyType, ...]
 ) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
-    chosen = _chosen(columns, ("key",) if tuple(columns) == ("key",) else ("value",))
+    chosen = _chosen(path, columns, ("key",) if tuple(columns) == ("key",) else ("value",))
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)

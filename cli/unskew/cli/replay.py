@@ -15,7 +15,7 @@ that live on busy and idle signals (cg) get none.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Literal
@@ -27,7 +27,7 @@ from unskew.core.hashing import mix
 from unskew.core.histogram import Histogram
 from unskew.core.plan import Plan
 from unskew.core.planners import Feedback, Origin, Planner, make_planner
-from unskew.core.quality import LinearCost, cardinalities, load_imbalance, loads, makespan, metrics_of
+from unskew.core.quality import LinearCost, cardinalities, load_imbalance, loads, makespan
 
 __all__ = ["BatchResult", "Fresh", "Job", "PolicyResult", "Replay", "Routed", "cut", "replay", "steps"]
 
@@ -58,7 +58,8 @@ class Job:
 
 @dataclass(frozen=True)
 class Routed:
-    """One batch as it was routed."""
+    """One batch as it was routed. Where partitions have weights, loads are compared after dividing by them; without,
+    ``bsi``, ``bci`` and ``ksr`` are Prompt's (``quality.block_metrics``)."""
 
     loads: tuple[int, ...]
     keys: tuple[int, ...]
@@ -144,6 +145,7 @@ class Replay:
     rows: int
     keys: int
     heaviest: float
+    heaviest_in_batch: float
     batch_rows: tuple[int, ...]
     hash: tuple[Routed, ...]
     policies: tuple[PolicyResult, ...]
@@ -181,16 +183,12 @@ def replay(
     fresh: Fresh = "same" if len(parts) == 1 else job.fresh
     lanes = [_Lane(planner, clock) for planner in job.planners()]
     measure = _Measure(job, make_planner("hash", job.partitions, job.seed, job.weights).plan(Histogram.empty()))
-    recent: deque[Histogram] = deque(maxlen=job.window)
     plain: list[Routed] = []
-    spread = mix(np.arange(len(hashes), dtype=np.uint64), _SPREAD_SALT)
-    for number, part in enumerate(parts):
-        own, before = Histogram.from_hashes(hashes[part]), _merged(recent)
-        recent.append(own)
-        window = _merged(recent) if fresh == "same" else before
-        batch = _Batch(number, hashes[part], spread[part], own.keys, window, replace(origin, batch=number))
+    tops: list[float] = []
+    for batch in _batches(hashes, parts, job.window, fresh, origin):
         measure.begin(batch)
         plain.append(measure.routed(measure.plain))
+        tops.append(_top_share(batch.own))
         for lane in lanes:
             lane.step(batch, measure)
             tick()
@@ -201,16 +199,16 @@ def replay(
         fresh=fresh,
         rows=len(hashes),
         keys=total.keys,
-        heaviest=int(total.counts.max()) / total.total,
+        heaviest=_top_share(total),
+        heaviest_in_batch=median(tops),
         batch_rows=tuple(part.stop - part.start for part in parts),
         hash=tuple(plain),
         policies=tuple(lane.result(counted) for lane in lanes),
     )
 
 
-def _merged(parts: Iterable[Histogram]) -> Histogram | None:
-    several = list(parts)
-    return several[0].merge(*several[1:]) if len(several) > 1 else next(iter(several), None)
+def _top_share(counts: Histogram) -> float:
+    return int(counts.counts.max()) / counts.total
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,9 +216,25 @@ class _Batch:
     number: int
     hashes: U64
     spread: U64
-    keys: int
+    own: Histogram
     window: Histogram | None
     origin: Origin
+
+
+def _batches(hashes: U64, parts: Sequence[slice], window: int, fresh: Fresh, origin: Origin) -> Iterator[_Batch]:
+    """Each batch with the histogram that its plan is to be made from: None where nothing has been seen yet."""
+    recent: deque[Histogram] = deque(maxlen=window)
+    spread = mix(np.arange(len(hashes), dtype=np.uint64), _SPREAD_SALT)
+    for number, part in enumerate(parts):
+        own, before = Histogram.from_hashes(hashes[part]), _merged(recent)
+        recent.append(own)
+        seen, last = (_merged(recent), number) if fresh == "same" else (before, number - 1)
+        yield _Batch(number, hashes[part], spread[part], own, seen, replace(origin, batch=last))
+
+
+def _merged(parts: Iterable[Histogram]) -> Histogram | None:
+    several = list(parts)
+    return several[0].merge(*several[1:]) if len(several) > 1 else next(iter(several), None)
 
 
 class _Measure:
@@ -248,17 +262,18 @@ class _Measure:
     def _route(self, plan: Plan) -> Routed:
         hashes, n = self._batch.hashes, self._n
         at = plan.route(hashes, self._batch.spread)
-        rows, keys = loads(at, n), cardinalities(hashes, at, n)
-        block = metrics_of(rows, keys, self._batch.keys)
-        merging = _COST.per_fragment * (int(keys.sum()) - self._batch.keys) / n
+        rows, keys, distinct = loads(at, n), cardinalities(hashes, at, n), self._batch.own.keys
+        fragments = int(keys.sum())
+        imbalance = load_imbalance(rows, self._relative)
         return Routed(
             loads=tuple(rows.tolist()),
             keys=tuple(keys.tolist()),
-            imbalance=load_imbalance(rows, self._relative),
-            bsi=block.bsi,
-            bci=block.bci,
-            ksr=block.ksr,
-            makespan=makespan(_COST.tasks(rows, keys) / self._relative) + merging,
+            imbalance=imbalance,
+            bsi=(imbalance - 1) * len(hashes) / n,
+            bci=(load_imbalance(keys, self._relative) - 1) * fragments / n,
+            ksr=fragments / distinct,
+            makespan=makespan(_COST.tasks(rows, keys) / self._relative)
+            + _COST.per_fragment * (fragments - distinct) / n,
         )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -24,13 +27,13 @@ _HEADINGS = (
 )  # fmt: skip
 
 
-def print_table(keys: Keys, result: Replay) -> None:
+def print_table(keys: Keys, result: Replay, written: Iterable[Path] = ()) -> None:
     """The table on stdout, as wide as it needs to be where stdout is no terminal."""
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_WIDTH)
     for line in heading(keys, result):
         console.print(Text(line), soft_wrap=True)
     console.print(table(result))
-    for line in verdict(result):
+    for line in [*verdict(result), *(f"wrote {path}" for path in written)]:
         console.print(Text(line), soft_wrap=True)
 
 
@@ -40,9 +43,11 @@ def heading(keys: Keys, result: Replay) -> list[str]:
     key = ", ".join(f"{c} {t}" for c, t in zip(keys.columns, keys.types, strict=True))
     partitions = "1 partition" if job.partitions == 1 else f"{job.partitions} partitions"
     many = "1 batch" if len(sizes) == 1 else f"{len(sizes)} batches of {sizes[0]:,} rows"
+    batch = "" if len(sizes) == 1 else f" ({result.heaviest_in_batch:.1%} is that of the median batch's heaviest)"
     return [
         f"{keys.name}: {result.rows:,} rows, {result.keys:,} distinct keys ({key}), {many}, {partitions}",
-        f"The heaviest key has {result.heaviest:.1%} of all rows; an even share is {1 / job.partitions:.1%}.",
+        f"The heaviest key has {result.heaviest:.1%} of all rows{batch}; "
+        f"an even share of a partition is {1 / job.partitions:.1%}.",
         _how(result),
     ]
 
@@ -89,7 +94,7 @@ def _cells(p: PolicyResult) -> tuple[str, ...]:
 
 def verdict(result: Replay) -> list[str]:
     """What to do, in a sentence or two. Where hashing is even enough: nothing."""
-    hashed = _median([routed.imbalance for routed in (result.hash[i] for i in result.counted)])
+    hashed = median(result.hash[number].imbalance for number in result.counted)
     if hashed <= LEAVE_IT:
         return [f"Do nothing: with plain hash the fullest partition is within {hashed - 1:.0%} of the mean."]
     tried = [p for p in result.policies if p.policy != "hash"]
@@ -114,12 +119,6 @@ def _praise(p: PolicyResult, hashed: float) -> str:
     )
 
 
-def _median(values: list[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
 def print_json(keys: Keys, result: Replay) -> None:
     print(json.dumps(document(keys, result), indent=2))
 
@@ -134,6 +133,7 @@ def document(keys: Keys, result: Replay) -> dict[str, Any]:
         "rows": result.rows,
         "keys": result.keys,
         "heaviest_key_share": result.heaviest,
+        "heaviest_key_share_in_batch": result.heaviest_in_batch,
         "partitions": job.partitions,
         "weights": None if job.weights is None else list(job.weights),
         "batch": job.batch,

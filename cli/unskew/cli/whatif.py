@@ -80,11 +80,12 @@ def run(asked: Asked) -> None:
 
     keys = read_keys(asked.file, asked.columns, asked.types)
     result = _replayed(keys, asked.job)
-    write_all(_files(asked, keys, result))
+    files = _files(asked, keys, result)
+    write_all(files)
     if asked.as_json:
         print_json(keys, result)
     else:
-        print_table(keys, result)
+        print_table(keys, result, files)
 
 
 def _replayed(keys: Keys, job: Job) -> Replay:

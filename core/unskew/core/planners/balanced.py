@@ -59,13 +59,13 @@ class Balanced:
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:  # noqa: ARG002 - splits carry no state
         threshold = self.heavy * histogram.total / self.common.partitions
         most = min(len(histogram.hashes), listed_budget(self.common.partitions))
-        limit = min(max(int((histogram.counts >= threshold).sum()), self.common.partitions), most)
+        limit = min(int((histogram.counts >= threshold).sum()), most)
         while True:
             demand = Demand.of(histogram, self.common.partitions, limit)
             placement, exact = self._fill(demand, threshold)
             if exact or limit >= most:
                 break
-            limit = min(limit * _GROW, most)
+            limit = min(max(limit * _GROW, self.common.partitions), most)
         how = "within one row of its share" if exact else "as near its share as whole hosts allow"
         return Place(placement, f"every partition {how}, {len(demand.hashes)} keys listed")
 
