@@ -8,6 +8,7 @@ session time zones; a difference stops the script.
 from __future__ import annotations
 
 import json
+import logging
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from tests.conformance.vectors import HERE, column
@@ -48,6 +48,7 @@ def session() -> SparkSession:
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("OFF")
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return spark
 
 
@@ -210,23 +211,24 @@ def _that_fit(have: str, to: str, values: list[Any]) -> list[Any]:
 
 
 def make_common_types(spark: SparkSession) -> dict[str, Any]:
-    """The type Spark casts both sides of ``left = right`` to, for columns; null where it refuses."""
+    """The type Spark casts both sides of ``left = right`` to, for columns; null where it refuses.
+
+    All pairs are analysed as one plan, by the analyzer alone: it coerces what it can and leaves the rest.
+    """
     names = [*PLAIN, *(f"decimal({shape})" for shape in DECIMALS)]
-    casts = ", ".join(f"cast(null as {name}) c{at}" for at, name in enumerate(names))
-    frame = spark.sql(f"select {casts}")
-    frame.createOrReplaceTempView("typed")
-    table = {left: {right: _common(spark, a, b) for b, right in enumerate(names)} for a, left in enumerate(names)}
+    typed = ", ".join(f"cast(null as {name}) c{at}" for at, name in enumerate(names))
+    spark.sql(f"select {typed}").createOrReplaceTempView("typed")
+    pairs = ", ".join(f"l.c{a} = r.c{b}" for a in range(len(names)) for b in range(len(names)))
+    state = spark._jsparkSession.sessionState()
+    plan = state.sqlParser().parsePlan(f"select {pairs} from typed l, typed r")
+    output = state.analyzer().execute(plan).expressions().iterator()
+    table = {left: {right: _common(output.next().child()) for right in names} for left in names}
     return {"spark": spark.version, "ansi": spark.conf.get("spark.sql.ansi.enabled"), "left_right_common": table}
 
 
-def _common(spark: SparkSession, left: int, right: int) -> str | None:
-    try:
-        frame = spark.sql(f"select l.c{left} = r.c{right} from typed l, typed r")
-    except AnalysisException as why:
-        if not str(why.getCondition()).startswith("DATATYPE_MISMATCH"):
-            raise
+def _common(equal: Any) -> str | None:
+    if not equal.checkInputDataTypes().isSuccess():
         return None
-    equal = frame._jdf.queryExecution().analyzed().expressions().head().child()
     sides = {side.dataType().simpleString() for side in (equal.left(), equal.right())}
     if len(sides) != 1:
         raise SystemExit(f"two types in one comparison: {sides}")
@@ -255,23 +257,24 @@ def main() -> None:
     spark = session()
     try:
         for name, make in FILES.items():
-            text = json.dumps(make(spark), indent=1, ensure_ascii=True) + "\n"
-            (HERE / name).write_text(_compact(text), encoding="utf-8")
+            (HERE / name).write_text(_lines(make(spark)) + "\n", encoding="ascii")
             print(f"wrote {name}")
     finally:
         spark.stop()
 
 
-def _compact(text: str) -> str:
-    """One line for each innermost list or object, so that a change shows as few lines."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        deep = len(line) - len(line.lstrip(" ")) > 3
-        if deep:
-            lines[-1] += (" " if lines[-1].endswith(",") else "") + line.strip()
-        else:
-            lines.append(line)
-    return "\n".join(lines) + "\n"
+def _lines(value: Any, depth: int = 0) -> str:
+    """JSON with one line for each list of values, so that a change shows as few lines."""
+    if depth == 4 or not isinstance(value, (dict, list)) or not any(isinstance(v, (dict, list)) for v in _items(value)):
+        return json.dumps(value)
+    pad, brackets = " " * (depth + 1), "{}" if isinstance(value, dict) else "[]"
+    keys = [json.dumps(key) + ": " for key in value] if isinstance(value, dict) else [""] * len(value)
+    inner = [pad + key + _lines(item, depth + 1) for key, item in zip(keys, _items(value), strict=True)]
+    return brackets[0] + "\n" + ",\n".join(inner) + "\n" + pad[1:] + brackets[1]
+
+
+def _items(value: Any) -> list[Any]:
+    return list(value.values() if isinstance(value, dict) else value)
 
 
 if __name__ == "__main__":

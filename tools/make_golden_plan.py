@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from unskew.core import Histogram, hash_keys, make_planner
-from unskew.core.planners import Origin
 from unskew.core.plan import Version
+from unskew.core.planners import Origin
 from unskew.wire import plan_to_bytes
 
 OUT = Path(__file__).parent.parent / "tests" / "conformance" / "plan_v1.json"

@@ -49,7 +49,7 @@ def policies(as_json: Json = False) -> None:
 def whatif(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Parquet, CSV or text (one key a line), or a folder.")],
     column: Annotated[
-        list[str] | None, typer.Option(help="The key column; repeat it for a key of several columns.")
+        list[str] | None, typer.Option(metavar="NAME", help="The key column; repeat it for a key of several columns.")
     ] = None,
     partitions: Annotated[str, typer.Option(metavar="N", help="Number of partitions.")] = "16",
     policies: Annotated[str, typer.Option(metavar="A,B,...", help="Policies to try; all of them when left out.")] = "",

@@ -82,8 +82,8 @@ def drawn(keys: Keys, result: Replay, kind: str) -> bytes:
 
 
 def _title(keys: Keys, result: Replay, shown: int) -> str:
-    batches = "" if len(result.batch_rows) == 1 else f", here batch {shown} of 0 to {len(result.batch_rows) - 1}"
-    return f"{keys.name}: load of {result.job.partitions} partitions{batches} ({result.batch_rows[shown]:,} rows)"
+    batches = "" if len(result.batch_rows) == 1 else f", batch {shown} (of 0 to {len(result.batch_rows) - 1})"
+    return f"{keys.name}: load of {result.job.partitions} partitions{batches}, {result.batch_rows[shown]:,} rows"
 
 
 def _typical(result: Replay) -> int:

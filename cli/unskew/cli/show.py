@@ -43,7 +43,7 @@ def heading(keys: Keys, result: Replay) -> list[str]:
     key = ", ".join(f"{c} {t}" for c, t in zip(keys.columns, keys.types, strict=True))
     partitions = "1 partition" if job.partitions == 1 else f"{job.partitions} partitions"
     many = "1 batch" if len(sizes) == 1 else f"{len(sizes)} batches of {sizes[0]:,} rows"
-    batch = "" if len(sizes) == 1 else f" ({result.heaviest_in_batch:.1%} is that of the median batch's heaviest)"
+    batch = "" if len(sizes) == 1 else f", the heaviest of a batch {result.heaviest_in_batch:.1%} (median)"
     return [
         f"{keys.name}: {result.rows:,} rows, {result.keys:,} distinct keys ({key}), {many}, {partitions}",
         f"The heaviest key has {result.heaviest:.1%} of all rows{batch}; "

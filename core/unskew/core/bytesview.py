@@ -66,7 +66,7 @@ class ByteRows:
             return False
         size = min(len(self) // 32, _PROBE)
         sample = self.array.take(pa.array(np.arange(size) * (len(self) // size)))
-        return pc.count_distinct(sample).as_py() <= _REPEATS * size
+        return bool(pc.count_distinct(sample).as_py() <= _REPEATS * size)
 
     def take(self, rows: NDArray[np.intp]) -> ByteRows:
         """These rows; wide offsets, as a row may be taken many times."""

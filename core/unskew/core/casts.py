@@ -61,7 +61,8 @@ def _cast(array: pa.Array, have: KeyType, key: KeyType) -> pa.Array:
     if key.is_decimal and have.name in INTEGRAL:
         array = array.cast(pa.decimal128(19, 0))
     if key.is_decimal and have.is_decimal and have.scale > key.scale:
-        array = pc.round(array, key.scale, "half_towards_infinity")
+        wide = array.cast(pa.decimal256(have.precision + 1, have.scale))  # 0.99 may round up to 1.0
+        array = pc.round(wide, key.scale, "half_towards_infinity")
     return array.cast(arrow_of(key))
 
 

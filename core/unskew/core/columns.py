@@ -2,18 +2,17 @@
 
 Takes numpy arrays, Arrow arrays and plain lists; casts to the wanted Spark type; leaves the arithmetic to
 ``xxh64`` and ``murmur3``. Which type becomes which form is Spark's ``HashExpression``, checked against a live
-Spark in ``tests/spark``. Plain values are read as Spark reads them, but for two things: integers are ``bigint``,
-floats ``double`` and ``Decimal`` is ``decimal(38,18)``, as in Spark; a datetime without a zone is
-``timestamp_ntz`` (Spark would read it in the zone of the session, which is not known here), and a list of
-mixed types is refused.
+Spark in ``tests/spark``. Plain Python values have the types Spark gives them: int is ``bigint``, float ``double``,
+Decimal ``decimal(38,18)``, a list of mixed types is refused. Deviation: a datetime without a zone is
+``timestamp_ntz``; Spark would read it in the session's zone, which is not known here. A plan's key type tells
+the two apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,8 +31,8 @@ Values: TypeAlias = "pa.Array | pa.ChunkedArray | NDArray[Any] | Sequence[object
 Payload: TypeAlias = "NDArray[np.uint32] | NDArray[np.uint64] | ByteRows | None"
 
 _SHORT_DECIMAL = 18  # Spark hashes decimals of up to 18 digits as their unscaled long
-_FAMILIES = (bool, np.bool_, int, np.integer, float, np.floating, str, Decimal, datetime, date)
-_SAME = {np.bool_: bool, np.integer: int, np.floating: float}
+_FAMILIES = (bool, np.bool_, int, np.integer, float, np.floating, str, bytes, bytearray, memoryview)
+_SAME: dict[type, type] = {np.bool_: bool, np.integer: int, np.floating: float, bytearray: bytes, memoryview: bytes}
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Column:
     def of(cls, values: Values, wanted: KeyType | str | None = None) -> Column:
         array = to_arrow(values)
         key = parse(wanted) if isinstance(wanted, str) else wanted
-        key = type_of(array.type) if key is None else key
+        key = _own_type(array, values) if key is None else key
         if pa.types.is_dictionary(array.type):
             return _encoded(array, key)
         array = cast(array, key)
@@ -90,9 +89,15 @@ def to_arrow(values: Values) -> pa.Array:
     array = _from_python(values)
     if not isinstance(values, np.ndarray) and not pa.types.is_string(array.type):
         _one_family(values)
-        if pa.types.is_decimal(array.type):  # else the type, and with it the hash, would depend on the values
-            return cast(array, KeyType("decimal", 38, 18))
     return array
+
+
+def _own_type(array: pa.Array, values: Values) -> KeyType:
+    """The type of a column nobody named one for. Python decimals have one for all, else their hash would change
+    with the digits of the other values."""
+    if pa.types.is_decimal(array.type) and not isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return KeyType("decimal", 38, 18)
+    return type_of(array.type)
 
 
 def _from_python(values: Any) -> pa.Array:
@@ -113,11 +118,13 @@ def _from_python(values: Any) -> pa.Array:
 
 def _one_family(values: Any) -> None:
     """Spark refuses to merge ints with floats, dates with datetimes and so on; Arrow would convert them."""
-    kinds = {kind: next((f for f in _FAMILIES if issubclass(kind, f)), kind) for kind in set(map(type, values))}
-    families = {_SAME.get(family, family) for family in kinds.values() if family is not type(None)}
-    if len(families) > 1:
-        names = ", ".join(sorted(family.__name__ for family in families))
-        raise KeyTypeError(f"a key column of mixed types ({names}); convert the values to one type first")
+    kinds = {next((f for f in _FAMILIES if issubclass(kind, f)), kind) for kind in set(map(type, values))}
+    names = {_SAME.get(kind, kind).__name__ for kind in kinds - {type(None)}}
+    if any(issubclass(kind, datetime) for kind in kinds):
+        zoned = {value.tzinfo is not None for value in values if isinstance(value, datetime)}
+        names |= {"datetime with and without a zone"} if len(zoned) > 1 else set()
+    if len(names) > 1:
+        raise KeyTypeError(f"a key column of mixed types ({', '.join(sorted(names))}); convert them to one type first")
 
 
 def _one_chunk(values: pa.ChunkedArray) -> pa.Array:

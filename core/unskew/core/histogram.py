@@ -34,7 +34,9 @@ def frozen(values: ArrayLike, dtype: np.dtype | type) -> NDArray:  # type: ignor
 
 
 def exact_sum(counts: I64) -> int:
-    """The sum as a Python int: 64-bit sums wrap silently, and counts may be near 2^63."""
+    """The sum of counts >= 0 as a Python int: 64-bit sums wrap silently, and counts may be near 2^63."""
+    if len(counts) == 0 or int(counts.max()) * len(counts) <= MAX_ROWS:
+        return int(counts.sum())
     return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())
 
 

@@ -31,8 +31,20 @@ _DATES = ("date", "timestamp_ntz", "timestamp")
 _MAX_PRECISION = 38
 
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
-_COLLATED = re.compile(r"string\s+collate\s+(\S+)")
+_COLLATED = re.compile(r"(?:string|(?:var)?char\s*\(\s*\d+\s*\))\s+collate\s+(\S+)")
 _CHARS = re.compile(r"(?:var)?char\s*\(\s*\d+\s*\)")
+
+# Spark's other types, by how their names begin: why they cannot be keys, and what to do instead.
+_REFUSED = {
+    "time": "Spark 4 neither reads nor writes TIME columns by default; cast it to string",
+    "timestamp_ntz(": "nanosecond timestamps are off by default and hashed in another form; cast to timestamp_ntz",
+    "timestamp_ltz(": "nanosecond timestamps are off by default and hashed in another form; cast to timestamp",
+    "interval": "Arrow has no column of it that keeps Spark's layout; cast it to string",
+    "struct": "give the struct's fields as separate key columns: the hash is the same",
+    "array": "cast it to string, or use to_json(col)",
+    "map": "Spark itself does not hash maps, nor group by them; use to_json(map_entries(col)) or a field",
+    "variant": "Spark itself does not hash variants; take a field out with variant_get, or use to_json(col)",
+}
 
 
 @dataclass(frozen=True)
@@ -63,9 +75,9 @@ def parse(text: str) -> KeyType:
         return _collated(match.group(1), text)
     if match := _DECIMAL.fullmatch(name):
         return _decimal(int(match.group(1) or 10), int(match.group(2) or 0))
+    reason = next((why for start, why in _REFUSED.items() if name.startswith(start)), "cast it to string or binary")
     raise KeyTypeError(
-        f"key type {text!r} cannot be hashed as Spark does; use one of {', '.join(_PLAIN)} or decimal(p,s). "
-        "Give a struct's fields as separate key columns; cast anything else to string or binary first."
+        f"key type {text!r} cannot be hashed as Spark does, use one of {', '.join(_PLAIN)} or decimal(p,s): {reason}"
     )
 
 
@@ -73,8 +85,9 @@ def _collated(collation: str, text: str) -> KeyType:
     if collation.upper() == "UTF8_BINARY":
         return KeyType("string")
     raise KeyTypeError(
-        f"key type {text!r}: two equal strings of this collation have different bytes, so they would be hashed "
-        f"apart. Use collation_key(col) (a binary column) or lower(col) as the key instead."
+        f"key type {text!r}: two strings that this collation calls equal have different bytes, and Spark's xxhash64 "
+        "reads the bytes, so equal keys would be hashed apart. Route by a column in which they are the same, such "
+        "as lower(col collate UTF8_BINARY) or rtrim(col collate UTF8_BINARY)"
     )
 
 
@@ -165,19 +178,19 @@ def _wider(a: KeyType, b: KeyType) -> KeyType | None:
     """The common type where ``a`` is the side that the rule is about, else None (the caller tries both)."""
     if a.name == "void":
         return b
-    if a.name == "string":
+    if a.name == "string" and b.name != "void":
         return _against_string(b)
     if a.is_decimal:
         return _against_decimal(a, b)
-    if a.name in FRACTIONAL:
-        return _against_fraction(a, b)
+    if a.name in FRACTIONAL and b.name in FRACTIONAL + INTEGRAL:
+        return KeyType("double")
     for family in (INTEGRAL, _DATES):
         if a.name in family and b.name in family:
             return max(a, b, key=lambda t: family.index(t.name))
     return None
 
 
-def _against_string(other: KeyType) -> KeyType | None:
+def _against_string(other: KeyType) -> KeyType:
     """ANSI: a string meets an integral as bigint, a fraction or decimal as double, anything else as its type."""
     if other.name in INTEGRAL:
         return KeyType("bigint")
@@ -195,15 +208,5 @@ def _against_decimal(decimal: KeyType, other: KeyType) -> KeyType | None:
         return None
     scale = max(decimal.scale, other.scale)
     digits = max(decimal.precision - decimal.scale, other.precision - other.scale)
-    return _bounded(digits, scale)
-
-
-def _bounded(digits: int, scale: int) -> KeyType:
-    """Spark's ``DecimalType.bounded``: digits before the point are kept, the scale gives way."""
-    return KeyType("decimal", min(digits + scale, _MAX_PRECISION), min(scale, _MAX_PRECISION))
-
-
-def _against_fraction(fraction: KeyType, other: KeyType) -> KeyType | None:
-    if other.name in FRACTIONAL or other.name in INTEGRAL:
-        return KeyType("double")
-    return None
+    scale = min(scale, _MAX_PRECISION - digits)  # past 38 digits, those before the point are kept
+    return KeyType("decimal", digits + scale, scale)

@@ -93,10 +93,20 @@ class SplitSlots:
         at = slice(int(self.offset[key]), int(self.offset[key + 1]))
         return units_of(int(self.bits[key]), self.first[at].tolist(), self.second[at].tolist(), self.cut[at].tolist())
 
-    def route(self, key: I64, spread: U64) -> I32:
+    @cached_property
+    def either(self) -> I32:
+        """``first`` and ``second`` in turn: the partition of a row is at 2 slot + (is it at or above the cut)."""
+        return np.stack([self.first, self.second], axis=1).reshape(-1)
+
+    def route(self, offset: I64, shift: U64, spread: U64) -> I32:
+        """The partition of each row, given where its key's slots begin and how far to shift for one."""
         half = spread >> np.uint64(1)
-        slot = self.offset[key] + (half >> (UNITS_BITS - self.bits[key].astype(np.uint64))).view(np.int64)
-        return np.where(half < self.cut[slot], self.first[slot], self.second[slot])
+        slot = (half >> shift).view(np.int64)
+        slot += offset
+        above = half >= self.cut.take(slot)
+        slot <<= 1
+        slot += above
+        return self.either.take(slot)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +149,17 @@ class HotKeys:
         index = np.zeros(self.lookup.buckets, np.int64)
         index[at] = np.arange(len(at))
         return self.hashes[index], self.home[index], index
+
+    @cached_property
+    def split_table(self) -> tuple[I64, U64]:
+        """Per bucket: where the slots of the split key there begin, and the shift that leaves its slot bits. Where
+        no split key is, slot 0 is named and not used."""
+        _, home, _ = self.table
+        key = np.maximum(_SPLIT - home, 0)
+        split = home < 0
+        offset = np.where(split, self.slots.offset[key], 0)
+        shift = UNITS_BITS - np.where(split, self.slots.bits[key], 0).astype(np.int64)
+        return offset, shift.astype(np.uint64)
 
     def find(self, hashes: U64) -> I64:
         """The index of each of these keys, or -1."""
@@ -241,16 +262,30 @@ class Plan:
         return out
 
     def _route_block(self, keys: U64, spread: U64 | None) -> I32:
+        out, bucket = self._place_block(keys)
+        if bucket is not None and self.splits and spread is not None:
+            self._route_split(out, bucket, spread)
+        return out
+
+    def _place_block(self, keys: U64) -> tuple[I32, I64 | None]:
+        """The partition of each key, below 0 where the spread hash decides; and its bucket, if there are any."""
         tail = self.tail.take(host_of(keys, self.tail_bits))
         if len(self.hot) == 0:
-            return tail
+            return tail, None
         table, home, _ = self.hot.table
         bucket = self.hot.lookup.bucket(keys)
-        out = np.where(table.take(bucket) == keys, home.take(bucket), tail)
-        if self.splits and spread is not None:
-            split = np.flatnonzero(out < 0)
-            out[split] = self.hot.slots.route((_SPLIT - out[split]).astype(np.int64), spread[split])
-        return out
+        return _pick(table.take(bucket) == keys, home.take(bucket), tail), bucket
+
+    def _route_split(self, out: I32, bucket: I64, spread: U64) -> None:
+        """Replace the places below 0 by a partition: picked out where they are few, else all at once."""
+        offset, shift = self.hot.split_table
+        split = out < 0
+        if np.count_nonzero(split) * 3 < len(out):
+            rows = np.flatnonzero(split)
+            at = bucket[rows]
+            out[rows] = self.hot.slots.route(offset.take(at), shift.take(at), spread[rows])
+        else:
+            out[:] = _pick(split, self.hot.slots.route(offset.take(bucket), shift.take(bucket), spread), out)
 
     def _need_spread(self, keys: U64, spread: U64 | None) -> None:
         if spread is None and self.splits:
@@ -308,7 +343,17 @@ class Plan:
         """
         place = self.place(hashes)
         whole = np.flatnonzero(place >= 0)
-        keys, partitions, rows = [whole], [place[whole]], [counts[whole]]
+        key, partition, part = self._split_fragments(place, counts)
+        return (
+            np.concatenate([whole, key]),
+            np.concatenate([place[whole], partition]),
+            np.concatenate([counts[whole], part]),
+        )
+
+    def _split_fragments(self, place: I32, counts: I64) -> tuple[I64, I32, I64]:
+        """The same for the split keys alone."""
+        nothing = np.zeros(0, np.int64)
+        keys, partitions, rows = [nothing], [nothing.astype(np.int32)], [nothing]
         for i in np.flatnonzero(place < 0).tolist():
             units = self.hot.slots.units(_SPLIT - int(place[i]))
             parts = np.array(apportion(int(counts[i]), list(units.values())), np.int64)
@@ -321,21 +366,29 @@ class Plan:
     def place(self, hashes: U64) -> I32:
         """The partition of each key, or -1 - j where it is the j-th split key."""
         keys = np.ascontiguousarray(hashes, np.uint64)
-        tail = self.tail.take(host_of(keys, self.tail_bits))
-        index = self.hot.find(keys)
-        if len(self.hot) == 0:
-            return tail
-        return np.where(index >= 0, self.hot.home.take(np.maximum(index, 0)), tail)
+        out = np.empty(len(keys), np.int32)
+        for start in range(0, len(keys), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            out[part], _ = self._place_block(keys[part])
+        return out
 
     def loads(self, histogram: Histogram) -> I64:
         """Rows per partition if these rows come: the allotment of the encoded tables."""
-        _, partitions, rows = self.fragments(histogram.hashes, histogram.counts)
-        return self._sum(partitions, rows) + self._tail_sum(histogram, "rows")
+        return self._allotted(histogram, histogram.counts) + self._tail_sum(histogram, "rows")
 
     def cardinalities(self, histogram: Histogram) -> I64:
         """Distinct keys (fragments) per partition if these rows come."""
-        _, partitions, _ = self.fragments(histogram.hashes, histogram.counts)
-        return np.bincount(partitions, minlength=self.partitions) + self._tail_sum(histogram, "keys")
+        return self._allotted(histogram, np.ones(len(histogram.hashes), np.int64)) + self._tail_sum(histogram, "keys")
+
+    def _allotted(self, histogram: Histogram, each: I64) -> I64:
+        """``each`` key's rows summed per partition (or 1s: fragments); split keys one by one, the others at once."""
+        place = self.place(histogram.hashes)
+        if not self.splits:
+            return self._sum(place, each)
+        whole = place >= 0
+        key, partition, rows = self._split_fragments(place, histogram.counts)
+        part = rows if each is histogram.counts else each[key]
+        return self._sum(np.where(whole, place, 0), np.where(whole, each, 0)) + self._sum(partition, part)
 
     def _sum(self, partitions: I32, rows: I64) -> I64:
         if exact_sum(rows) < 2**53:
@@ -368,6 +421,14 @@ class Plan:
     def moved_share(self, previous: Plan, histogram: Histogram) -> float:
         """The share of these rows (of their state, where it grows with them) that has to move."""
         return self.moved(previous, histogram)[0]
+
+
+def _pick(mask: NDArray[np.bool_], yes: I32, no: I32) -> I32:
+    """``np.where`` without a branch a row: which rows are hot is random, and mispredicting costs more than this."""
+    yes -= no
+    yes *= mask
+    yes += no
+    return yes
 
 
 def _moved_listed(plan: Plan, previous: Plan, histogram: Histogram) -> tuple[int, int]:

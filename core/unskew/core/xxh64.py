@@ -128,7 +128,7 @@ def _hash_block(block: Block, seed: U64) -> U64:
     for number in range(min(block.longest, 31) >> 3):
         word = block.word_of(taken + number) if block.longest >= 32 else block.word(number)
         h = _where(rest >= 8 * number + 8, _take8, h, word)
-    return _avalanche(_tail(block, rest & 7, h))
+    return _avalanche(_tail(block, rest, h))
 
 
 def _where(wanted: NDArray[np.bool_], take: Callable[[U64, U64], U64], h: U64, word: U64) -> U64:
@@ -146,7 +146,7 @@ def _where(wanted: NDArray[np.bool_], take: Callable[[U64, U64], U64], h: U64, w
 def _tail(block: Block, rest: NDArray[np.uint8], h: U64) -> U64:
     """The last 0-7 bytes: four, then one by one, all from one word."""
     word = block.word_of(block.sizes >> 3)
-    h = _where(rest >= 4, _take4, h, word & _LOW32)
+    h = _where((rest & 4) != 0, _take4, h, word & _LOW32)
     word >>= (rest & 4) << 3
     for byte in range(3):
         h = _where((rest & 3) > byte, _take1, h, (word >> np.uint64(8 * byte)) & _LOW8)

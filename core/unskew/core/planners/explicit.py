@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.demand import MAX_LISTED, listed_budget
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram, host_of, top_rows
 from unskew.core.placement import Placement
 from unskew.core.plan import Plan, host_bits
-from unskew.core.demand import MAX_LISTED, listed_budget
 from unskew.core.planners.base import Common, Feedback
 from unskew.core.planners.hashed import hash_tail
 
@@ -43,8 +43,8 @@ def check_explicit(common: Common, factor: float, theta: float | None = None) ->
 
 
 def limit_of(common: Common, factor: float) -> int:
-    """How many items there are at most: lambda * N."""
-    return round(factor * common.partitions)
+    """How many items there are at most: lambda * N, as far as a plan can list them."""
+    return min(round(factor * common.partitions), listed_budget(common.partitions))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,12 +4,16 @@ The top ``lambda * N`` keys are placed one by one, heaviest first: where they we
 the least loaded partition; then hosts leave the partitions that are over MAXLOAD. Keys are never split.
 
 Loads are in rows instead of relative frequencies, and divided by the partition's weight where weights are given.
-Deviations and choices:
-- line 5 and 8 compare with <=, so that the heaviest key fits its own MAXLOAD when the slack is 0;
+Line 5 and 8 compare with <=, so that the heaviest key fits its own MAXLOAD when the slack is 0. Where the paper
+leaves a choice, or a measured one is better (``docs/decisions/0006-kip-figures.md``), and ``as_published=True``
+goes back to the listing:
 - a key heavier than a mean partition gets a partition that holds nothing else, where the rest finds room
   (FIDELITY; the listing would let it share up to the heaviest key's load);
-- ``host_loads="exact"`` weighs each host by its own rows where the histogram knows them (the paper's average is
-  ``"average"``; the figures of both are in ``benchmarks/kip_figures.py``);
+- a key that leaves the top ``lambda * N`` keeps its place, up to ``keep`` times as many: going home is a move too;
+- a host is expected to get ``host_loads="blend"``, half its own rows and half the paper's average, because half
+  of the tail is new in every batch of a drifting stream; ``"exact"`` and ``"average"`` are the two ends;
+- which hosts move, and where: ``rehost.py``. Without a previous plan all are free, and the plan is level;
+- epsilon is ``slack`` = 0.2 mean loads, the balance bound (theta) of the methods it is compared with;
 - a re-plan is taken only when the gate (``gate.py``) finds that it pays; ``gate=False`` forces it.
 """
 
@@ -21,18 +25,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.demand import MAX_LISTED, Demand
+from unskew.core.demand import MAX_LISTED, listed_budget
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
+from unskew.core.histogram import Histogram, host_of, top_rows
 from unskew.core.placement import Placement, build_plan
 from unskew.core.plan import Plan, PlanInfo, host_bits
 from unskew.core.planners.base import Common, Feedback, Keep, Place
 from unskew.core.planners.gate import Gate
 from unskew.core.planners.hashed import hash_tail
+from unskew.core.planners.rehost import Tenancy, first_fit, relieve
 
 __all__ = ["Kip"]
 
 F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
+HOST_LOADS = {"exact": 0.0, "blend": 0.5, "average": 1.0}  # the weight of the average
 REASONS = (
     "heavier than a partition's share: alone where the rest finds room",
     "stays where it was",
@@ -48,12 +55,14 @@ class Kip:
 
     common: Common
     factor: float = 2.0
-    slack: float = 0.02
-    host_loads: Literal["exact", "average"] = "exact"
+    slack: float = 0.2
+    host_loads: Literal["blend", "exact", "average"] = "blend"
+    keep: float = 2.0
     gate: bool = True
     horizon: float = 5.0
     migration_cost: float = 1.0
     least_gain: float = 0.05
+    as_published: bool = False
     _gate: Gate = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -62,58 +71,81 @@ class Kip:
             raise ConfigError("factor", self.factor, f"0 to {most:g} hot keys a partition")
         if not 0 <= self.slack <= 1:
             raise ConfigError("slack", self.slack, "0 to 1, in mean loads")
-        if self.host_loads not in ("exact", "average"):
-            raise ConfigError("host_loads", self.host_loads, ("exact", "average"))
+        if self.host_loads not in HOST_LOADS:
+            raise ConfigError("host_loads", self.host_loads, HOST_LOADS)
+        if not 1 <= self.keep <= 64:
+            raise ConfigError("keep", self.keep, "1 to 64 times the list")
         object.__setattr__(self, "_gate", Gate(self.horizon, self.migration_cost, self.least_gain))
 
+    @property
+    def averaged(self) -> float:
+        """How much of a host's expected load is the average host's."""
+        return 1.0 if self.as_published else HOST_LOADS[self.host_loads]
+
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | Keep:
-        demand = Demand.of(histogram, self.common.partitions, round(self.factor * self.common.partitions))
-        placement = _Update(self, demand, previous).run()
+        state = feedback.state if feedback is not None and feedback.state is not None else histogram
+        update = _Update(self, histogram, previous, state)
+        placement = update.run()
         if previous is None:
-            return Place(placement, f"first plan, {len(demand.hashes)} heavy keys placed")
+            return Place(placement, f"first plan, {len(update.hashes)} heavy keys placed")
         if not self.gate:
             return Place(placement, "forced: the gate is off")
         candidate = build_plan(placement, self.common.partitions, PlanInfo())
-        state = feedback.state if feedback and feedback.state else histogram
         verdict = self._gate.judge(candidate, previous, histogram, state, self.common.relative)
         return Place(placement, verdict.reason) if verdict.switch else Keep(verdict.reason)
 
 
 class _Update:
-    """One run of Algorithm 1: the loads so far, and what has been decided."""
+    """One run of Algorithm 1: what it is given, the loads of the listed keys so far, who is alone."""
 
-    def __init__(self, settings: Kip, demand: Demand, previous: Plan | None) -> None:
-        self.settings, self.demand = settings, demand
+    def __init__(self, settings: Kip, histogram: Histogram, previous: Plan | None, state: Histogram) -> None:
         n = settings.common.partitions
+        self.settings, self.state = settings, state
         self.relative = settings.common.relative
-        self.hashed = hash_tail(settings.common)
-        fits = previous is not None and previous.partitions == n
-        self.tail = _tail_of(previous, n).copy() if previous and fits else self.hashed.copy()
-        self.before = previous if fits else None
+        self.before = previous if previous is not None and previous.partitions == n else None
+        self.tail = hash_tail(settings.common)
+        if self.before is not None:
+            self.tail = self.before.tail_at(max(host_bits(n), self.before.tail_bits))
+        self.bits = len(self.tail).bit_length() - 1
+        listed = self._listed(histogram)
+        self.hashes, self.rows = histogram.hashes[listed], histogram.counts[listed]
+        self.unlisted = histogram.fold(_mask(listed, histogram), self.bits)
+        self.mean = histogram.total / n
         self.load: F64 = np.zeros(n)
         self.alone = np.zeros(n, bool)
-        heaviest = demand.rows[0] / self.relative.max() if len(demand.rows) else 0.0
-        self.allowed = max(demand.mean, heaviest) + settings.slack * demand.mean
+        heaviest = float(self.rows[0]) / float(self.relative.max()) if len(self.rows) else 0.0
+        self.allowed = max(self.mean, heaviest) + settings.slack * self.mean
 
     def run(self) -> Placement:
-        home = np.empty(len(self.demand.hashes), np.int32)
+        home = np.empty(len(self.hashes), np.int32)
         reason = np.empty(len(home), np.uint8)
-        was, hashes_to = self._candidates()
-        for i, rows in enumerate(self.demand.rows.tolist()):
+        hashes_to = self.tail.take(host_of(self.hashes, self.bits))
+        was = self.before.place(self.hashes) if self.before else np.full(len(home), -1, np.int32)
+        for i, rows in enumerate(self.rows.tolist()):
             home[i], reason[i] = self._place_key(float(rows), int(was[i]), int(hashes_to[i]))
-        self._move_hosts()
-        return Placement.whole(self.tail, self.demand.hashes, home, self.demand.rows, REASONS, reason)
+        move = first_fit if self.settings.as_published else relieve
+        return Placement.whole(move(self._tenancy()), self.hashes, home, self.rows, REASONS, reason)
 
-    def _candidates(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """For each heavy key its place under the previous plan (-1: none, or it was split) and its hash place."""
-        host = self.demand.hashes >> np.uint64(64 - self.demand.bits)
-        hashes_to = self.tail[host.view(np.int64)]
-        was = self.before.place(self.demand.hashes) if self.before else np.full(len(host), -1, np.int32)
-        return was, hashes_to
+    def _listed(self, histogram: Histogram) -> NDArray[np.intp]:
+        """The top lambda * N keys, and after them those that have a place of their own to lose."""
+        n = self.settings.common.partitions
+        limit = min(round(self.settings.factor * n), listed_budget(n))
+        top = top_rows(histogram.hashes, histogram.counts, limit)
+        if self.before is None or self.settings.as_published or len(self.before.hot) == 0:
+            return top
+        hot = self.before.hot
+        away = hot.home != self.before.tail.take(host_of(hot.hashes, self.before.tail_bits))
+        own = np.isin(histogram.hashes, hot.hashes[away])
+        own[top] = False
+        index = np.flatnonzero(own)
+        most = min(round(self.settings.keep * limit), listed_budget(n)) - len(top)
+        kept = index[top_rows(histogram.hashes[index], histogram.counts[index], most)]
+        return np.concatenate([top, kept])
 
     def _place_key(self, rows: float, was: int, hashes_to: int) -> tuple[int, int]:
         """Lines 3-10 for one key."""
-        heavy = rows >= self.demand.mean and self.alone.sum() < len(self.load) - 1
+        isolate = not self.settings.as_published and self.alone.sum() < len(self.load) - 1
+        heavy = isolate and rows >= self.mean
         for partition, why in ((was, _STAYS), (hashes_to, _HASHES)):
             if partition >= 0 and self._fits(partition, rows, heavy=heavy):
                 return self._put(partition, rows, why, heavy=heavy)
@@ -131,48 +163,24 @@ class _Update:
             self.alone[partition] = True
         return partition, _ALONE if heavy else why
 
-    def _move_hosts(self) -> None:
-        """Lines 11-15: hosts leave the partitions that are over their limit, for the first that has room."""
-        weight = self._host_weights()
-        np.add.at(self.load, self.tail, weight)
-        limit = np.where(self.alone, 0.0, self.allowed * self.relative)
-        over = np.flatnonzero(self.load > limit)
-        targets = iter(np.flatnonzero(~self.alone & (self.load < limit)).tolist())
-        target = next(targets, None)
-        for partition in over.tolist():
-            hosts = np.flatnonzero(self.tail == partition)
-            for host in hosts[np.argsort(-weight[hosts], kind="stable")].tolist():
-                if self.load[partition] <= limit[partition]:
-                    break
-                while target is not None and self.load[target] + weight[host] > limit[target]:
-                    target = next(targets, None)
-                if target is None:
-                    return self._least_loaded(weight, limit)
-                self._move(host, target, float(weight[host]))
-        return None
+    def _tenancy(self) -> Tenancy:
+        """Lines 11-13: what the hosts add to the loads, and what moving them would cost."""
+        own, average = self.unlisted.rows.astype(np.float64), float(self.unlisted.rows.mean())
+        weight = own + (average - own) * self.settings.averaged
+        pinned = np.zeros(len(weight), bool)
+        pinned[host_of(self.hashes, self.bits)] = True
+        limit = self.allowed * self.relative
+        return Tenancy(self.tail, weight, self._state(), pinned, self.load, limit, self.alone, self.relative)
 
-    def _least_loaded(self, weight: F64, limit: F64) -> None:
-        """Where no partition is left under the limit: what is still over goes to the least loaded."""
-        for partition in np.flatnonzero(self.load > limit).tolist():
-            for host in np.flatnonzero(self.tail == partition).tolist():
-                scaled = np.where(self.alone, np.inf, (self.load + weight[host]) / self.relative)
-                target = int(np.argmin(scaled))
-                if scaled[target] >= self.load[partition] / self.relative[partition]:
-                    break
-                self._move(host, target, float(weight[host]))
-
-    def _move(self, host: int, target: int, rows: float) -> None:
-        self.load[self.tail[host]] -= rows
-        self.load[target] += rows
-        self.tail[host] = target
-
-    def _host_weights(self) -> F64:
-        if self.settings.host_loads == "exact":
-            return self.demand.host_rows.astype(np.float64)
-        hosts = len(self.demand.host_rows)
-        return np.full(hosts, self.demand.tail_rows / hosts)
+    def _state(self) -> F64:
+        """Rows of state per host that its move would move; nothing is there before the first plan."""
+        if self.before is None:
+            return np.zeros(len(self.tail))
+        listed = np.isin(self.state.hashes, self.hashes)
+        return self.state.fold(listed, self.bits).rows.astype(np.float64)
 
 
-def _tail_of(previous: Plan, partitions: int) -> NDArray[np.int32]:
-    bits = host_bits(partitions)
-    return previous.tail_at(bits) if previous.tail_bits < bits else previous.tail
+def _mask(index: NDArray[np.intp], histogram: Histogram) -> NDArray[np.bool_]:
+    mask = np.zeros(len(histogram.hashes), bool)
+    mask[index] = True
+    return mask

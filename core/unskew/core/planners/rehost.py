@@ -1,0 +1,92 @@
+"""Which hosts of the tail move, and where: lines 11-15 of KIP's Algorithm 1, as published and as we do it.
+
+``first_fit`` is the listing. ``relieve`` is ours; ``docs/decisions/0006-kip-figures.md`` has the figures of both:
+- hosts that hold no state move for nothing, so they are dealt anew on every update: what arrives there next, keys
+  that nobody has seen yet, goes where room is;
+- from a partition that is over its limit the hosts leave that relieve most load per row of state;
+- they go to the least loaded partition, not to the first with room, which would fill it to the brim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Tenancy", "first_fit", "relieve"]
+
+F64 = NDArray[np.float64]
+I32 = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Tenancy:
+    """The tail before hosts move. Per host: what it weighs, the ``state`` its move would move, and whether it is
+    ``pinned`` (a listed key hashes there: it stays even if it is empty). Per partition: the load of its listed
+    keys, the load allowed, whether it is ``closed`` to hosts, and its relative weight."""
+
+    tail: I32
+    weight: F64
+    state: F64
+    pinned: NDArray[np.bool_]
+    keys: F64
+    limit: F64
+    closed: NDArray[np.bool_]
+    relative: F64
+
+
+def relieve(given: Tenancy) -> I32:
+    """The tail after the moves."""
+    free = (given.state == 0) & (given.weight > 0) & ~given.pinned
+    leaving = given.closed[given.tail] | free
+    load = given.keys + _per_partition(given, ~leaving)
+    index = np.flatnonzero(~leaving)
+    cheap = given.state[index] / np.maximum(given.weight[index], 1e-300)
+    index = index[np.lexsort((cheap, given.tail[index]))]
+    at, weight = given.tail[index], given.weight[index]
+    before = np.cumsum(weight) - weight
+    first = np.searchsorted(at, np.arange(len(load)))
+    start = before[np.minimum(first, len(before) - 1)] if len(before) else np.zeros(len(load))
+    leaving[index[before - start[at] < (load - given.limit)[at]]] = True
+    return _dealt(given, leaving)
+
+
+def _dealt(given: Tenancy, leaving: NDArray[np.bool_]) -> I32:
+    """The leaving hosts, heaviest first, each to the least loaded open partition."""
+    tail, load = given.tail.copy(), given.keys + _per_partition(given, ~leaving)
+    speck = max(float(given.weight.sum()), 1.0) * 1e-9  # weightless hosts are spread too
+    heap = [(float(load[p] / given.relative[p]), p) for p in np.flatnonzero(~given.closed).tolist()]
+    heapify(heap)
+    hosts = np.flatnonzero(leaving)
+    hosts = hosts[np.argsort(-given.weight[hosts], kind="stable")]
+    share = (1.0 / given.relative).tolist()
+    for host, weight in zip(hosts.tolist(), (given.weight[hosts] + speck).tolist(), strict=True):
+        scaled, partition = heap[0]
+        tail[host] = partition
+        heapreplace(heap, (scaled + weight * share[partition], partition))
+    return tail
+
+
+def first_fit(given: Tenancy) -> I32:
+    """Line 14 and 15: hosts leave each partition over its limit, for the first that has room."""
+    tail, load = given.tail.copy(), given.keys + _per_partition(given, np.ones(len(given.tail), bool))
+    targets = iter(np.flatnonzero(load < given.limit).tolist())
+    target = next(targets, None)
+    for partition in np.flatnonzero(load > given.limit).tolist():
+        for host in np.flatnonzero(tail == partition).tolist():
+            weight = given.weight[host]
+            while target is not None and load[target] + weight > given.limit[target]:
+                target = next(targets, None)
+            if target is None or load[partition] <= given.limit[partition]:
+                break
+            tail[host] = target
+            load[partition] -= weight
+            load[target] += weight
+    return tail
+
+
+def _per_partition(given: Tenancy, which: NDArray[np.bool_]) -> F64:
+    sums = np.bincount(given.tail[which], weights=given.weight[which], minlength=len(given.limit))
+    return sums.astype(np.float64)  # of no hosts at all it is an array of integers

@@ -1,0 +1,235 @@
+"""Bad input: one clear line on stderr with what is allowed, exit code 2, no traceback, nothing written."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.command import in_process, in_shell, is_one_line, write_stream
+from unskew.core.histogram import Histogram
+from unskew.core.planners import make_planner
+from unskew.wire import plan_to_bytes
+
+WRITING = ["--plot", "out.png", "--save-plans", "plans"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Good files and bad ones."""
+    write_stream(tmp_path / "good.parquet", 400)
+    (tmp_path / "good.csv").write_text("id,name\n1,x\n2,y\n")
+    (tmp_path / "empty.txt").write_bytes(b"")
+    (tmp_path / "empty.parquet").write_bytes(b"")
+    (tmp_path / "header.csv").write_text("id,name\n")
+    (tmp_path / "empty.txt.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "half.parquet").write_bytes((tmp_path / "good.parquet").read_bytes()[:700])
+    (tmp_path / "half.txt.gz").write_bytes(gzip.compress(b"a\nb\n" * 100)[:20])
+    (tmp_path / "binary.txt").write_bytes(bytes(range(256)))
+    (tmp_path / "ragged.csv").write_text("id,name\n1,x\n2\n")
+    (tmp_path / "hollow").mkdir()
+    return tmp_path
+
+
+def files_in(folder: Path) -> dict[str, bytes | None]:
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
+
+
+GOOD = ["whatif", "good.parquet", "--column", "key"]
+BAD = {
+    "unknown policy": ([*GOOD, "--policies", "hash,kipp"], ["kipp", "hash", "balanced", "prompt", "kip"]),
+    "no policy": ([*GOOD, "--policies", ","], ["policy", "hash", "kip"]),
+    "wrong column": (["whatif", "good.parquet", "--column", "kee"], ["kee", "key", "number", "day"]),
+    "wrong column of CSV": (["whatif", "good.csv", "--column", "kee"], ["kee", "id", "name"]),
+    "wrong column of text": (["whatif", "binary.txt", "--column", "kee"], ["kee", "value"]),
+    "no column": (["whatif", "good.parquet"], ["--column", "key", "number", "day"]),
+    "no such file": (["whatif", "gone.parquet", "--column", "key"], ["gone.parquet", "no such file"]),
+    "empty text": (["whatif", "empty.txt"], ["empty.txt", "at least one key"]),
+    "empty Parquet": (["whatif", "empty.parquet", "--column", "key"], ["empty.parquet", "at least one key"]),
+    "empty gzip": (["whatif", "empty.txt.gz"], ["empty.txt.gz", "at least one key"]),
+    "header only": (["whatif", "header.csv", "--column", "id"], ["header.csv", "at least one key"]),
+    "cut-off Parquet": (["whatif", "half.parquet", "--column", "key"], ["half.parquet", "parquet"]),
+    "cut-off gzip": (["whatif", "half.txt.gz"], ["half.txt.gz", "text"]),
+    "binary as text": (["whatif", "binary.txt"], ["binary.txt", "text"]),
+    "ragged CSV": (["whatif", "ragged.csv", "--column", "id"], ["ragged.csv", "csv"]),
+    "folder without files": (["whatif", "hollow"], ["hollow", "without files"]),
+    "partitions no number": ([*GOOD, "--partitions", "many"], ["--partitions", "many", "1 to 8192"]),
+    "partitions a fraction": ([*GOOD, "--partitions", "1.5"], ["--partitions", "1.5", "1 to 8192"]),
+    "partitions zero": ([*GOOD, "--partitions", "0"], ["--partitions", "0", "1 to 8192"]),
+    "partitions too many": ([*GOOD, "--partitions", "8193"], ["--partitions", "8193", "1 to 8192"]),
+    "batch no number": ([*GOOD, "--batch", "big"], ["--batch", "big", "1 to"]),
+    "window zero": ([*GOOD, "--window", "0"], ["--window", "0", "1 to"]),
+    "seed negative": ([*GOOD, "--seed", "-1"], ["--seed", "-1", "0 to"]),
+    "fresh": ([*GOOD, "--fresh", "never"], ["--fresh", "never", "previous", "same"]),
+    "weights no numbers": ([*GOOD, "--weights", "1,heavy"], ["--weights", "heavy", "16"]),
+    "weights too few": ([*GOOD, "--weights", "1,2"], ["weights", "16"]),
+    "weights negative": ([*GOOD, "--partitions", "2", "--weights", "1,-2"], ["weights", "-2", "above 0"]),
+    "unknown type": ([*GOOD, "--type", "strong"], ["strong", "bigint", "string"]),
+    "types too many": ([*GOOD, "--type", "string", "--type", "int"], ["--type", "string, int"]),
+    "unknown option": ([*GOOD, "--partition", "4"], ["--partition", "--help"]),
+    "option without value": ([*GOOD, "--batch"], ["--batch", "--help"]),
+    "file left out": (["whatif"], ["FILE", "--help"]),
+    "unknown command": (["whatiff"], ["whatiff", "policies", "whatif", "explain"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_line_that_says_what_is_allowed(
+    case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Alone, with --json, and with every option that writes: exit code 2, nothing on stdout, nothing written."""
+    arguments, parts = BAD[case]
+    monkeypatch.chdir(folder)
+    before = files_in(folder)
+    writing = WRITING if arguments[0] == "whatif" else []
+    if arguments[-1] == "--batch":
+        writing = []
+    for more in ([], ["--json"] if writing else [], writing):
+        done = in_process(capsys, *arguments, *more)
+        assert (done.code, done.out) == (2, "")
+        assert is_one_line(done.err), done.err
+        assert [part for part in parts if part not in done.err] == []
+    assert files_in(folder) == before
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["unknown policy", "wrong column", "empty text", "cut-off Parquet", "partitions no number", "unknown option"],
+)
+def test_the_real_command_keeps_the_contract_too(case: str, folder: Path) -> None:
+    """The same in a process of its own, where nothing but the command itself catches what goes wrong."""
+    arguments, parts = BAD[case]
+    before = files_in(folder)
+    done = in_shell(folder, *arguments, *WRITING, "--json")
+    assert (done.code, done.out) == (2, "")
+    assert is_one_line(done.err), done.err
+    assert [part for part in parts if part not in done.err] == []
+    assert files_in(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("more", "parts"),
+    [
+        (["--plot", "out.jpg"], ["--plot", "out.jpg", ".png, .svg, .pdf"]),
+        (["--plot", "no/such/out.png"], ["--plot", "no/such"]),
+        (["--plot", "good.png"], ["--plot", "good.png", "is a folder"]),
+        (["--save-plans", "good.csv"], ["--save-plans", "good.csv", "no folder"]),
+        (["--save-plans", "good.csv/plans"], ["--save-plans", "good.csv"]),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_the_work(
+    more: list[str],
+    parts: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A bad place for one output keeps the other from being written as well."""
+    (folder / "good.png").mkdir()
+    monkeypatch.chdir(folder)
+    before = files_in(folder)
+    others = ["--save-plans", "plans"] if "--plot" in more else ["--plot", "out.png"]
+    done = in_process(capsys, *GOOD, *others, *more)
+    assert (done.code, done.out) == (2, "")
+    assert is_one_line(done.err), done.err
+    assert [part for part in parts if part not in done.err] == []
+    assert files_in(folder) == before
+
+
+def saved_plan(types: tuple[str, ...] = ("string",)) -> bytes:
+    planner = make_planner("kip", partitions=4)
+    plan = planner.plan(Histogram.from_hashes(np.arange(100, dtype=np.uint64)))
+    return plan_to_bytes(type(plan)(plan.partitions, plan.tail, plan.hot, types, plan.info))
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "text", "empty", "gone", "folder"])
+def test_a_damaged_plan_is_one_line(damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whatever happened to the file: its name, what is wrong, exit code 2."""
+    path, data = tmp_path / "kip.plan", bytearray(saved_plan())
+    if damage == "cut":
+        path.write_bytes(data[: len(data) // 2])
+    elif damage == "flipped":
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    elif damage == "folder":
+        path.mkdir()
+    elif damage != "gone":
+        path.write_bytes(b"no plan at all\n" if damage == "text" else b"")
+    done = in_process(capsys, "explain", path, "user-1")
+    assert (done.code, done.out) == (2, "")
+    assert is_one_line(done.err), done.err
+    assert str(path) in done.err
+
+
+@pytest.mark.parametrize(
+    ("types", "key", "parts"),
+    [
+        (("bigint",), ["seven"], ["KEY", "seven", "bigint"]),
+        (("date",), ["yesterday"], ["KEY", "yesterday", "date", "2024-01-31"]),
+        (("string", "int"), ["a"], ["KEY", "2 values", "string, int"]),
+        (("string",), ["a", "b"], ["KEY", "a b", "string"]),
+        (("string",), [], ["KEY", "--hash"]),
+        ((), ["a"], ["KEY", "--hash"]),
+        (("string",), ["--hash", "0xg"], ["--hash", "0xg", "64 bits"]),
+        (("string",), ["--hash", str(2**64)], ["--hash", str(2**64), "64 bits"]),
+        (("string",), ["a", "--hash", "0x1"], ["--hash", "not both"]),
+    ],
+)
+def test_a_key_that_the_plan_cannot_have_is_refused(
+    types: tuple[str, ...], key: list[str], parts: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The message names the value and the key's types."""
+    path = tmp_path / "kip.plan"
+    path.write_bytes(saved_plan(types))
+    done = in_process(capsys, "explain", path, *key)
+    assert (done.code, done.out) == (2, "")
+    assert is_one_line(done.err), done.err
+    assert [part for part in parts if part not in done.err] == []
+
+
+def without(*packages: str) -> tuple[str, str]:
+    """Python that behaves as if these packages were not installed."""
+    hidden = "".join(f"sys.modules[{name!r}] = None; " for name in packages)
+    return "-c", f"import sys; {hidden}from unskew.cli.entry import main; main()"
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_the_command_says_what_to_install(missing: str, tmp_path: Path) -> None:
+    """The base install has the command but not its packages."""
+    done = in_shell(tmp_path, "policies", python=without(missing))
+    assert (done.code, done.out) == (2, "")
+    assert is_one_line(done.err), done.err
+    assert missing in done.err
+    assert "pip install 'unskew[cli]'" in done.err
+
+
+def test_without_matplotlib_only_the_plot_is_refused(folder: Path) -> None:
+    """--plot says what to install and nothing is done; without --plot nobody misses it."""
+    hide = (
+        "import sys, importlib.util as u; find = u.find_spec; "
+        "u.find_spec = lambda name, *more: None if name == 'matplotlib' else find(name, *more); "
+        "sys.modules['matplotlib'] = None; from unskew.cli.entry import main; main()"
+    )
+    refused = in_shell(folder, *GOOD, *WRITING, python=("-c", hide))
+    assert (refused.code, refused.out) == (2, "")
+    assert is_one_line(refused.err), refused.err
+    assert "pip install 'unskew[cli]'" in refused.err
+    assert not (folder / "plans").exists()
+    assert in_shell(folder, *GOOD, python=("-c", hide)).code == 0
+
+
+def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only errors raised on purpose become one line; anything else keeps its traceback."""
+    import unskew.cli.listing
+    from unskew.cli.entry import main
+
+    def broken(*, as_json: bool) -> str:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(unskew.cli.listing, "listed", broken)
+    with pytest.raises(ZeroDivisionError):
+        main(["policies"])
+    assert sys.exc_info()[0] is None

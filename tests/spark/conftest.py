@@ -1,0 +1,44 @@
+"""One local Spark for all tests of this folder: quiet, no UI, in UTC, with few shuffle partitions."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.default.parallelism": "2",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.log.level": "OFF",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A classic session on two cores; its warehouse and metastore live in a temporary folder."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # the gateway's pipes, closed when the session stops
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master("local[2]").appName("unskew-tests")
+        for name, value in SETTINGS.items():
+            builder = builder.config(name, value)
+        builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        session = builder.getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        logging.getLogger("py4j").setLevel(logging.ERROR)
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        yield session
+        session.stop()
