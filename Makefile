@@ -57,8 +57,11 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# The last numpy for Python 3.10 has older stubs, by which mypy judges differently.
 types: $(STAMP)
-	$(BIN)/mypy $(ROOTS)
+	@if $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))'; \
+	then echo "$(BIN)/mypy $(ROOTS)"; $(BIN)/mypy $(ROOTS); \
+	else echo "mypy: left out on Python 3.10; make check PYTHON=python3.11 (or newer) runs it"; fi
 
 layers: $(STAMP)
 	$(BIN)/lint-imports

@@ -74,9 +74,8 @@ def test_policies_starts_without_what_only_whatif_needs(tmp_path: Path) -> None:
     )
     loaded = in_shell(tmp_path, python=("-c", code)).out.splitlines()[-1].split()
     assert "typer" in loaded
-    assert not {"matplotlib", "rich.table", "google.protobuf", "pyarrow.parquet", "grpc", "pyspark", "fastapi"} & set(
-        loaded
-    )
+    heavy = {"matplotlib", "rich.table", "google.protobuf", "pyarrow.parquet", "grpc", "pyspark", "fastapi"}
+    assert not heavy & set(loaded)
 
 
 def test_whatif_shows_every_policy_with_every_figure(capsys: pytest.CaptureFixture[str], stream: Path) -> None:
@@ -265,11 +264,15 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def test_a_reader_that_leaves_early_is_no_error(stream: Path, tmp_path: Path) -> None:
-    """`unskew ... | head -1`: no traceback and no complaint at exit."""
+@pytest.mark.parametrize("policies", [",".join(PLANNERS), "hash"])
+def test_a_reader_that_leaves_early_is_no_error(policies: str, stream: Path) -> None:
+    """`unskew ... | head -1`: no traceback, no complaint at exit; whether much or little was to come."""
+    arguments = ["whatif", str(stream), "--column", "key", "--json", "--batch", "1000", "--policies", policies]
+    if policies == "hash":
+        arguments[-3] = "8000"
     with subprocess.Popen(
-        [sys.executable, "-m", "unskew.cli.entry", "whatif", str(stream), "--column", "key", "--json"],
-        env=environment(),
+        [sys.executable, "-m", "unskew.cli.entry", *arguments],
+        env={**environment(), "PYTHONUNBUFFERED": ""},  # as in a pipe: what is left goes out at exit
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as run:

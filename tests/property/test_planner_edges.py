@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from tests.planning import key_hashes, some_histogram, spread_of
+from unskew.core.errors import ConfigError
 from unskew.core.hashing import hash_keys
 from unskew.core.histogram import MAX_ROWS, Histogram, Tail
 from unskew.core.plan import Plan
 from unskew.core.planners import PLANNERS, make_planner
+from unskew.core.planners.registry import parameters_of
 from unskew.core.quality import load_imbalance
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
@@ -150,6 +152,20 @@ def test_partitions_that_cannot_be_are_refused(policy: str, n: object) -> None:
 def test_an_unknown_policy_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match="policy: 'magic' is not allowed; use one of hash, balanced"):
         make_planner("magic", 4)
+
+
+@every_planner
+def test_parameters_of_the_wrong_kind_are_refused(policy: str) -> None:
+    """Every parameter of every planner: a value of another kind, or a number out of range, is one clear error."""
+    with pytest.raises(ConfigError, match="seed"):
+        make_planner(policy, 4, seed="x")  # type: ignore[arg-type]
+    for parameter, default in parameters_of(policy).items():
+        with pytest.raises(ConfigError, match=parameter):
+            make_planner(policy, 4, **{parameter: ["nonsense"]})
+        if isinstance(default, float):
+            for bad in (float("nan"), -1e300):
+                with pytest.raises(ConfigError, match=parameter):
+                    make_planner(policy, 4, **{parameter: bad})
 
 
 def test_an_unknown_parameter_names_the_known_ones() -> None:

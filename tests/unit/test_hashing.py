@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
+from unskew.core import hashing
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.hashing import SEED, hash_keys, mix, placement_salt, spark_hash
 
@@ -278,3 +280,8 @@ def test_mixed_hashes_are_a_permutation_unlike_the_hashes() -> None:
     assert not np.array_equal(mixed, mix(hashes, 2))
     low_half = hashes < np.uint64(1 << 63)
     assert abs(np.mean(mixed[low_half] < np.uint64(1 << 63)) - 0.5) < 0.02
+
+
+def test_the_examples_in_the_docstrings_are_true() -> None:
+    """They are run as written."""
+    assert doctest.testmod(hashing) == doctest.TestResults(failed=0, attempted=1)

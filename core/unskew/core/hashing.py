@@ -44,7 +44,7 @@ def hash_keys(*columns: Values, types: Sequence[KeyType | str] | None = None) ->
     (``keytypes.common_type``). Without it each column is hashed in the type it has.
 
     >>> hash_keys(["a", None]).tolist()
-    [15347103895264012286, 42]
+    [9864288744972464332, 42]
     """
     return _hash(_columns(columns, types), np.array([SEED], np.uint64), _XXH64)
 

@@ -36,9 +36,8 @@ _CHARS = re.compile(r"(?:var)?char\s*\(\s*\d+\s*\)")
 
 # Spark's other types, by how their names begin: why they cannot be keys, and what to do instead.
 _REFUSED = {
+    "timestamp": "nanosecond timestamps are off by default and laid out otherwise; cast to timestamp or timestamp_ntz",
     "time": "Spark 4 neither reads nor writes TIME columns by default; cast it to string",
-    "timestamp_ntz(": "nanosecond timestamps are off by default and hashed in another form; cast to timestamp_ntz",
-    "timestamp_ltz(": "nanosecond timestamps are off by default and hashed in another form; cast to timestamp",
     "interval": "Arrow has no column of it that keeps Spark's layout; cast it to string",
     "struct": "give the struct's fields as separate key columns: the hash is the same",
     "array": "cast it to string, or use to_json(col)",

@@ -46,6 +46,8 @@ def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> 
         raise ConfigError("partitions", partitions, f"a whole number, 1 to {MAX_PARTITIONS}")
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise ConfigError("partitions", int(partitions), f"1 to {MAX_PARTITIONS}")
+    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
+        raise ConfigError("seed", seed, "a whole number")
     if weights is None:
         return Common(int(partitions), seed, frozen(np.ones(int(partitions)), np.float64))
     try:

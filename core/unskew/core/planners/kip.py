@@ -10,10 +10,12 @@ goes back to the listing:
 - a key heavier than a mean partition gets a partition that holds nothing else, where the rest finds room
   (FIDELITY; the listing would let it share up to the heaviest key's load);
 - a key that leaves the top ``lambda * N`` keeps its place, up to ``keep`` times as many: going home is a move too;
-- a host is expected to get ``host_loads="blend"``, half its own rows and half the paper's average, because half
+- a host is expected to get ``host_loads="blend"``, half its own rows and half the paper's average, because much
   of the tail is new in every batch of a drifting stream; ``"exact"`` and ``"average"`` are the two ends;
-- which hosts move, and where: ``rehost.py``. Without a previous plan all are free, and the plan is level;
+- which hosts move, and where: ``rehost.py``;
 - epsilon is ``slack`` = 0.2 mean loads, the balance bound (theta) of the methods it is compared with;
+- where there is no plan before, there is no state to spare and no drift to expect: all hosts are free to move,
+  weighed by their own rows, within a slack of at most 0.02;
 - a re-plan is taken only when the gate (``gate.py``) finds that it pays; ``gate=False`` forces it.
 """
 
@@ -47,6 +49,7 @@ REASONS = (
     "placed on the least loaded partition",
 )
 _ALONE, _STAYS, _HASHES, _LEAST = range(4)
+_FIRST_SLACK = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +79,6 @@ class Kip:
         if not 1 <= self.keep <= 64:
             raise ConfigError("keep", self.keep, "1 to 64 times the list")
         object.__setattr__(self, "_gate", Gate(self.horizon, self.migration_cost, self.least_gain))
-
-    @property
-    def averaged(self) -> float:
-        """How much of a host's expected load is the average host's."""
-        return 1.0 if self.as_published else HOST_LOADS[self.host_loads]
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | Keep:
         state = feedback.state if feedback is not None and feedback.state is not None else histogram
@@ -114,7 +112,7 @@ class _Update:
         self.load: F64 = np.zeros(n)
         self.alone = np.zeros(n, bool)
         heaviest = float(self.rows[0]) / float(self.relative.max()) if len(self.rows) else 0.0
-        self.allowed = max(self.mean, heaviest) + settings.slack * self.mean
+        self.allowed = max(self.mean, heaviest) + self._slack() * self.mean
 
     def run(self) -> Placement:
         home = np.empty(len(self.hashes), np.int32)
@@ -125,6 +123,16 @@ class _Update:
             home[i], reason[i] = self._place_key(float(rows), int(was[i]), int(hashes_to[i]))
         move = first_fit if self.settings.as_published else relieve
         return Placement.whole(move(self._tenancy()), self.hashes, home, self.rows, REASONS, reason)
+
+    def _slack(self) -> float:
+        fresh = self.before is None and not self.settings.as_published
+        return min(self.settings.slack, _FIRST_SLACK) if fresh else self.settings.slack
+
+    def _averaged(self) -> float:
+        """How much of a host's expected load is the average host's."""
+        if self.settings.as_published:
+            return 1.0
+        return HOST_LOADS[self.settings.host_loads] if self.before is not None else 0.0
 
     def _listed(self, histogram: Histogram) -> NDArray[np.intp]:
         """The top lambda * N keys, and after them those that have a place of their own to lose."""
@@ -166,7 +174,7 @@ class _Update:
     def _tenancy(self) -> Tenancy:
         """Lines 11-13: what the hosts add to the loads, and what moving them would cost."""
         own, average = self.unlisted.rows.astype(np.float64), float(self.unlisted.rows.mean())
-        weight = own + (average - own) * self.settings.averaged
+        weight = own + (average - own) * self._averaged()
         pinned = np.zeros(len(weight), bool)
         pinned[host_of(self.hashes, self.bits)] = True
         limit = self.allowed * self.relative

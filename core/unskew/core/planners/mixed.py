@@ -30,11 +30,11 @@ _LEAST_GAIN = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Mixed:
-    """``factor * n`` is A_max, the table's size; ``theta`` is theta_max, None to search for it."""
+    """``factor * n`` is A_max, the table's size; ``theta`` is the tightest theta_max that is tried."""
 
     common: Common
     factor: float = 2.0
-    theta: float | None = None
+    theta: float = 0.0
 
     def __post_init__(self) -> None:
         check_explicit(self.common, self.factor, self.theta)
@@ -43,7 +43,7 @@ class Mixed:
         table = limit_of(self.common, self.factor)
         items = Items.of(histogram, previous, feedback, self.common, table, keep_table=True)
         start = _cleaned(items, table)
-        grid = _GRID if self.theta is None else (self.theta,)
+        grid = [bound for bound in _GRID if bound >= self.theta] or [self.theta]
         theta, at = grid[0], _rebalanced(items, start, table, grid[0])
         for tighter in grid[1:]:
             tried = _rebalanced(items, start, table, tighter)
