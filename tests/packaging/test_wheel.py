@@ -142,7 +142,8 @@ def test_without_the_cli_extra_the_command_says_which_one_is_missing(clean: Path
 
 def test_unit_and_property_tests_pass_against_the_installed_wheel(clean: Path, tmp_path: Path) -> None:
     """The suite's own tests, moved away from the sources, find everything they need in the wheel."""
-    shutil.copytree(ROOT / "tests", tmp_path / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("tests", "benchmarks"):  # some tests share a simulation with a benchmark
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     assert run([str(clean), "-c", WHERE, *PORTIONS], tmp_path) == "installed\n"

@@ -14,8 +14,7 @@ that live on busy and idle signals (cg) get none.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Literal
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 
 from unskew.core.hashing import mix
 from unskew.core.histogram import Histogram
+from unskew.core.history import History
 from unskew.core.plan import Plan
 from unskew.core.planners import Feedback, Origin, Planner, make_planner
 from unskew.core.quality import LinearCost, cardinalities, load_imbalance, loads, makespan
@@ -223,18 +223,14 @@ class _Batch:
 
 def _batches(hashes: U64, parts: Sequence[slice], window: int, fresh: Fresh, origin: Origin) -> Iterator[_Batch]:
     """Each batch with the histogram that its plan is to be made from: None where nothing has been seen yet."""
-    recent: deque[Histogram] = deque(maxlen=window)
+    record = History(depth=window)
     spread = mix(np.arange(len(hashes), dtype=np.uint64), _SPREAD_SALT)
     for number, part in enumerate(parts):
-        own, before = Histogram.from_hashes(hashes[part]), _merged(recent)
-        recent.append(own)
-        seen, last = (_merged(recent), number) if fresh == "same" else (before, number - 1)
+        own, before = Histogram.from_hashes(hashes[part]), record
+        record = record.add(own)
+        used, last = (record, number) if fresh == "same" else (before, number - 1)
+        seen = used.merged() if used.batches else None
         yield _Batch(number, hashes[part], spread[part], own, seen, replace(origin, batch=last))
-
-
-def _merged(parts: Iterable[Histogram]) -> Histogram | None:
-    several = list(parts)
-    return several[0].merge(*several[1:]) if len(several) > 1 else next(iter(several), None)
 
 
 class _Measure:

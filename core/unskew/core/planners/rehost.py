@@ -23,11 +23,13 @@ I32 = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Tenancy:
-    """The tail before hosts move. Per host: what it weighs, the ``state`` its move would move, and whether it is
-    ``pinned`` (a listed key hashes there: it stays even if it is empty). Per partition: the load of its listed
+    """The tail before hosts move. Per host: its rows so far as they are ``known``, the ``weight`` it is
+    expected to have, the ``state`` its move would move, and whether it is ``pinned`` (a listed key hashes there:
+    it stays even if it is empty). Per partition: the load of its listed
     keys, the load allowed, whether it is ``closed`` to hosts, and its relative weight."""
 
     tail: I32
+    known: F64
     weight: F64
     state: F64
     pinned: NDArray[np.bool_]
@@ -41,11 +43,11 @@ def relieve(given: Tenancy) -> I32:
     """The tail after the moves."""
     free = (given.state == 0) & (given.weight > 0) & ~given.pinned
     leaving = given.closed[given.tail] | free
-    load = given.keys + _per_partition(given, ~leaving)
+    load = given.keys + _per_partition(given, given.known, ~leaving)
     index = np.flatnonzero(~leaving)
-    cheap = given.state[index] / np.maximum(given.weight[index], 1e-300)
+    cheap = given.state[index] / np.maximum(given.known[index], 1e-300)
     index = index[np.lexsort((cheap, given.tail[index]))]
-    at, weight = given.tail[index], given.weight[index]
+    at, weight = given.tail[index], given.known[index]
     before = np.cumsum(weight) - weight
     first = np.searchsorted(at, np.arange(len(load)))
     start = before[np.minimum(first, len(before) - 1)] if len(before) else np.zeros(len(load))
@@ -55,7 +57,7 @@ def relieve(given: Tenancy) -> I32:
 
 def _dealt(given: Tenancy, leaving: NDArray[np.bool_]) -> I32:
     """The leaving hosts, heaviest first, each to the least loaded open partition."""
-    tail, load = given.tail.copy(), given.keys + _per_partition(given, ~leaving)
+    tail, load = given.tail.copy(), given.keys + _per_partition(given, given.weight, ~leaving)
     speck = max(float(given.weight.sum()), 1.0) * 1e-9  # weightless hosts are spread too
     heap = [(float(load[p] / given.relative[p]), p) for p in np.flatnonzero(~given.closed).tolist()]
     heapify(heap)
@@ -71,7 +73,7 @@ def _dealt(given: Tenancy, leaving: NDArray[np.bool_]) -> I32:
 
 def first_fit(given: Tenancy) -> I32:
     """Line 14 and 15: hosts leave each partition over its limit, for the first that has room."""
-    tail, load = given.tail.copy(), given.keys + _per_partition(given, np.ones(len(given.tail), bool))
+    tail, load = given.tail.copy(), given.keys + _per_partition(given, given.weight, np.ones(len(given.tail), bool))
     targets = iter(np.flatnonzero(load < given.limit).tolist())
     target = next(targets, None)
     for partition in np.flatnonzero(load > given.limit).tolist():
@@ -87,6 +89,6 @@ def first_fit(given: Tenancy) -> I32:
     return tail
 
 
-def _per_partition(given: Tenancy, which: NDArray[np.bool_]) -> F64:
-    sums = np.bincount(given.tail[which], weights=given.weight[which], minlength=len(given.limit))
+def _per_partition(given: Tenancy, rows: F64, which: NDArray[np.bool_]) -> F64:
+    sums = np.bincount(given.tail[which], weights=rows[which], minlength=len(given.limit))
     return sums.astype(np.float64)  # of no hosts at all it is an array of integers
