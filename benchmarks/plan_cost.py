@@ -47,7 +47,9 @@ def planning() -> None:
         histogram = million_keys(exponent)
         for name in PLANNERS:
             planner = make_planner(name, 64)
-            ours, peer, ratio = beside(lambda p=planner, h=histogram: p.plan(h), lambda h=histogram: np.argsort(h.counts))
+            ours, peer, ratio = beside(
+                lambda p=planner, h=histogram: p.plan(h), lambda h=histogram: np.argsort(h.counts)
+            )
             print(f"  z {exponent}  {name:9} {ours:8.1f} ms   argsort {peer:6.1f} ms   {ratio:5.2f}x")
 
 
@@ -79,7 +81,9 @@ def routing() -> None:
 
 def main() -> None:
     import sys
-    if len(sys.argv)<2: planning()
+
+    if len(sys.argv) < 2:
+        planning()
     routing()
 
 

@@ -139,9 +139,7 @@ def print_cost(rows: int, repeats: int) -> None:
 
 def print_items_accuracy(rows: int) -> None:
     """How far the frequent items are off, and what each side states."""
-    print(
-        "\n| frequent items | z | stated error | bound before the data | largest real error | keys listed |"
-    )
+    print("\n| frequent items | z | stated error | bound before the data | largest real error | keys listed |")
     print("|---|---|---|---|---|---|")
     for exponent in (0.8, 1.0, 1.5):
         numbers = zipf(rows, exponent)
@@ -170,9 +168,7 @@ def print_counts_accuracy(rows: int) -> None:
             mine = CountMin.for_workers(workers)
             for batch in batches:
                 mine.update(batch)
-            peer = peer_folded(lambda n=workers: datasketches.count_min_sketch(4, 16 * n), weighted=True)(
-                batches
-            )
+            peer = peer_folded(lambda n=workers: datasketches.count_min_sketch(4, 16 * n), weighted=True)(batches)
             found = {"ours": mine.estimate(hashes)}
             found["peer"] = np.array([peer.get_estimate(key) for key in hashes.view(np.int64).tolist()])
             really = exact[exact >= rows / workers].sum() / rows
@@ -208,9 +204,7 @@ def print_distinct_accuracy(draws: int = 200) -> None:
 
 def main() -> None:
     """Print all tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=400_000)
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()

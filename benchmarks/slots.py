@@ -31,7 +31,9 @@ def main() -> None:
     for rows in (10**6, 10**8, 10**10):
         for n in (3, 64, 1000, 4096):
             cut, entries = with_cuts(rows, n)
-            print(f"  {rows:>14,} rows, n = {n:>4}: uncut {uncut(rows, n):>12,.1f}   cut {cut:4.1f} in {entries:>4} slots")
+            print(
+                f"  {rows:>14,} rows, n = {n:>4}: uncut {uncut(rows, n):>12,.1f}   cut {cut:4.1f} in {entries:>4} slots"
+            )
 
 
 if __name__ == "__main__":

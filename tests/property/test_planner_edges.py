@@ -125,7 +125,9 @@ def test_keys_known_only_by_host(policy: str) -> None:
 @every_planner
 def test_a_tail_without_listed_keys(policy: str) -> None:
     """Nothing but host counts is still a histogram."""
-    histogram = Histogram.from_counts(np.zeros(0, np.uint64), np.zeros(0, np.int64), Tail(np.full(4096, 25), np.full(4096, 5)))
+    histogram = Histogram.from_counts(
+        np.zeros(0, np.uint64), np.zeros(0, np.int64), Tail(np.full(4096, 25), np.full(4096, 5))
+    )
     plan = checked(policy, 16, histogram)
     assert load_imbalance(plan.loads(histogram)) <= 1.25
 
@@ -145,7 +147,7 @@ def test_uniform_keys_over_many_partitions(policy: str, n: int) -> None:
 @pytest.mark.parametrize("n", [0, -1, 8193, 2.5, True, "16"])
 def test_partitions_that_cannot_be_are_refused(policy: str, n: object) -> None:
     """The error names the parameter, the value and the range."""
-    with pytest.raises(ValueError, match="partitions.*1 to 8192"):
+    with pytest.raises(ValueError, match=r"partitions.*1 to 8192"):
         make_planner(policy, n)  # type: ignore[arg-type]
 
 

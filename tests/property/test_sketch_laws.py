@@ -103,9 +103,7 @@ def test_frequent_items_are_exact_while_they_have_a_counter_for_every_key(batche
     summary, exact = summary_of(batches, KEYS), true_counts(batches)
     whole = summary_of([[row for batch in batches for row in batch]], KEYS)
     assert summary == whole
-    assert summary == FrequentItems.merge_all(
-        [FrequentItems(KEYS), *(summary_of([b], KEYS) for b in batches)]
-    )
+    assert summary == FrequentItems.merge_all([FrequentItems(KEYS), *(summary_of([b], KEYS) for b in batches)])
     assert summary.error == 0
     assert np.array_equal(summary.lower(DOMAIN), exact)
 

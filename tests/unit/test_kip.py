@@ -107,17 +107,29 @@ def with_tail(rows: np.ndarray) -> Histogram:
 
 def test_hosts_leave_only_the_partition_that_is_over_and_only_until_it_is_not():
     """Partition 0 has twice the mean; it gives up what is over 1.2 means, and nobody else moves a host."""
-    rows = np.full(HOSTS, 8)
+    rows = np.full(HOSTS, 800)
     before = make_planner("hash", N).plan(with_tail(rows))
-    rows[:1024] = 40
+    rows[:1024] = 4000
     today = with_tail(rows)
-    plan = make_planner("kip", N, gate=False, host_loads="exact").plan(today, before)
+    plan = make_planner("kip", N, gate=False, slack=0.2).plan(today, before)
     moved = np.flatnonzero(plan.tail != before.tail)
     assert len(moved)
     assert moved.max() < 1024
-    mean = today.total / N
-    assert 1.2 * mean - 40 <= plan.loads(today)[0] <= 1.2 * mean
-    assert plan.loads(today).max() <= 1.2 * mean
+    limit = 1.2 * today.total / N
+    assert 0.99 * limit <= plan.loads(today)[0] <= 1.01 * limit
+    assert plan.loads(today).max() <= 1.01 * limit
+
+
+def test_counting_noise_moves_no_host():
+    """Hosts that differ by chance only are not chased: a partition 30 % over by luck keeps what it has."""
+    rng = np.random.default_rng(2)
+    n = 256
+    before = make_planner("hash", n).plan(Histogram.empty())
+    lucky = with_tail(rng.poisson(0.5, 8192) + 0)
+    worst = before.loads(lucky).max() / (lucky.total / n)
+    plan = make_planner("kip", n, gate=False, slack=0.2).plan(lucky, before)
+    assert worst > 1.3
+    assert plan.moved_share(before, lucky) < 0.01
 
 
 def test_hosts_that_relieve_most_for_their_state_leave_first():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -77,7 +78,7 @@ def test_any_batch_size_routes_alike() -> None:
     spread = spread_of(len(keys))
     whole = plan.route(keys, spread)
     cuts = [0, 1, 2, 777, 16_383, 16_385, 40_000]
-    pieces = [plan.route(keys[a:b], spread[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    pieces = [plan.route(keys[a:b], spread[a:b]) for a, b in pairwise(cuts)]
     assert np.array_equal(np.concatenate(pieces), whole)
 
 
@@ -116,9 +117,7 @@ def test_the_digest_names_the_routing_and_nothing_else() -> None:
 def test_moved_share_counts_rows_that_change_place() -> None:
     """Whole keys move whole, split keys by the share that leaves, tail keys with their host."""
     plan = small_plan()
-    histogram = Histogram.from_counts(
-        np.array([5, 6, 2**63 + 5, 2**63 + 6], np.uint64), np.array([50, 30, 400, 20])
-    )
+    histogram = Histogram.from_counts(np.array([5, 6, 2**63 + 5, 2**63 + 6], np.uint64), np.array([50, 30, 400, 20]))
     assert plan.moved_share(plan, histogram) == 0.0
     swapped = Placement.tail_only((1 - np.arange(4096) // 2048).astype(np.int32))
     other = build_plan(swapped, 2, PlanInfo())

@@ -356,9 +356,7 @@ def test_count_min_copies_clears_and_merges_only_its_like():
             sketch.merge(unlike)
 
 
-@pytest.mark.parametrize(
-    "bad", [{"width": 0}, {"width": 2**25}, {"width": 8, "depth": 0}, {"width": 8, "depth": 17}]
-)
+@pytest.mark.parametrize("bad", [{"width": 0}, {"width": 2**25}, {"width": 8, "depth": 0}, {"width": 8, "depth": 17}])
 def test_count_min_names_a_bad_size(bad):
     """Width and depth have bounds."""
     with pytest.raises(ConfigError, match=r"width|depth"):

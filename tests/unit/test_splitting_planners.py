@@ -37,7 +37,13 @@ def test_prompt_by_hand() -> None:
     """24 rows of 5 keys on 2 blocks. S_cut = ceil(24/5) = 5: keys 0 and 1 put 5 on blocks 0 and 1 and keep 5 and
     3. Keys 2, 3, 4 (4, 1, 1) go in zigzag to blocks 0, 1, 1. Residuals ascending: 3 fits its home 1; 5 fills its
     home 0 with 3 and the tightest block for the other 2 is 1. Both blocks hold 12."""
-    assert routed(on_hosts(10, 8, 4, 1, 1), "prompt", 2) == {0: {0: 8, 1: 2}, 1: {1: 8}, 2: {0: 4}, 3: {1: 1}, 4: {1: 1}}
+    assert routed(on_hosts(10, 8, 4, 1, 1), "prompt", 2) == {
+        0: {0: 8, 1: 2},
+        1: {1: 8},
+        2: {0: 4},
+        3: {1: 1},
+        4: {1: 1},
+    }
 
 
 def test_zigzag_reverses_after_each_pass() -> None:
@@ -187,7 +193,9 @@ def test_auto_keeps_a_plan_that_is_still_good() -> None:
     """Another draw of the same distribution is no reason to move."""
     planner = make_planner("auto", 16)
     first = planner.plan(some_histogram(rows=500_000, exponent=1.3))
-    same = planner.decide(Histogram.from_counts(first.hot.hashes, first.hot.rows).merge(some_histogram(500_000, exponent=1.3)), first)
+    same = planner.decide(
+        Histogram.from_counts(first.hot.hashes, first.hot.rows).merge(some_histogram(500_000, exponent=1.3)), first
+    )
     assert same.plan is first or same.plan.version > first.version
     kept = planner.decide(some_histogram(rows=500_000, exponent=1.3), first)
     assert kept.plan is first

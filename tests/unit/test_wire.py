@@ -26,7 +26,9 @@ def encoded() -> bytes:
 
 def test_everything_survives_the_trip() -> None:
     """Tables, key types and all metadata come back as they were."""
-    origin = Origin(stream="clicks", batch=12, key_types=("string", "bigint"), version=Version(1_700_000_000_000_000, 9))
+    origin = Origin(
+        stream="clicks", batch=12, key_types=("string", "bigint"), version=Version(1_700_000_000_000_000, 9)
+    )
     planner = make_planner("prompt", 16)
     first = planner.plan(some_histogram(seed=1))
     plan = planner.plan(some_histogram(seed=2), previous=first, origin=origin)
@@ -67,7 +69,7 @@ def test_a_newer_format_says_what_to_do() -> None:
     file = pb.PlanFile()
     file.ParseFromString(encoded())
     file.format = 99
-    with pytest.raises(PlanFormatError, match="format 99 is not known here.*upgrade"):
+    with pytest.raises(PlanFormatError, match=r"format 99 is not known here.*upgrade"):
         plan_from_bytes(file.SerializeToString())
 
 

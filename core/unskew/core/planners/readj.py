@@ -11,6 +11,7 @@ steps keeps the cost near linear.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,8 @@ __all__ = ["Readj"]
 _PARTNERS = 8
 _STEPS_PER_ITEM = 4
 _LEAST_GAIN = 1e-9
+
+_Item = tuple[float, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,8 +54,8 @@ class _Step:
     """Item ``give`` goes from the loaded partition, item ``take`` (if any) comes back."""
 
     larger: float
-    give: tuple[float, int]
-    take: tuple[float, int] | None
+    give: _Item
+    take: _Item | None
 
 
 class _Readjustment:
@@ -61,7 +64,7 @@ class _Readjustment:
     def __init__(self, items: Items) -> None:
         self.items, self.at = items, items.start
         self.load = items.loads(self.at)
-        self.held: list[list[tuple[float, int]]] = [[] for _ in self.load]
+        self.held: list[list[_Item]] = [[] for _ in self.load]
         for i in range(len(items) - 1, -1, -1):
             insort(self.held[int(self.at[i])], (float(items.load[i]), i))
 
@@ -83,22 +86,18 @@ class _Readjustment:
         return False
 
     def _best(self, loaded: int, partner: int) -> _Step | None:
-        """The move or swap after which the larger of the two loads is least. It falls and then rises with what
-        is handed over, so for each item only the partner's two nearest counterparts need a look."""
+        """The move or swap after which the larger of the two loads is least."""
         weight = self.items.relative
         ideal = float(
             (self.load[loaded] * weight[partner] - self.load[partner] * weight[loaded])
             / (weight[loaded] + weight[partner])
         )
         best: _Step | None = None
-        theirs = self.held[partner]
-        for give in self.held[loaded]:
-            near = bisect_left(theirs, (give[0] - ideal, -1))
-            for take in (None, *theirs[max(near - 1, 0) : near + 1]):
-                over = give[0] - (take[0] if take else 0.0)
-                larger = max((self.load[loaded] - over) / weight[loaded], (self.load[partner] + over) / weight[partner])
-                if best is None or larger < best.larger:
-                    best = _Step(float(larger), give, take)
+        for give, take in _near(self.held[loaded], self.held[partner], ideal):
+            over = give[0] - (take[0] if take else 0.0)
+            larger = max((self.load[loaded] - over) / weight[loaded], (self.load[partner] + over) / weight[partner])
+            if best is None or larger < best.larger:
+                best = _Step(float(larger), give, take)
         return best
 
     def _take(self, loaded: int, partner: int, step: _Step) -> None:
@@ -106,12 +105,32 @@ class _Readjustment:
         if step.take is not None:
             self._move(step.take, partner, loaded)
 
-    def _move(self, item: tuple[float, int], source: int, target: int) -> None:
+    def _move(self, item: _Item, source: int, target: int) -> None:
         del self.held[source][bisect_left(self.held[source], item)]
         insort(self.held[target], item)
         self.at[item[1]] = target
         self.load[source] -= item[0]
         self.load[target] += item[0]
+
+
+def _near(ours: list[_Item], theirs: list[_Item], ideal: float) -> Iterator[tuple[_Item, _Item | None]]:
+    """Moves and swaps that hand over about the ideal. The larger load falls and then rises with what is handed
+    over, so for each item of the shorter list only its two nearest counterparts need a look."""
+    for give in _neighbours(ours, ideal):
+        yield give, None
+    if len(ours) <= len(theirs):
+        for give in ours:
+            for take in _neighbours(theirs, give[0] - ideal):
+                yield give, take
+    else:
+        for take in theirs:
+            for give in _neighbours(ours, take[0] + ideal):
+                yield give, take
+
+
+def _neighbours(ordered: list[_Item], load: float) -> list[_Item]:
+    at = bisect_left(ordered, (load, -1))
+    return ordered[max(at - 1, 0) : at + 1]
 
 
 def _least(scaled: NDArray[np.float64]) -> list[int]:

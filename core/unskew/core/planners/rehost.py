@@ -23,10 +23,10 @@ I32 = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class Tenancy:
-    """The tail before hosts move. Per host: its rows so far as they are ``known``, the ``weight`` it is
-    expected to have, the ``state`` its move would move, and whether it is ``pinned`` (a listed key hashes there:
-    it stays even if it is empty). Per partition: the load of its listed
-    keys, the load allowed, whether it is ``closed`` to hosts, and its relative weight."""
+    """The tail before hosts move. Per host: its rows as far as they are ``known``, the ``weight`` it is expected
+    to have, the ``state`` its move would move, and whether it is ``pinned`` (a listed key hashes there: it stays
+    even if it is empty). Per partition: the load of its listed keys, the load allowed, whether it is ``closed``
+    to hosts, and its relative weight."""
 
     tail: I32
     known: F64
@@ -57,7 +57,8 @@ def relieve(given: Tenancy) -> I32:
 
 def _dealt(given: Tenancy, leaving: NDArray[np.bool_]) -> I32:
     """The leaving hosts, heaviest first, each to the least loaded open partition."""
-    tail, load = given.tail.copy(), given.keys + _per_partition(given, given.weight, ~leaving)
+    known, expected = (_per_partition(given, rows, ~leaving) for rows in (given.known, given.weight))
+    tail, load = given.tail.copy(), given.keys + np.maximum(known, expected)
     speck = max(float(given.weight.sum()), 1.0) * 1e-9  # weightless hosts are spread too
     heap = [(float(load[p] / given.relative[p]), p) for p in np.flatnonzero(~given.closed).tolist()]
     heapify(heap)

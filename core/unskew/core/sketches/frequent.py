@@ -136,9 +136,7 @@ class FrequentItems:
             raise HistogramError("summaries: nothing to merge; give at least one FrequentItems")
         capacity = min(part.capacity for part in parts)
         total = add_totals(*(part.total for part in parts))
-        both = tally(
-            np.concatenate([part.hashes for part in parts]), np.concatenate([part.counts for part in parts])
-        )
+        both = tally(np.concatenate([part.hashes for part in parts]), np.concatenate([part.counts for part in parts]))
         kept, left, cut = _reduce(both.hashes, both.counts, capacity)
         error = sum(part.error for part in parts) + cut
         return FrequentItems(capacity, kept, left, error, total, sum(part.rounding for part in parts))

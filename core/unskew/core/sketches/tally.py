@@ -73,9 +73,7 @@ def check_counts(counts: NDArray[np.integer], rows: int) -> I64:
     """Whole numbers from 0 to 2**63 - 1, one for each row, as int64."""
     values = np.asarray(counts)
     if values.shape != (rows,):
-        raise HistogramError(
-            f"counts: shape {list(values.shape)} for {rows} hashes; give each hash one count"
-        )
+        raise HistogramError(f"counts: shape {list(values.shape)} for {rows} hashes; give each hash one count")
     if values.dtype.kind not in "iu" and values.size:
         raise HistogramError(f"counts: {values.dtype} are not whole numbers; give int64")
     if values.size and (values.min() < 0 or int(values.max()) > MAX_TOTAL):
