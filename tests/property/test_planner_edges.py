@@ -9,9 +9,9 @@ from tests.planning import key_hashes, some_histogram, spread_of
 from unskew.core.errors import ConfigError
 from unskew.core.hashing import hash_keys
 from unskew.core.histogram import MAX_ROWS, Histogram, Tail
+from unskew.core.parameters import defaults_of
 from unskew.core.plan import Plan
 from unskew.core.planners import PLANNERS, make_planner
-from unskew.core.planners.registry import parameters_of
 from unskew.core.quality import load_imbalance
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
@@ -161,7 +161,7 @@ def test_parameters_of_the_wrong_kind_are_refused(policy: str) -> None:
     """Every parameter of every planner: a value of another kind, or a number out of range, is one clear error."""
     with pytest.raises(ConfigError, match="seed"):
         make_planner(policy, 4, seed="x")  # type: ignore[arg-type]
-    for parameter, default in parameters_of(policy).items():
+    for parameter, default in defaults_of(PLANNERS[policy].algorithm).items():
         with pytest.raises(ConfigError, match=parameter):
             make_planner(policy, 4, **{parameter: ["nonsense"]})
         if isinstance(default, float):

@@ -7,6 +7,10 @@
 (5,)
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from unskew.core import quality
 from unskew.core.hashing import hash_keys
 from unskew.core.histogram import Histogram
@@ -14,4 +18,16 @@ from unskew.core.plan import Plan
 from unskew.core.planners import make_planner
 from unskew.core.version import __version__
 
-__all__ = ["Histogram", "Plan", "__version__", "hash_keys", "make_planner", "quality"]
+if TYPE_CHECKING:
+    from unskew.core.routers import make_router
+
+__all__ = ["Histogram", "Plan", "__version__", "hash_keys", "make_planner", "make_router", "quality"]
+
+
+def __getattr__(name: str) -> object:
+    """``make_router`` on first use: the routers' kernels load numba where it is installed, and planning needs none."""
+    if name == "make_router":
+        from unskew.core.routers import make_router
+
+        return make_router
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

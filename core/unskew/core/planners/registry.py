@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
 from unskew.core.errors import ConfigError
+from unskew.core.parameters import checked
 from unskew.core.planners.auto import Auto
 from unskew.core.planners.balanced import Balanced
 from unskew.core.planners.base import Algorithm, Planner, common
@@ -19,7 +20,7 @@ from unskew.core.planners.readj import Readj
 from unskew.core.planners.redist import Redist
 from unskew.core.planners.scan import Scan
 
-__all__ = ["PLANNERS", "Entry", "make_planner", "parameters_of"]
+__all__ = ["PLANNERS", "Entry", "make_planner"]
 
 
 @dataclass(frozen=True)
@@ -47,23 +48,6 @@ PLANNERS: dict[str, Entry] = {
 }
 
 
-def parameters_of(name: str) -> dict[str, object]:
-    """The parameters of a planner beyond the common ones, and their defaults."""
-    every = fields(PLANNERS[name].algorithm)  # type: ignore[arg-type]
-    return {field.name: field.default for field in every if field.init and field.name != "common"}
-
-
-def _like(default: object, value: object) -> bool:
-    """Whether a value is of the kind that the default is of; None stands for an optional whole number."""
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(default, bool) and isinstance(value, bool)
-    if isinstance(default, float):
-        return isinstance(value, (int, float))
-    if default is None:
-        return value is None or isinstance(value, int)
-    return isinstance(value, type(default))
-
-
 def make_planner(
     name: str, partitions: int, seed: int = 7, weights: ArrayLike | None = None, **parameters: object
 ) -> Planner:
@@ -75,10 +59,5 @@ def make_planner(
     entry = PLANNERS.get(name)
     if entry is None:
         raise ConfigError("policy", name, PLANNERS)
-    known = parameters_of(name)
-    for parameter, value in parameters.items():
-        if parameter not in known:
-            raise ConfigError(f"{name} parameter", parameter, known or "none: it has no parameters")
-        if not _like(known[parameter], value):
-            raise ConfigError(parameter, value, f"a value like its default, {known[parameter]!r}")
-    return Planner(name, entry.algorithm(common(partitions, seed, weights), **parameters))  # type: ignore[call-arg]
+    chosen = checked(name, entry.algorithm, parameters)
+    return Planner(name, entry.algorithm(common(partitions, seed, weights), **chosen))  # type: ignore[call-arg]

@@ -1,0 +1,154 @@
+"""What every router has in common: its settings, its window, and the loads in it.
+
+A router decides tuple by tuple and remembers: it is the one stateful thing in ``core``. Its state changes only in
+``route``, depends on the tuples alone (never on how they were cut into batches), and a router with the same seed fed
+the same stream gives the same answers. An algorithm is a class with one method, ``step``; ``Router`` checks what
+comes in and counts the slides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.core.errors import ConfigError, HistogramError
+from unskew.core.plan import MAX_PARTITIONS
+
+__all__ = ["Algorithm", "Common", "Loads", "Router", "check_share", "common"]
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+
+_MOST_SLIDES = 100_000
+
+
+@dataclass(frozen=True)
+class Common:
+    """The settings that every router takes. Without a window, loads are those since the beginning."""
+
+    workers: int
+    seed: int
+    window: float | None
+    slide: float | None
+
+    @property
+    def slides(self) -> int:
+        """Slides in the window, the one in use included; a window that is no multiple reaches back a part more."""
+        if self.window is None or self.slide is None:
+            return 1
+        return int(np.ceil(self.window / self.slide))
+
+    def salt(self, number: int) -> np.uint64:
+        """An independent salt for the ``number``-th hash of this router."""
+        return np.uint64((self.seed * 1_000_003 + number * 0x1_0000_0001) & 0xFFFFFFFFFFFFFFFF)
+
+
+def common(workers: int, seed: int, window: float | None, slide: float | None) -> Common:
+    """Checked settings, or a ``ConfigError`` that names the bad one."""
+    for name, value in (("workers", workers), ("seed", seed)):
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise ConfigError(name, value, "a whole number")
+    if not 1 <= workers <= MAX_PARTITIONS:
+        raise ConfigError("workers", workers, f"1 to {MAX_PARTITIONS}")
+    if window is None and slide is not None:
+        raise ConfigError("slide", slide, "a slide only together with a window")
+    if window is not None:
+        _positive("window", window)
+        slide = window if slide is None else slide
+        _positive("slide", slide)
+        if slide > window:
+            raise ConfigError("slide", slide, f"at most the window, {window!r}")
+        if window / slide > _MOST_SLIDES:
+            raise ConfigError("slide", slide, f"at most {_MOST_SLIDES} slides in a window")
+    return Common(int(workers), int(seed), window, slide)
+
+
+def _positive(name: str, value: object) -> None:
+    fine = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not fine or not 0 < value < float("inf"):  # type: ignore[operator]
+        raise ConfigError(name, value, "a number of tuples, or of seconds where tuples have times, above 0")
+
+
+def check_share(name: str, value: float) -> None:
+    """Refuse an epsilon that bounds nothing or forbids everything."""
+    if not 0.0 <= value <= 100.0:
+        raise ConfigError(name, value, "0 to 100")
+
+
+@dataclass(frozen=True, eq=False)
+class Loads:
+    """Rows per worker in the window: the arrays that the kernels keep (see ``kernels``)."""
+
+    clock: I64
+    ring: NDArray[np.int64]
+    load: I64
+
+    @classmethod
+    def of(cls, settings: Common) -> Loads:
+        n = settings.workers
+        return cls(np.zeros(3, np.int64), np.zeros((settings.slides, n), np.int64), np.zeros(n, np.int64))
+
+
+class Algorithm(Protocol):
+    """The algorithm of one file of this package."""
+
+    @property
+    def common(self) -> Common: ...
+
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
+        """Route these tuples, whose slide numbers never fall, into ``out``."""
+
+
+@dataclass(eq=False)
+class Router:
+    """A routing policy at work. Not thread-safe: a partitioner has one."""
+
+    name: str
+    algorithm: Algorithm
+    _seen: int = field(default=0, init=False)
+    _last: float = field(default=-np.inf, init=False)
+    _timed: bool | None = field(default=None, init=False)
+
+    @property
+    def workers(self) -> int:
+        return self.algorithm.common.workers
+
+    def route(self, hashes: ArrayLike, times: ArrayLike | None = None) -> I32:
+        """The worker of each tuple, 0 to n - 1. With ``times`` (seconds, never falling) window and slide are in
+        seconds, without in tuples; a router stays with what it was first given."""
+        keys = np.ascontiguousarray(hashes)
+        if keys.dtype != np.uint64:
+            raise HistogramError(f"hashes of type {keys.dtype}: give uint64 key hashes, as hash_keys returns them")
+        slides = self._slides(len(keys), times)
+        out = np.empty(len(keys), np.int32)
+        with np.errstate(over="ignore"):
+            self.algorithm.step(keys, slides, out)
+        return out
+
+    def _slides(self, rows: int, times: ArrayLike | None) -> I64:
+        if rows and self._timed is None:
+            self._timed = times is not None
+        if rows and self._timed != (times is not None):
+            raise ConfigError("times", "given" if times is not None else "missing", "the same for the whole stream")
+        slide = self.algorithm.common.slide
+        number = self._numbers(rows, times)
+        if slide is None:
+            return np.zeros(rows, np.int64)
+        return np.floor_divide(number, slide).astype(np.int64)
+
+    def _numbers(self, rows: int, times: ArrayLike | None) -> NDArray[np.float64] | I64:
+        if times is None:
+            self._seen += rows
+            return np.arange(self._seen - rows, self._seen)
+        when = np.asarray(times, np.float64)
+        if when.shape != (rows,) or not np.isfinite(when).all():
+            raise ConfigError("times", f"shape {when.shape}", f"one finite number of seconds for each of {rows} tuples")
+        if rows and (when[0] < self._last or (np.diff(when) < 0).any()):
+            raise ConfigError("times", "falling", "times that never fall: sort late tuples in or route them as new")
+        if rows:
+            self._last = float(when[-1])
+        return when

@@ -1,0 +1,30 @@
+"""Hash partitioning (KG, FLD): every key to the worker of its host, the place that a plan's tail gives it too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.histogram import host_of
+from unskew.core.plan import host_bits
+from unskew.core.planners.base import common as plan_settings
+from unskew.core.planners.hashed import hash_tail
+from unskew.core.routers.base import Common
+
+__all__ = ["Hashed"]
+
+
+@dataclass(eq=False)
+class Hashed:
+    """Stateless; the seed changes nothing, so that a key's worker is the same everywhere."""
+
+    common: Common
+    _tail: NDArray[np.int32] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tail = hash_tail(plan_settings(self.common.workers))
+
+    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:  # noqa: ARG002 - no window
+        out[:] = self._tail.take(host_of(keys, host_bits(self.common.workers)))

@@ -1,0 +1,37 @@
+"""The power of random choices (PoRC; CG, section 5.1): a key's salted hashes, until one has room.
+
+A worker has room while it holds less than ``ceil((1 + epsilon) x mean load)``. A key stays with its first choice as
+long as that has room, so light keys hardly spread and heavy ones spread as far as they must; no worker is ever more
+than 1 + epsilon over the mean. The paper runs it over virtual workers, which ``cg`` adds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core import kernels
+from unskew.core.routers.base import Common, Loads, check_share
+
+__all__ = ["RandomChoices"]
+
+
+@dataclass(eq=False)
+class RandomChoices:
+    """``epsilon`` is 0.01 in the paper's figures, 0.3 in its Table 1."""
+
+    common: Common
+    epsilon: float = 0.01
+    _loads: Loads = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_share("epsilon", self.epsilon)
+        self._loads = Loads.of(self.common)
+
+    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+        at = self._loads
+        kernels.route_random_choices(
+            keys, slides, out, self.common.salt(0), float(self.epsilon), at.clock, at.ring, at.load
+        )

@@ -1,0 +1,30 @@
+"""The power of two choices (PoTC; CG, section 4.3): two random workers a message, the less loaded gets it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core import kernels
+from unskew.core.routers.base import Common, Loads
+
+__all__ = ["TwoRandom"]
+
+
+@dataclass(eq=False)
+class TwoRandom:
+    """The draws are a counter, hashed: the n-th message of a stream always draws the same two workers."""
+
+    common: Common
+    _loads: Loads = field(init=False)
+    _drawn: NDArray[np.uint64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._loads = Loads.of(self.common)
+        self._drawn = np.zeros(1, np.uint64)
+
+    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:  # noqa: ARG002 - keys do not matter
+        at = self._loads
+        kernels.route_random_pairs(slides, out, self._drawn, self.common.salt(0), at.clock, at.ring, at.load)
