@@ -101,3 +101,49 @@ def test_a_window_forgets() -> None:
     out = make_router("pk2", 50, window=20, slide=5).route(keys)
     assert out[-1] == out[0]
     assert make_router("pk2", 50).route(keys)[-1] != out[0]
+
+
+@pytest.mark.parametrize("name", ["am", "cam"])
+def test_affinity_never_splits_a_key_inside_a_window(name: str) -> None:
+    """Exact AM and cAM: within each window of 2,000 tuples every key has one worker, at any skew."""
+    for exponent in (0.0, 1.0, 1.5):
+        keys = stream(10_000, 3_000, exponent)
+        out = make_router(name, 16, window=2_000, slide=100).route(keys)
+        for start in range(0, 10_000, 2_000):
+            part = slice(start, start + 2_000)
+            assert quality.replication(keys[part], out[part]) == 1.0
+
+
+def test_cm_by_hand() -> None:
+    """One key: its first choice gets it (0 keys each), then the second (1 against 0), then the first again (tie)."""
+    out = make_router("cm", 8).route(np.full(4, 99, np.uint64)).tolist()
+    assert out[0] != out[1]
+    assert out == [out[0], out[1], out[0], out[0]]
+
+
+def test_am_evens_keys_and_cam_evens_rows() -> None:
+    """On uniform streams of many keys both are even in what they look at."""
+    keys = stream(50_000, 20_000, 0.0)
+    am, cam = make_router("am", 8).route(keys), make_router("cam", 8).route(keys)
+    distinct = quality.cardinalities(keys, am, 8)
+    assert distinct.max() / distinct.mean() < 1.005
+    assert quality.imbalance(cam, 8) < 1.005
+
+
+def test_lm_weighs_rows_against_keys() -> None:
+    """bias 1 is pk2 in a window from the start; bias 0 is cm; as published raw rows outweigh the few keys."""
+    keys = stream(20_000, 500, 1.2)
+    rows = make_router("lm", 8, bias=1.0).route(keys)
+    assert np.array_equal(rows, make_router("pk2", 8).route(keys))
+    assert np.array_equal(make_router("lm", 8, bias=0.0).route(keys), make_router("cm", 8).route(keys))
+    published = quality.imbalance(make_router("lm", 8, as_published=True).route(keys), 8)
+    assert published <= quality.imbalance(make_router("lm", 8).route(keys), 8)
+
+
+def test_a_window_full_of_new_keys_is_remembered() -> None:
+    """The table of keys grows as needed and is reused by the next window."""
+    keys = key_hashes(50_000)
+    router = make_router("am", 64, window=25_000)
+    first = router.route(keys)
+    assert quality.imbalance(first, 64) < 1.05
+    assert np.array_equal(router.route(keys[:25_000]), first[:25_000])

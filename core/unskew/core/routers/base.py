@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.plan import MAX_PARTITIONS
 
-__all__ = ["Algorithm", "Common", "Loads", "Router", "check_share", "common"]
+__all__ = ["Algorithm", "Common", "Loads", "Router", "check_choices", "check_share", "common"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -77,6 +77,12 @@ def check_share(name: str, value: float) -> None:
     """Refuse an epsilon that bounds nothing or forbids everything."""
     if not 0.0 <= value <= 100.0:
         raise ConfigError(name, value, "0 to 100")
+
+
+def check_choices(choices: int) -> None:
+    """Refuse a number of choices that is none, or more than a tuple should pay for."""
+    if not 1 <= choices <= 64:
+        raise ConfigError("choices", choices, "1 to 64 workers a key")
 
 
 @dataclass(frozen=True, eq=False)

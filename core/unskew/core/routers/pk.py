@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core import kernels
-from unskew.core.errors import ConfigError
-from unskew.core.routers.base import Common, Loads
+from unskew.core.routers.base import Common, Loads, check_choices
 
 __all__ = ["PartialKey"]
 
@@ -27,8 +26,7 @@ class PartialKey:
     _loads: Loads = field(init=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.choices <= 64:
-            raise ConfigError("choices", self.choices, "1 to 64 workers a key")
+        check_choices(self.choices)
         self._loads = Loads.of(self.common)
         d = min(self.choices, self.common.workers)
         self._salts = np.array([self.common.salt(j) for j in range(d)], np.uint64)
