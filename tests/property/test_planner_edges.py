@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.planning import key_hashes, some_histogram, spread_of
-from unskew.core.errors import ConfigError
+from unskew.core.errors import ConfigError, PlanError
 from unskew.core.hashing import hash_keys
 from unskew.core.histogram import MAX_ROWS, Histogram, Tail
 from unskew.core.parameters import defaults_of
 from unskew.core.plan import Plan
-from unskew.core.planners import PLANNERS, make_planner
+from unskew.core.planners import PLANNERS, Origin, make_planner
 from unskew.core.quality import load_imbalance
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
@@ -164,12 +164,69 @@ def test_parameters_of_the_wrong_kind_are_refused(policy: str) -> None:
     for parameter, default in defaults_of(PLANNERS[policy].algorithm).items():
         with pytest.raises(ConfigError, match=parameter):
             make_planner(policy, 4, **{parameter: ["nonsense"]})
-        if isinstance(default, float):
-            for bad in (float("nan"), -1e300):
-                with pytest.raises(ConfigError, match=parameter):
-                    make_planner(policy, 4, **{parameter: bad})
+        if isinstance(default, (bool, str)):
+            continue
+        for bad in (float("nan"), -1e300) if isinstance(default, float) else (-1, 10**9):
+            with pytest.raises(ConfigError, match=parameter):
+                make_planner(policy, 4, **{parameter: bad})
 
 
 def test_an_unknown_parameter_names_the_known_ones() -> None:
     with pytest.raises(ValueError, match="kip parameter: 'lamda' is not allowed; use one of factor"):
         make_planner("kip", 4, lamda=2)
+
+
+@every_planner
+@pytest.mark.parametrize("rows", [1, 3, 20, 100])
+def test_a_tiny_batch_says_little_about_the_keys_to_come(policy: str, rows: int) -> None:
+    """After a handful of rows, keys that nobody has seen still spread over all partitions."""
+    seen = Histogram.from_counts(key_hashes(rows, 8), np.ones(rows, np.int64))
+    out = make_planner(policy, 64).plan(seen).route(key_hashes(200_000, 9), spread_of(200_000))
+    assert load_imbalance(np.bincount(out, minlength=64)) <= 1.25
+
+
+@every_planner
+def test_a_plan_for_other_key_types_is_no_start(policy: str) -> None:
+    """The same key has other hashes in another type: following such a plan is refused, not routed."""
+    planner, histogram = make_planner(policy, 4), some_histogram(rows=1_000, keys=50)
+    first = planner.plan(histogram, origin=Origin(key_types=("int",)))
+    with pytest.raises(PlanError, match="keys of type int, this one for bigint"):
+        planner.plan(histogram, first, origin=Origin(key_types=("bigint",)))
+    assert planner.plan(histogram, first).key_types == ("int",)
+
+
+@every_planner
+def test_the_largest_plan_stays_within_a_megabyte(policy: str) -> None:
+    """n = 8192, many heavy keys, hosts nearly full: slots and bytes are budgeted, and it does not take minutes."""
+    keys = 3_000
+    tail = Tail(np.full(1 << 18, 400), np.full(1 << 18, 20))
+    histogram = Histogram.from_counts(key_hashes(keys), np.full(keys, 103), tail)
+    plan = make_planner(policy, 8192).plan(histogram)
+    assert len(plan_to_bytes(plan)) <= 1 << 20
+
+
+@pytest.mark.parametrize("policy", ["balanced", "prompt"])
+@pytest.mark.parametrize(("n", "keys", "rows"), [(1000, 1_000_000, 1), (200, 1_500_000, 1), (1000, 1_400_000, 3)])
+def test_equal_small_keys_leave_no_partition_over(policy: str, n: int, keys: int, rows: int) -> None:
+    """No key is heavy and a million are equal: hosts are all there is to level with, and it is within one row."""
+    histogram = Histogram.from_counts(key_hashes(keys), np.full(keys, rows))
+    loads = make_planner(policy, n).plan(histogram).loads(histogram)
+    assert loads.max() - histogram.total / n <= max(1, rows)
+
+
+@pytest.mark.parametrize("policy", ["balanced", "prompt", "cg"])
+def test_no_key_is_cut_finer_than_its_spread_values_allow(policy: str) -> None:
+    """640 distinct values are good for 40 fragments, also where weights make some rooms tiny."""
+    counts = np.array([50_000, *[10] * 500])
+    spread = np.array([640, *[10] * 500])
+    histogram = Histogram(np.arange(501, dtype=np.uint64) << np.uint64(55), counts, spread=spread)
+    for weights in (None, np.geomspace(1, 1e4, 64)):
+        assert len(make_planner(policy, 64, weights=weights).plan(histogram).explain(0).partitions) <= 40
+
+
+def test_huge_weights_are_weights() -> None:
+    """Only their ratio counts, also where their sum would overflow."""
+    histogram = some_histogram()
+    for policy in PLANNERS:
+        huge, plain = make_planner(policy, 4, weights=[1e308] * 4), make_planner(policy, 4)
+        assert huge.plan(histogram).digest == plain.plan(histogram).digest

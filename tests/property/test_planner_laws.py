@@ -44,6 +44,7 @@ def test_every_row_is_routed_once_and_as_planned(policy: str, data: st.DataObjec
     key, partition, rows = plan.fragments(histogram.hashes, histogram.counts)
     assert np.array_equal(np.bincount(key, weights=rows, minlength=len(histogram.hashes)), histogram.counts)
     assert plan.loads(histogram).sum() == histogram.total
+    assert plan.hot.rows.tolist() == histogram.count(plan.hot.hashes).tolist()
     assert plan.info.loads == tuple(plan.loads(histogram).tolist())
     assert partition.min() >= 0
     assert partition.max() < planner.partitions
@@ -129,6 +130,9 @@ def test_keys_are_split_only_by_policies_that_say_so(policy: str, data: st.DataO
     planner, histogram = data.draw(planners(policy)), data.draw(histograms())
     if not PLANNERS[policy].splits:
         assert not planner.plan(histogram).splits
+    after = make_planner("balanced", planner.partitions).plan(histogram)
+    if not PLANNERS[policy].splits:
+        assert not planner.plan(histogram, previous=after).splits
     stiff = Histogram(histogram.hashes, histogram.counts, None, np.ones(len(histogram.hashes), np.int64))
     assert not planner.plan(stiff).splits
 

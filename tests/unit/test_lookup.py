@@ -49,3 +49,13 @@ def test_a_table_that_does_not_fit_a_hash_is_refused() -> None:
     for shift, bits, groups in [(60, 8, 1), (-1, 4, 1), (0, 30, 1), (0, 4, 3)]:
         with pytest.raises(PlanError, match="look-up table"):
             Lookup(shift, bits, np.zeros(groups, np.uint32))
+
+
+def test_two_groups_chosen_to_collide_do_not_stall_the_search() -> None:
+    """All keys in two groups, places evenly spread: no displacement fits so many at once; the remix finds a table
+    without trying for minutes."""
+    upper = (np.arange(4000, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) & ~np.uint64((1 << 20) - 1)
+    keys = np.unique(upper | (np.arange(4000, dtype=np.uint64) & np.uint64(1)))
+    found = find_lookup(keys)
+    assert found.remix
+    assert len(np.unique(found.bucket(keys))) == len(keys)

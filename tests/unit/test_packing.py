@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.core.apportion import apportion, capacities, turns
-from unskew.core.packing import Rooms, deal_hosts, pour
+from unskew.core.packing import Rooms, deal_hosts, even_out, pour
 from unskew.core.slots import UNITS_BITS, slots_for, units_of
 
 sizes = st.lists(st.integers(1, 10**18), min_size=1, max_size=40)
@@ -101,13 +101,38 @@ def test_dealt_hosts_are_even_in_rows_and_in_keys(seed: int) -> None:
     rng = np.random.default_rng(seed)
     keys = rng.poisson(20, 4096)
     rows = keys * 3 + rng.poisson(5, 4096)
-    tail = deal_hosts(rows, keys, np.full(16, rows.sum() // 16 + 1))
+    tail = deal_hosts(rows, keys, np.full(16, rows.sum() // 16 + 1), np.ones(16))
     per_rows, per_keys = np.bincount(tail, rows, 16), np.bincount(tail, keys, 16)
     assert per_rows.max() - per_rows.min() <= rows.max()
     assert per_keys.max() / per_keys.mean() <= 1.02
 
 
 def test_full_partitions_get_no_hosts() -> None:
-    tail = deal_hosts(np.ones(64, np.int64), np.ones(64, np.int64), np.array([10, 0, 30, -4]))
+    tail = deal_hosts(
+        np.ones(64, np.int64), np.ones(64, np.int64), np.array([10, 0, 30, -4]), np.array([1.0, 0.0, 3.0, 0.0])
+    )
     assert np.bincount(tail, minlength=4)[[1, 3]].tolist() == [0, 0]
     assert 2 <= np.bincount(tail)[2] / np.bincount(tail)[0] <= 4
+
+
+def test_hosts_of_which_nothing_is_known_are_dealt_by_weight() -> None:
+    """Three rows seen, room for 0 or 1 each: the 4,093 empty hosts do not crowd where the three rows were due."""
+    rows = np.zeros(4096, np.int64)
+    rows[[5, 77, 900]] = 1
+    tail = deal_hosts(rows, rows, np.full(64, 1), np.ones(64))
+    assert np.bincount(tail, minlength=64).max() <= 65
+    weighted = np.bincount(deal_hosts(rows, rows, np.array([1, 1]), np.array([1.0, 3.0])))
+    assert weighted[1] / weighted[0] == pytest.approx(3.0, rel=0.01)
+
+
+def test_swapping_hosts_evens_out_what_dealing_left() -> None:
+    """Loads 12, 8, 10 of 10 each: one swap of hosts that differ by 2 makes all even, and keeps every host."""
+    rows = np.array([7, 5, 5, 3, 6, 4])
+    tail = np.array([0, 0, 1, 1, 2, 2], np.int32)
+    room = 10 - np.bincount(tail, rows, 3).astype(np.int64)
+    even_out(tail, rows, room)
+    assert np.bincount(tail, rows, 3).tolist() == [10, 10, 10]
+    assert room.tolist() == [0, 0, 0]
+    stuck = np.array([9, 3])
+    even_out(np.array([0, 1], np.int32), stuck, left := np.array([-3, 3]))
+    assert left.tolist() == [-3, 3]

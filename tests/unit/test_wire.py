@@ -95,7 +95,7 @@ def test_a_well_formed_file_with_impossible_tables_is_refused(field: str, value:
 
 def test_a_plan_beyond_a_megabyte_is_not_written() -> None:
     """1 MB is the bound for what every task of every batch carries."""
-    plan = build_plan(Placement.tail_only(np.full(1 << 20, 200, np.int32)), 201, PlanInfo())
+    plan = build_plan(Placement.tail_only(np.zeros(4096, np.int32)), 201, PlanInfo(reason="x" * (1 << 20)))
     with pytest.raises(PlanError, match="at most 1,048,576"):
         plan_to_bytes(plan)
 
@@ -110,3 +110,50 @@ def test_the_format_does_not_drift() -> None:
     assert plan.digest == golden["digest"]
     for key, spread, partition in golden["routes"]:
         assert plan.route_one(int(key), int(spread)) == partition
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lookup_bits", 24),
+        ("lookup_displacement", [0] * 4096),
+        ("split_bits", [256]),
+        ("hot_reason", [256] * 16),
+        ("loads", [1, 2, 3]),
+        ("moved_rows", float("nan")),
+        ("key_types", ["no such\x00type"]),
+        ("tail", [0] * (1 << 19)),
+        ("hot_home", [2**31 - 1] * 16),
+    ],
+)
+def test_hostile_tables_are_refused_before_they_cost_anything(field: str, value: object) -> None:
+    """Small files that would be huge tables, numbers that would wrap around, metadata that cannot be true."""
+    file, body = pb.PlanFile(), pb.Plan()
+    file.ParseFromString(encoded())
+    body.ParseFromString(file.body)
+    if isinstance(value, list):
+        del getattr(body, field)[:]
+        getattr(body, field).extend(value)
+    else:
+        setattr(body, field, value)
+    file.body = body.SerializeToString()
+    file.checksum = xxhash.xxh64_intdigest(file.body)
+    with pytest.raises(PlanFormatError, match=r"no usable plan|are no plan"):
+        plan_from_bytes(file.SerializeToString())
+
+
+def test_bytes_beyond_the_bound_are_not_even_read() -> None:
+    with pytest.raises(PlanFormatError, match="at most 1,048,576"):
+        plan_from_bytes(encoded() + b"\x00" * (1 << 20))
+
+
+@pytest.mark.parametrize("info", [PlanInfo(batch=2**63), PlanInfo(stream="\udcff"), PlanInfo(rows=-1)])
+def test_metadata_that_cannot_be_written_is_one_clear_error(info: PlanInfo) -> None:
+    plan = build_plan(Placement.tail_only(np.zeros(4096, np.int32)), 2, info)
+    with pytest.raises(PlanError, match="metadata cannot be written"):
+        plan_to_bytes(plan)
+
+
+def test_a_version_fits_64_bits() -> None:
+    with pytest.raises(PlanError, match="must fit 64 bits"):
+        Version(0, 2**64 - 1).next()

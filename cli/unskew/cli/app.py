@@ -39,7 +39,7 @@ def _unskew(
 
 @app.command()
 def policies(as_json: Json = False) -> None:
-    """List the policies, and whether they may split a key."""
+    """List the planners and the routers, and whether they may split a key."""
     from unskew.cli.listing import listed
 
     typer.echo(listed(as_json=as_json))
@@ -52,7 +52,7 @@ def whatif(
         list[str] | None, typer.Option(metavar="NAME", help="The key column; repeat it for a key of several columns.")
     ] = None,
     partitions: Annotated[str, typer.Option(metavar="N", help="Number of partitions.")] = "16",
-    policies: Annotated[str, typer.Option(metavar="A,B,...", help="Policies to try; all of them when left out.")] = "",
+    policies: Annotated[str, typer.Option(metavar="A,B,...", help="Planners to try; all of them when left out.")] = "",
     batch: Annotated[str, typer.Option(metavar="ROWS", help="Rows of a micro-batch.")] = "100000",
     window: Annotated[
         str,

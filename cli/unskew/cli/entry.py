@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from pathlib import Path
+from typing import NoReturn, TextIO
 
 __all__ = ["main"]
 
@@ -18,6 +19,10 @@ USAGE = 2
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and leave with its exit code."""
+    if sys.stderr is None:  # `2>&-`: print would take stdout instead, and the next file opened would be stream 2
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process
+    if sys.stdout is None:
+        sys.exit(_fail("standard output is closed; send it to a file, a pipe or a terminal"))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a key must not end the run
@@ -25,8 +30,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read our output has had enough: `unskew ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _mute(sys.stdout)
         code = 1
+    except OSError as why:  # a full disk; files that cannot be used have become errors of ours before
+        _mute(sys.stdout)
+        code = _fail(f"{why.filename or 'standard output'}: cannot be written: {why.strerror or why}")
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)
@@ -66,8 +74,16 @@ def _told(why: BaseException) -> str:
 
 
 def _fail(message: str) -> int:
-    print("unskew:", " ".join(message.split()), file=sys.stderr)
+    try:
+        print("unskew:", " ".join(message.split()), file=sys.stderr, flush=True)
+    except OSError:
+        _mute(sys.stderr)
     return USAGE
+
+
+def _mute(stream: TextIO) -> None:
+    """What is still to come out when Python ends goes nowhere, instead of failing once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from unskew.cli.errors import InputError, first_line
+from unskew.cli.numerals import bits
 from unskew.core.errors import ConfigError, PlanFormatError
 from unskew.core.hashing import hash_keys
 from unskew.core.keytypes import arrow_of, parse
@@ -40,6 +42,8 @@ def explained(path: Path, key: Sequence[str], bare_hash: str, *, as_json: bool) 
 def read_plan(path: Path) -> Plan:
     """The plan in this file, or one clear error."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise InputError(f"{path}: cannot be read as a plan: no regular file; give one that --save-plans wrote")
         data = path.read_bytes()
     except OSError as why:
         raise InputError(f"{path}: cannot be read as a plan: {why.strerror or first_line(why)}") from None
@@ -65,6 +69,8 @@ def _typed(text: str, name: str) -> pa.Array:
     example = {"date": " such as 2024-01-31", "timestamp": " such as 2024-01-31T12:00:00Z"}.get(name, "")
     try:
         return pa.array([text]).cast(wanted)
+    except UnicodeEncodeError:
+        raise ConfigError("KEY", text, f"a value of type {name} in UTF-8; any other key goes by its --hash") from None
     except pa.ArrowException:
         raise ConfigError("KEY", text, f"a value of type {name}{example}") from None
 
@@ -72,11 +78,8 @@ def _typed(text: str, name: str) -> pa.Array:
 def _bare(text: str, key: Sequence[str]) -> int:
     if key:
         raise ConfigError("--hash", text, "either a KEY or --hash, not both")
-    try:
-        number = int(text, 0)
-    except ValueError:
-        number = -1
-    if not 0 <= number < 2**64:
+    number = bits(text)
+    if number is None:
         raise ConfigError("--hash" if text else "KEY", text, "a KEY, or --hash with 64 bits such as 0x9ae16a3b2f90404f")
     return number
 

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 from unskew.core.planners import PLANNERS
+from unskew.core.planners.registry import Entry as PlannerEntry
+from unskew.core.routers import ROUTERS
+from unskew.core.routers.registry import Entry as RouterEntry
 
 __all__ = ["listed"]
 
+Entries = Mapping[str, PlannerEntry] | Mapping[str, RouterEntry]
+
 
 def listed(*, as_json: bool) -> str:
-    """One line a policy, or all of them as JSON."""
+    """Planners and routers, one line a policy; or all of them as JSON."""
     if as_json:
-        rows = [{"name": n, "splits": e.splits, "summary": e.summary} for n, e in PLANNERS.items()]
-        return json.dumps({"policies": rows}, indent=2)
-    wide = max(map(len, PLANNERS))
+        return json.dumps({"planners": _rows(PLANNERS), "routers": _rows(ROUTERS)}, indent=2)
     return "\n".join(
-        f"{name:<{wide}}  {'may split keys' if entry.splits else 'keeps keys whole':<16}  {entry.summary}"
-        for name, entry in PLANNERS.items()
+        [
+            "Planners place the keys of a whole batch by their counts (unskew whatif tries them):",
+            *_lines(PLANNERS),
+            "",
+            "Routers place each row as it comes:",
+            *_lines(ROUTERS),
+        ]
     )
+
+
+def _rows(entries: Entries) -> list[dict[str, object]]:
+    return [{"name": name, "splits": entry.splits, "summary": entry.summary} for name, entry in entries.items()]
+
+
+def _lines(entries: Entries) -> list[str]:
+    wide = max(len(name) for name in (*PLANNERS, *ROUTERS))
+    return [
+        f"  {name:<{wide}}  {'may split keys' if entry.splits else 'keeps keys whole':<16}  {entry.summary}"
+        for name, entry in entries.items()
+    ]

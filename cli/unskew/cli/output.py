@@ -3,43 +3,104 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from unskew.cli.errors import OutputError, first_line
 
-__all__ = ["check_file", "check_folder", "write_all"]
+__all__ = ["check_apart", "check_file", "check_folder", "writing"]
 
 
 def check_file(option: str, path: Path) -> None:
     """Refuse a file that could not be written, without touching anything."""
-    if path.is_dir():
-        raise OutputError(f"{option}: {str(path)!r} is a folder; give a file")
-    if not path.parent.is_dir():
-        raise OutputError(f"{option}: the folder {str(path.parent)!r} does not exist; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise OutputError(f"{option}: the folder {str(path.parent)!r} cannot be written to; choose another")
+    with _told(f"{option}: {str(path)!r}"):
+        _check_target(option, path)
+        if not stat.S_ISDIR(_mode(path.parent)):
+            raise OutputError(f"{option}: the folder {str(path.parent)!r} does not exist; make it first")
+        if not os.access(path.parent, os.W_OK):
+            raise OutputError(f"{option}: the folder {str(path.parent)!r} cannot be written to; choose another")
 
 
-def check_folder(option: str, path: Path) -> None:
-    """Refuse a folder that could neither be used nor made."""
-    if path.exists() and not path.is_dir():
-        raise OutputError(f"{option}: {str(path)!r} is no folder; give a folder")
-    nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise OutputError(f"{option}: nothing can be written in {str(nearest)!r}; choose another folder")
+def check_folder(option: str, path: Path, names: Iterable[str]) -> None:
+    """Refuse a folder that could neither be used nor made, or that has something else where these files would go."""
+    with _told(f"{option}: {str(path)!r}"):
+        if _mode(path) and not path.is_dir():
+            raise OutputError(f"{option}: {str(path)!r} is no folder; give a folder")
+        nearest = next(folder for folder in (path, *path.absolute().parents) if _mode(folder))
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+            raise OutputError(f"{option}: nothing can be written in {str(nearest)!r}; choose another folder")
+        for name in names:
+            _check_target(option, path / name)
 
 
-def write_all(files: Mapping[Path, bytes]) -> None:
-    """Each file whole or not at all: written beside its place, then renamed."""
+def check_apart(plot: Path, folder: Path) -> None:
+    """Refuse a plot whose name is that of the folder, or of one above it, which is still to be made."""
+    real = Path(os.path.realpath(folder))
+    if Path(os.path.realpath(plot)) in (real, *real.parents):
+        raise OutputError(f"--plot: {str(plot)!r} is to be a folder, by --save-plans; give another file")
+
+
+def _check_target(option: str, path: Path) -> None:
+    mode = _mode(path)
+    if stat.S_ISDIR(mode):
+        raise OutputError(f"{option}: {str(path)!r} is a folder; give a file, or move it away")
+    if mode and not stat.S_ISREG(mode):
+        raise OutputError(f"{option}: {str(path)!r} is no regular file; give another name, or move it away")
+
+
+def _mode(path: Path) -> int:
+    """What is there; 0 for nothing."""
     try:
-        for path, data in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            beside = path.with_name(f".{path.name}.{os.getpid()}")
-            try:
-                beside.write_bytes(data)
-                beside.replace(path)
-            finally:
-                beside.unlink(missing_ok=True)
+        return path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as why:
-        raise OutputError(f"{why.filename}: cannot be written: {why.strerror or first_line(why)}") from None
+        raise OutputError(f"{what} cannot be written: {why.strerror or first_line(why)}") from None
+
+
+@contextmanager
+def writing(files: Mapping[Path, bytes]) -> Iterator[None]:
+    """All of the files or none: written beside their places, and renamed into them when the block has run.
+
+    If the block fails, nothing is left behind. A reader of stdout who has left (``| head``) is no failure: the files
+    were asked for all the same.
+    """
+    gone: BrokenPipeError | None = None
+    with ExitStack() as undo:
+        beside = {path: path.with_name(f".unskew.{os.getpid()}.{number}") for number, path in enumerate(files)}
+        for path, data in files.items():
+            with _told(str(path)):
+                _make(path.parent, undo)
+                undo.callback(_remove, beside[path])
+                beside[path].write_bytes(data)
+        try:
+            yield
+        except BrokenPipeError as why:
+            gone = why
+        for path in files:
+            with _told(str(path)):
+                beside[path].replace(path)
+        undo.pop_all()
+    if gone is not None:
+        raise gone
+
+
+def _make(folder: Path, undo: ExitStack) -> None:
+    """Make the folder and those above it; ``undo`` removes what was made here."""
+    for each in (*reversed(folder.parents), folder):
+        if not _mode(each):
+            each.mkdir()
+            undo.callback(_remove, each)
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        path.rmdir() if path.is_dir() else path.unlink()

@@ -8,11 +8,13 @@ file's values are in memory.
 from __future__ import annotations
 
 import gzip
+import os
+import stat
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +30,9 @@ from unskew.core.keytypes import KeyType, arrow_of, parse, type_of
 
 __all__ = ["Keys", "read_keys"]
 
+T = TypeVar("T")
 Kind = Literal["parquet", "csv", "text"]
+_EXACT = 2.0**53  # from here on a double stands for several whole numbers
 _PARQUET_MAGIC = b"PAR1"
 _BYTES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
@@ -49,7 +53,7 @@ def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = ()) -> 
     if wanted and len(wanted) != max(len(columns), 1):
         raise ConfigError("--type", ", ".join(types), f"one type for each of the {max(len(columns), 1)} key columns")
     hashed, known = [], None
-    for part in _parts(path):
+    for part in _guarded(path, lambda: _parts(path)):
         names, arrays = _guarded(part, lambda part=part: _read(part, columns, wanted))  # type: ignore[misc]
         found = wanted or _types(names, arrays)
         if known not in (None, (names, found)):
@@ -59,7 +63,8 @@ def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = ()) -> 
     hashes = np.concatenate(hashed)
     if known is None or len(hashes) == 0:
         raise InputError(f"{path}: no rows; give a file with at least one key")
-    return Keys(path.name, known[0], tuple(map(str, known[1])), hashes)
+    name = os.fsencode(path.name).decode("utf-8", "backslashreplace")  # it goes into plans and plots
+    return Keys(name, known[0], tuple(map(str, known[1])), hashes)
 
 
 def _told(names: tuple[str, ...], types: tuple[KeyType, ...]) -> str:
@@ -77,8 +82,11 @@ def _types(names: tuple[str, ...], arrays: Sequence[pa.ChunkedArray]) -> tuple[K
 
 
 def _parts(path: Path) -> list[Path]:
-    if not path.is_dir():
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode):
         return [path]
+    if not stat.S_ISDIR(mode):
+        raise InputError(f"{path}: a pipe or a device; give a regular file, or a folder that Spark wrote")
     inside = [file for file in sorted(path.rglob("*")) if file.is_file()]
     seen = [file for file in inside if not any(p[0] in "._" for p in file.relative_to(path).parts)]
     files = [file for file in seen if file.stat().st_size > 0]
@@ -87,9 +95,7 @@ def _parts(path: Path) -> list[Path]:
     return files
 
 
-def _guarded(
-    path: Path, read: Callable[[], tuple[tuple[str, ...], list[pa.ChunkedArray]]]
-) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+def _guarded(path: Path, read: Callable[[], T]) -> T:
     """What a library says of an unreadable file, as one error of ours."""
     try:
         return read()
@@ -97,6 +103,8 @@ def _guarded(
         raise InputError(f"{path}: no such file; give a Parquet, CSV or text file") from None
     except UnskewError:
         raise
+    except UnicodeEncodeError:
+        raise InputError(f"{path}: cannot be read: its path is not UTF-8; rename it") from None
     except (pa.ArrowException, EOFError, ValueError, zlib.error) as why:
         raise InputError(f"{path}: cannot be read as {_kind(path)}: {first_line(why)}") from None
     except OSError as why:
@@ -132,6 +140,8 @@ def _chosen(path: Path, columns: Sequence[str], there: Sequence[str]) -> tuple[s
     for column in columns:
         if column not in there:
             raise ConfigError("--column", column, there)
+        if there.count(column) > 1:
+            raise InputError(f"{path}: {there.count(column)} columns are called {column!r}; rename all but one")
     return tuple(columns)
 
 
@@ -158,7 +168,18 @@ def _read_csv(
     given = {name: arrow_of(kind) for name, kind in zip(chosen, types, strict=False)}
     converting = pacsv.ConvertOptions(include_columns=list(chosen), column_types=given)
     table = pacsv.read_csv(path, parse_options=parsing, convert_options=converting)
+    for name in () if types else chosen:
+        _refuse_rounded(path, name, table.column(name))
     return chosen, [table.column(name) for name in chosen]
+
+
+def _refuse_rounded(path: Path, name: str, column: pa.ChunkedArray) -> None:
+    """Whole numbers that do not fit a bigint are taken for doubles, and then different keys are one."""
+    if pa.types.is_floating(column.type) and pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py():
+        raise InputError(
+            f"{path}: column {name!r} has numbers that a double cannot tell apart; say what the job reads it as: "
+            "--type string, --type 'decimal(38,0)', --type double ..."
+        )
 
 
 def _read_text(

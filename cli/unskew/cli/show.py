@@ -17,7 +17,7 @@ from rich.text import Text
 from unskew.cli.read import Keys
 from unskew.cli.replay import BatchResult, PolicyResult, Replay
 
-__all__ = ["document", "print_json", "print_table", "table", "verdict"]
+__all__ = ["as_json", "as_table", "document", "table", "verdict"]
 
 LEAVE_IT = 1.10  # DESIGN, promise 6: within 10 % of even there is nothing to gain (the bound of policy auto)
 _WIDTH = 118
@@ -27,14 +27,16 @@ _HEADINGS = (
 )  # fmt: skip
 
 
-def print_table(keys: Keys, result: Replay, written: Iterable[Path] = ()) -> None:
-    """The table on stdout, as wide as it needs to be where stdout is no terminal."""
+def as_table(keys: Keys, result: Replay, written: Iterable[Path] = ()) -> str:
+    """The table for stdout, as wide as it needs to be where stdout is no terminal."""
     console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_WIDTH)
-    for line in heading(keys, result):
-        console.print(Text(line), soft_wrap=True)
-    console.print(table(result))
-    for line in [*verdict(result), *(f"wrote {path}" for path in written)]:
-        console.print(Text(line), soft_wrap=True)
+    with console.capture() as shown:
+        for line in heading(keys, result):
+            console.print(Text(line), soft_wrap=True)
+        console.print(table(result))
+        for line in [*verdict(result), *(f"wrote {path}" for path in written)]:
+            console.print(Text(line), soft_wrap=True)
+    return shown.get()
 
 
 def heading(keys: Keys, result: Replay) -> list[str]:
@@ -119,8 +121,9 @@ def _praise(p: PolicyResult, hashed: float) -> str:
     )
 
 
-def print_json(keys: Keys, result: Replay) -> None:
-    print(json.dumps(document(keys, result), indent=2))
+def as_json(keys: Keys, result: Replay) -> str:
+    """One JSON document, with its line end."""
+    return json.dumps(document(keys, result), indent=2) + "\n"
 
 
 def document(keys: Keys, result: Replay) -> dict[str, Any]:

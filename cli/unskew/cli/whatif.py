@@ -1,4 +1,4 @@
-"""``unskew whatif``: checks what was asked, reads, replays, shows, and only then writes."""
+"""``unskew whatif``: checks what was asked, reads, replays, writes what was asked for, and shows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from unskew.cli.output import check_file, check_folder, write_all
+from unskew.cli.numerals import fractions, whole
+from unskew.cli.output import check_apart, check_file, check_folder, writing
 from unskew.cli.read import Keys, read_keys
 from unskew.cli.replay import Fresh, Job, Replay, replay, steps
 from unskew.core.errors import ConfigError
@@ -52,15 +53,15 @@ class Asked:
         plot: Path | None,
         save_plans: Path | None,
     ) -> Asked:
-        n = _whole("--partitions", partitions, 1, MAX_PARTITIONS)
-        rows = _whole("--batch", batch, 1, MAX_ROWS)
+        n = whole("--partitions", partitions, 1, MAX_PARTITIONS)
+        rows = whole("--batch", batch, 1, MAX_ROWS)
         job = Job(
             policies=_names(policies),
             partitions=n,
             batch=rows,
-            window=max(1, round(_whole("--window", window, 1, MAX_ROWS) / rows)) if window else 1,
-            weights=_numbers("--weights", weights, n) if weights else None,
-            seed=_whole("--seed", seed, 0, 2**63 - 1),
+            window=max(1, round(whole("--window", window, 1, MAX_ROWS) / rows)) if window else 1,
+            weights=fractions("--weights", weights, n) if weights else None,
+            seed=whole("--seed", seed, 0, 2**63 - 1),
             fresh=_fresh(fresh),
         )
         job.planners()
@@ -70,22 +71,22 @@ class Asked:
             check_plot(plot)
             check_file("--plot", plot)
         if save_plans is not None:
-            check_folder("--save-plans", save_plans)
+            check_folder("--save-plans", save_plans, (_file_of(policy) for policy in job.policies))
+        if plot is not None and save_plans is not None:
+            check_apart(plot, save_plans)
         return cls(file, tuple(columns), tuple(types), job, as_json, plot, save_plans)
 
 
 def run(asked: Asked) -> None:
     """Print what each policy would have done; write the plot and the plans where asked for."""
-    from unskew.cli.show import print_json, print_table
+    from unskew.cli.show import as_json, as_table
 
     keys = read_keys(asked.file, asked.columns, asked.types)
     result = _replayed(keys, asked.job)
     files = _files(asked, keys, result)
-    write_all(files)
-    if asked.as_json:
-        print_json(keys, result)
-    else:
-        print_table(keys, result, files)
+    text = as_json(keys, result) if asked.as_json else as_table(keys, result, files)
+    with writing(files):
+        print(text, end="", flush=True)
 
 
 def _replayed(keys: Keys, job: Job) -> Replay:
@@ -98,12 +99,16 @@ def _files(asked: Asked, keys: Keys, result: Replay) -> dict[Path, bytes]:
     files = {}
     if asked.save_plans is not None:
         for policy in result.policies:
-            files[asked.save_plans / f"{policy.policy}.plan"] = plan_to_bytes(policy.plan)
+            files[asked.save_plans / _file_of(policy.policy)] = plan_to_bytes(policy.plan)
     if asked.plot is not None:
         from unskew.cli.plot import drawn
 
         files[asked.plot] = drawn(keys, result, asked.plot.suffix.lstrip("."))
     return files
+
+
+def _file_of(policy: str) -> str:
+    return f"{policy}.plan"
 
 
 @contextmanager
@@ -118,23 +123,6 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("replaying", total=total)
         yield lambda: bar.advance(task)
-
-
-def _whole(option: str, text: str, least: int, most: int) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        number = least - 1
-    if not least <= number <= most:
-        raise ConfigError(option, text, f"a whole number, {least} to {most}")
-    return number
-
-
-def _numbers(option: str, text: str, count: int) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise ConfigError(option, text, f"{count} numbers above 0 with commas between them, one a partition") from None
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ Deviations from the listing:
 - A tree node is a count with its keys, not a key: a batch's refreshes are filed together, and what a key left
   behind at its old count is skipped by the traversal.
 - Tuples are not chained: rows never enter the core, only their key hashes do.
+- HTable: each probe of a key is a fresh hash of it. A fixed step from one cell to the next can be crowded by
+  chosen keys, and key hashes are chosen by whoever writes the keys.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.errors import ConfigError
+from unskew.core.hashing import mix
 
 __all__ = ["Accumulator", "MicroBatch"]
 
@@ -44,6 +47,8 @@ T = TypeVar("T", bound=np.generic)
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST_BITS = 10
+_NEAR = 8
+_SALT = 3
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,7 @@ class Accumulator:
 
 
 class _KeyTable:
-    """HTable: distinct hash -> slot, open addressing with linear probing, whole arrays at a time."""
+    """HTable: distinct hash -> slot, open addressing with a new hash a probe, whole arrays at a time."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -183,14 +188,15 @@ class _KeyTable:
         """The slot of each of these distinct keys; unknown keys get the next slots, in the order given."""
         self._reserve(self.size + keys.size)
         at, slots = self._home(keys), np.full(keys.size, -1, dtype=np.int64)
-        todo = np.arange(keys.size)
+        todo, probe = np.arange(keys.size), 0
         while todo.size:
             found = self._cells[at[todo]]
             taken = found >= 0
             match = taken & (self.key[found] == keys[todo])
             slots[todo[match]] = found[match]
             todo = todo[taken & ~match]
-            at[todo] = (at[todo] + 1) & (self._cells.size - 1)
+            probe += 1
+            at[todo] = self._next(keys, at, todo, probe)
         new = np.flatnonzero(slots < 0)
         slots[new] = np.arange(self.size, self.size + new.size)
         self.key[slots[new]] = keys[new]
@@ -201,13 +207,26 @@ class _KeyTable:
     def _home(self, keys: U64) -> I64:
         return ((keys * _GOLDEN) >> np.uint64(64 - self._bits)).astype(np.int64)
 
+    def _next(self, keys: U64, at: I64, todo: I64, probe: int) -> I64:
+        """Where these keys look at this probe: in the next cell a few times, then wherever a new hash says.
+
+        ``mix`` adds its salt to the key. With salts 1, 2, 3 keys that lie one such step apart would look at each
+        other's cells all along; with powers a set of keys must grow by a factor for every probe that it prolongs.
+        """
+        if probe <= _NEAR:
+            return (at[todo] + 1) & (self._cells.size - 1)
+        return (mix(keys[todo], _SALT**probe) >> np.uint64(64 - self._bits)).astype(np.int64)
+
     def _place(self, slots: I64, at: I64) -> None:
-        """Put keys that no cell holds into the next free cells; of two that want one, one moves on."""
+        """Put keys that no cell holds into free cells, tried first where given; who loses a cell looks from home."""
+        probe = -1
         while slots.size:
             free = self._cells[at] < 0
             self._cells[at[free]] = slots[free]
             lost = self._cells[at] != slots
-            slots, at = slots[lost], (at[lost] + 1) & (self._cells.size - 1)
+            slots, at, probe = slots[lost], at[lost], probe + 1
+            keys = self.key[slots]
+            at = self._next(keys, at, np.arange(slots.size), probe) if probe else self._home(keys)
 
     def _reserve(self, size: int) -> None:
         """Keep at least half the cells free, so that probes stay short."""

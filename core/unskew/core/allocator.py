@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.errors import ConfigError, HistogramError
+from unskew.core.histogram import MAX_ROWS, exact_sum
 
 __all__ = ["BucketAssignment", "allocate", "hash_buckets", "split_keys"]
 
@@ -75,7 +76,7 @@ def split_keys(hashes: U64, blocks: NDArray[np.integer]) -> Mask:
 
 def allocate(
     hashes: U64,
-    counts: I64,
+    counts: NDArray[np.integer],
     split: Mask,
     buckets: int,
     *,
@@ -92,16 +93,16 @@ def allocate(
     [7, 7]
     """
     _check_buckets(buckets)
-    _check_clusters(hashes, counts, split)
+    rows = _clusters(hashes, counts, split, MAX_ROWS if split_share is None else MAX_ROWS // 2)
     chosen = np.empty(hashes.size, dtype=np.int32)
     chosen[split] = hash_buckets(hashes[split], buckets)  # line 2
     hashed = np.zeros(buckets, dtype=np.int64)
-    np.add.at(hashed, chosen[split], counts[split])
-    before = hashed if split_share is None else _expected(split_share, int(counts.sum()), buckets)
+    np.add.at(hashed, chosen[split], rows[split])
+    before = hashed if split_share is None else _expected(split_share, int(rows.sum()), buckets)
     free = np.flatnonzero(~split)
-    free = free[np.lexsort((hashes[free], -counts[free]))]  # lines 3-4
-    chosen[free], after = _worst_fit(counts[free], before, _start(task, buckets))
-    return BucketAssignment(chosen, hashed + after - before)
+    free = free[np.lexsort((hashes[free], -rows[free]))]  # lines 3-4
+    chosen[free], after = _worst_fit(rows[free], before, _start(task, buckets))
+    return BucketAssignment(chosen, hashed + (after - before))
 
 
 def _expected(split_share: NDArray[np.float64], rows: int, buckets: int) -> I64:
@@ -150,8 +151,12 @@ def _check_buckets(buckets: int) -> None:
         raise ConfigError("buckets", buckets, f"a whole number from 1 to {MAX_BUCKETS}")
 
 
-def _check_clusters(hashes: U64, counts: I64, split: Mask) -> None:
-    if hashes.dtype != np.uint64 or split.dtype != np.bool_ or not np.issubdtype(counts.dtype, np.integer):
+def _clusters(hashes: U64, counts: NDArray[np.integer], split: Mask, most: int) -> I64:
+    """The checked sizes, in 64 bits whatever type they come in: loads add up, and narrow sums wrap silently.
+
+    With ``split_share`` the expected rows and the free ones stand in one sum, each at most all rows: hence ``most``.
+    """
+    if hashes.dtype != np.uint64 or split.dtype != np.bool_ or counts.dtype.kind not in "iu":
         raise HistogramError(
             f"hashes {hashes.dtype}, counts {counts.dtype}, split {split.dtype}; use uint64, integer, bool"
         )
@@ -161,3 +166,6 @@ def _check_clusters(hashes: U64, counts: I64, split: Mask) -> None:
         )
     if counts.size and counts.min() < 0:
         raise HistogramError(f"a key cluster of {counts.min()} rows; sizes are 0 or more")
+    if exact_sum(counts) > most:
+        raise HistogramError(f"{exact_sum(counts)} rows in one map task; use at most {most}: scale the sizes down")
+    return counts.astype(np.int64)

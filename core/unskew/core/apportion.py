@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 __all__ = ["apportion", "capacities", "turns"]
 
-_UNITS = 1 << 62
-
 
 def apportion(total: int, shares: Sequence[int]) -> list[int]:
     """``total`` in whole numbers proportional to ``shares``: largest remainder, ties to the first.
@@ -39,9 +37,9 @@ def capacities(total: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
         out = np.full(len(weights), base, np.int64)
         out[:left] += 1
         return out
-    scale = float(weights.max())
-    shares = [int(weight / scale * _UNITS) for weight in weights.tolist()]
-    return np.array(apportion(total, shares), np.int64)
+    ratios = [weight.as_integer_ratio() for weight in weights.tolist()]
+    common = max(below for _, below in ratios)  # powers of two: the largest is a multiple of all
+    return np.array(apportion(total, [above * (common // below) for above, below in ratios]), np.int64)
 
 
 def turns(count: int, weights: NDArray[np.float64]) -> NDArray[np.int32]:

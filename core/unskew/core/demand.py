@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.histogram import Histogram, exact_sum, top_rows
-from unskew.core.plan import MAX_BYTES, host_bits
+from unskew.core.plan import MAX_BYTES, MAX_SLOTS, host_bits
 
-__all__ = ["MAX_LISTED", "SPREAD_PER_FRAGMENT", "Demand", "listed_budget"]
+__all__ = ["MAX_LISTED", "SPREAD_PER_FRAGMENT", "Demand", "listed_budget", "slot_budget"]
 
 # A fragment with fewer distinct spread values than this may be far from its planned share, or empty: identical
 # rows have one spread hash and always land together.
@@ -22,7 +22,15 @@ SPREAD_PER_FRAGMENT = 16
 
 MAX_LISTED = 16_384
 _BYTES_PER_HOST = 2
+_BYTES_PER_WHOLE = 24
+_BYTES_PER_SLOT = 13
 _BYTES_PER_LISTED = 48  # a listed key at its largest: hash, home, rows, reason, displacement and two slots
+
+
+def slot_budget(partitions: int, listed: int) -> int:
+    """How many slots of split keys a plan that lists so many keys can have and stay under its bound of 1 MB."""
+    left = MAX_BYTES - (_BYTES_PER_HOST << host_bits(partitions)) - _BYTES_PER_WHOLE * listed
+    return max(min(left // _BYTES_PER_SLOT, MAX_SLOTS - listed), 0)
 
 
 def listed_budget(partitions: int) -> int:
@@ -44,18 +52,19 @@ class Demand:
     keys: int
 
     @classmethod
-    def of(cls, histogram: Histogram, partitions: int, limit: int, bits: int | None = None) -> Demand:
-        """List the ``limit`` heaviest keys, as far as a plan can; hosts as a plan for so many partitions has them."""
+    def of(cls, histogram: Histogram, partitions: int, limit: int, smallest: float = 1.0) -> Demand:
+        """List the ``limit`` heaviest keys, as far as a plan can; hosts as a plan for so many partitions has them.
+        ``smallest`` is the least room that a key may be cut to, in mean loads: it bounds a key's fragments."""
         top = top_rows(histogram.hashes, histogram.counts, min(limit, listed_budget(partitions)))
         listed = np.zeros(len(histogram.hashes), bool)
         listed[top] = True
-        tail = histogram.fold(listed, host_bits(partitions) if bits is None else bits)
+        tail = histogram.fold(listed, host_bits(partitions))
         rows = histogram.counts[top]
         return cls(
             partitions,
             histogram.hashes[top],
             rows,
-            _splittable(histogram, top, rows, partitions),
+            _splittable(histogram, top, rows, partitions, smallest),
             tail.rows,
             tail.keys,
             histogram.total,
@@ -77,11 +86,11 @@ class Demand:
 
 
 def _splittable(
-    histogram: Histogram, top: NDArray[np.intp], rows: NDArray[np.int64], partitions: int
+    histogram: Histogram, top: NDArray[np.intp], rows: NDArray[np.int64], partitions: int, smallest: float
 ) -> NDArray[np.bool_]:
     if histogram.spread is None:
         return np.ones(len(top), bool)
-    mean = max(histogram.total / partitions, 1.0)
-    fragments = np.minimum(np.ceil(rows / mean) + 1, partitions)
+    room = max(histogram.total / partitions * smallest, 1.0)
+    fragments = np.minimum(np.ceil(rows / room) + 2, partitions)
     enough: NDArray[np.bool_] = histogram.spread[top] >= SPREAD_PER_FRAGMENT * fragments
     return enough

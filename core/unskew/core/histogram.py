@@ -15,22 +15,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.errors import HistogramError
+from unskew.core.values import by_fields, frozen, hashes_of, sealed
 
-__all__ = ["MAX_ROWS", "Histogram", "Tail", "exact_sum", "fold_hosts", "frozen", "host_of", "top_rows"]
+__all__ = ["MAX_ROWS", "Histogram", "Tail", "exact_sum", "fold_hosts", "host_of", "top_rows"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
 MAX_ROWS = 2**63 - 1
-
-
-def frozen(values: ArrayLike, dtype: np.dtype | type) -> NDArray:  # type: ignore[type-arg]
-    """A contiguous array of this type that nobody can write to."""
-    array = np.ascontiguousarray(values, dtype)
-    if array.flags.writeable:
-        array = array.view()
-        array.flags.writeable = False
-    return array
 
 
 def exact_sum(counts: I64) -> int:
@@ -90,8 +82,12 @@ class Tail:
                 f"tail: {hosts} row counts and {len(self.keys)} key counts; give one of each per host, and a power "
                 "of two of hosts"
             )
-        if (self.rows < 0).any() or (self.keys < 0).any():
-            raise HistogramError("tail: negative counts; every host has zero or more rows and keys")
+        if (self.keys < 0).any() or (self.keys > self.rows).any():
+            raise HistogramError("tail: every host has zero or more keys, and at least a row for each of them")
+        if exact_sum(self.rows) > MAX_ROWS:
+            raise HistogramError(f"tail: {exact_sum(self.rows)} rows in all; a histogram holds at most 2^63 - 1")
+
+    __reduce__ = by_fields
 
     @property
     def bits(self) -> int:
@@ -132,6 +128,8 @@ class Histogram:
                 f"{self.total} rows in all; a histogram holds at most 2^63 - 1: decay or split it first"
             )
 
+    __reduce__ = by_fields
+
     def _check(self) -> None:
         lengths = {
             len(self.hashes),
@@ -152,15 +150,15 @@ class Histogram:
     @classmethod
     def from_hashes(cls, hashes: U64) -> Histogram:
         """Count every key hash once for each time it occurs."""
-        ordered = np.sort(np.ascontiguousarray(hashes, np.uint64))
+        ordered = np.sort(hashes_of(hashes, "hashes"))
         first = _group_starts(ordered)
-        return cls(ordered[first], np.diff(first, append=len(ordered)), _checked=True)
+        return cls(sealed(ordered[first]), sealed(np.diff(first, append=len(ordered))), _checked=True)
 
     @classmethod
     def from_counts(cls, hashes: U64, counts: ArrayLike, tail: Tail | None = None) -> Histogram:
         """Rows per key hash, in any order; hashes that occur twice are added up, zero counts left out."""
         rows = _as_counts(counts)
-        keys = np.ascontiguousarray(hashes, np.uint64)
+        keys = hashes_of(hashes, "hashes")
         if len(rows) != len(keys):
             raise HistogramError(f"{len(keys)} hashes but {len(rows)} counts: give one count a hash")
         if exact_sum(rows) > MAX_ROWS:
@@ -170,7 +168,7 @@ class Histogram:
         keys, rows = keys[order], rows[order]
         first = _group_starts(keys)
         summed = np.add.reduceat(rows, first) if len(first) else rows
-        return cls(keys[first], summed, tail, _checked=True)
+        return cls(sealed(keys[first]), sealed(summed), tail, _checked=True)
 
     @cached_property
     def listed(self) -> int:
@@ -227,6 +225,7 @@ class Histogram:
 
     def count(self, hashes: U64) -> I64:
         """Rows of each of these keys; 0 where a key is not listed."""
+        hashes = hashes_of(hashes, "hashes")
         if len(self.hashes) == 0:
             return np.zeros(len(hashes), np.int64)
         at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from unskew.core import xxh64
 from unskew.core.errors import PlanError
 from unskew.core.hashing import SEED, mix
-from unskew.core.histogram import frozen
+from unskew.core.values import by_fields, frozen
 
 __all__ = ["Lookup", "find_lookup"]
 
@@ -30,7 +30,9 @@ _ONE_GROUP_KEYS = 256
 _ONE_GROUP_SPARE_BITS = 8
 _KEYS_PER_GROUP = 4
 _GROUP_BITS = 20  # the low bits choose the group; places are read above them
-_ROUNDS = 4096
+_LARGEST_GROUP = 64  # uniform hashes give 20 at most; a larger group is somebody's doing, and slow to place
+_ROUNDS = 256
+_SHIFTS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +43,8 @@ class Lookup:
     bits: int
     displacement: NDArray[np.uint32]
     remix: bool = False
+
+    __reduce__ = by_fields
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "displacement", frozen(self.displacement, np.uint32))
@@ -91,7 +95,7 @@ def _one_group(keys: U64) -> Lookup | None:
 def _many_groups(keys: U64) -> Lookup | None:
     need = max(len(keys) - 1, 0).bit_length()
     for bits in range(need + 1, need + 5):
-        for shift in range(_GROUP_BITS, 65 - bits):
+        for shift in range(_GROUP_BITS, min(_GROUP_BITS + _SHIFTS, 65 - bits)):
             displaced = _displace(keys, shift, bits)
             if displaced is not None:
                 return Lookup(shift, bits, displaced)
@@ -109,6 +113,8 @@ def _displace(keys: U64, shift: int, bits: int) -> NDArray[np.uint32] | None:
     if len(np.unique((group << bits) | place)) < len(keys):
         return None  # two keys of one group share a place: no displacement parts them
     size = np.bincount(group, minlength=groups)
+    if int(size.max(initial=0)) > _LARGEST_GROUP:
+        return None
     taken = np.zeros(1 << bits, bool)
     chosen = np.zeros(groups, np.uint32)
     for wanted in range(int(size.max(initial=0)), 0, -1):

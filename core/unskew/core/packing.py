@@ -9,33 +9,65 @@ from numpy.typing import NDArray
 
 from unskew.core.apportion import apportion, turns
 
-__all__ = ["Rooms", "deal_hosts", "pour"]
+__all__ = ["Rooms", "deal_hosts", "even_out", "pour"]
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
+_SWAPS = 4  # a partition takes part in a few swaps at most before no swap helps any more
 
-def deal_hosts(rows: I64, keys: I64, room: I64) -> I32:
+
+def deal_hosts(rows: I64, keys: I64, room: I64, weights: NDArray[np.float64]) -> I32:
     """Hosts to partitions, even in rows and in distinct keys, in proportion to ``room``.
 
     Hosts are dealt in rounds of similar key counts, one a partition (more where there is more room), so
-    cardinality is even by construction; within a round the host with most rows goes where most room is left.
+    cardinality is even by construction; within a round the host with most rows goes where most room is left. Hosts
+    of which nothing is known yet are dealt by weight (0: none): the room that a small batch happened to leave says
+    nothing about the keys to come.
     """
+    ready = np.flatnonzero(weights > 0)
     open_ = np.flatnonzero(room > 0)
     if len(open_) == 0:
         open_, room = np.arange(len(room)), np.ones(len(room), np.int64)
-    owner = open_[turns(len(rows), room[open_].astype(np.float64))]
     order = np.lexsort((-rows, -keys))
-    left = room.astype(np.int64).copy()
+    known = int((rows > 0).sum())
+    owner = open_[turns(known, room[open_].astype(np.float64))]
     tail = np.empty(len(rows), np.int32)
-    for start in range(0, len(rows), len(open_)):
-        hosts = order[start : start + len(open_)]
+    tail[order[known:]] = ready[turns(len(rows) - known, weights[ready])]
+    left = room.astype(np.int64).copy()
+    for start in range(0, known, len(open_)):
+        hosts = order[start : min(start + len(open_), known)]
         places = owner[start : start + len(open_)]
         hosts = hosts[np.argsort(-rows[hosts], kind="stable")]
         places = places[np.argsort(-left[places], kind="stable")]
         tail[hosts] = places
         np.subtract.at(left, places, rows[hosts])
     return tail
+
+
+def even_out(tail: I32, rows: I64, room: I64) -> None:
+    """Swap hosts between the fullest and the emptiest partition until none is over its room, or no swap helps.
+
+    ``tail`` and ``room`` (what is left of it, below 0 where a partition is over) are changed in place. For streams of
+    many equal small keys, where hosts are the only change there is.
+    """
+    for _ in range(_SWAPS * len(room)):
+        over, under = int(np.argmin(room)), int(np.argmax(room))
+        if room[over] >= 0:
+            return
+        wanted = (int(room[under]) - int(room[over])) // 2
+        give, take = np.flatnonzero(tail == over), np.flatnonzero(tail == under)
+        take = take[np.argsort(rows[take], kind="stable")]
+        if len(give) == 0 or len(take) == 0:
+            return
+        near = np.clip(np.searchsorted(rows[take], rows[give] - wanted), 0, len(take) - 1)
+        gain = rows[give] - rows[take[near]]
+        best = int(np.argmin(np.abs(gain - wanted)))
+        if not 0 < gain[best] < 2 * wanted + 1:
+            return
+        tail[give[best]], tail[take[near[best]]] = under, over
+        room[over] += gain[best]
+        room[under] -= gain[best]
 
 
 def pour(rows: I64, room: I64) -> tuple[I64, I32, I64]:

@@ -19,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.apportion import apportion
-from unskew.core.errors import PlanError
-from unskew.core.histogram import Histogram, exact_sum, fold_hosts, frozen, host_of
+from unskew.core.errors import KeyTypeError, PlanError
+from unskew.core.histogram import Histogram, exact_sum, fold_hosts, host_of
+from unskew.core.keytypes import parse
 from unskew.core.lookup import Lookup, find_lookup
 from unskew.core.slots import UNITS_BITS, units_of
+from unskew.core.values import by_fields, frozen, hashes_of
 
 __all__ = [
     "MAX_BYTES",
@@ -47,6 +49,7 @@ MAX_BYTES = 1 << 20
 _MIN_HOST_BITS = 12
 _BLOCK = 16_384  # rows routed at a time: the intermediate arrays stay in cache
 _SPLIT = -1
+_UINT64 = 2**64 - 1
 
 
 def host_bits(partitions: int) -> int:
@@ -60,6 +63,10 @@ class Version:
 
     incarnation: int = 0
     number: int = 0
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.incarnation <= _UINT64 and 0 <= self.number <= _UINT64):
+            raise PlanError(f"version {self.incarnation}.{self.number}: both parts must fit 64 bits, unsigned")
 
     def __str__(self) -> str:
         return f"{self.incarnation}.{self.number}"
@@ -82,6 +89,8 @@ class SplitSlots:
         object.__setattr__(self, "first", frozen(self.first, np.int32))
         object.__setattr__(self, "second", frozen(self.second, np.int32))
         object.__setattr__(self, "cut", frozen(self.cut, np.uint64))
+
+    __reduce__ = by_fields
 
     @cached_property
     def offset(self) -> I64:
@@ -130,6 +139,8 @@ class HotKeys:
         object.__setattr__(self, "home", frozen(self.home, np.int32))
         object.__setattr__(self, "rows", frozen(self.rows, np.int64))
         object.__setattr__(self, "reason", frozen(self.reason, np.uint8))
+
+    __reduce__ = by_fields
 
     @classmethod
     def none(cls) -> HotKeys:
@@ -219,6 +230,8 @@ class Plan:
         object.__setattr__(self, "tail", frozen(self.tail, np.int32))
         _check(self)
 
+    __reduce__ = by_fields
+
     @property
     def version(self) -> Version:
         return self.info.version
@@ -232,7 +245,7 @@ class Plan:
         """Identifies everything that decides a route, and nothing else."""
         slots = self.hot.slots
         parts = (self.hot.hashes, self.hot.home, slots.bits, slots.first, slots.second, slots.cut, self.tail)
-        content = hashlib.sha256(f"unskew plan 1|{self.partitions}|{'|'.join(self.key_types)}|".encode())
+        content = hashlib.sha256(f"unskew plan 1 {self.partitions} {list(self.key_types)}".encode())
         for part in parts:
             content.update(len(part).to_bytes(8, "little"))
             content.update(part.astype(part.dtype.newbyteorder("<"), copy=False).tobytes())
@@ -252,8 +265,9 @@ class Plan:
     # -- the rule, in numpy ---------------------------------------------------------------------------------
 
     def route(self, hashes: U64, spread: U64 | None = None) -> I32:
-        """The partition of each row."""
-        keys = np.ascontiguousarray(hashes, np.uint64)
+        """The partition of each row. Hashes may be unsigned, or signed as Spark has them."""
+        keys = hashes_of(hashes, "hashes")
+        spread = None if spread is None else hashes_of(spread, "spread")
         self._need_spread(keys, spread)
         out = np.empty(len(keys), np.int32)
         for start in range(0, len(keys), _BLOCK):
@@ -299,7 +313,8 @@ class Plan:
     # -- the rule, one row at a time ------------------------------------------------------------------------
 
     def route_one(self, key: int, spread: int = 0) -> int:
-        """The partition of one row, in plain Python ints: the rule to compare the other faces with."""
+        """The partition of one row, in plain Python ints (signed or not): the rule to compare other faces with."""
+        key, spread = key & _UINT64, spread & _UINT64
         index = self._index(key)
         if index < 0:
             return int(self.tail[key >> (64 - self.tail_bits)])
@@ -319,6 +334,7 @@ class Plan:
 
     def explain(self, key: int) -> Explanation:
         """Where the key with this hash goes, its share, and why."""
+        key &= _UINT64
         index = self._index(key)
         if index < 0:
             partition, host = self.route_one(key), key >> (64 - self.tail_bits)
@@ -365,7 +381,7 @@ class Plan:
 
     def place(self, hashes: U64) -> I32:
         """The partition of each key, or -1 - j where it is the j-th split key."""
-        keys = np.ascontiguousarray(hashes, np.uint64)
+        keys = hashes_of(hashes, "hashes")
         out = np.empty(len(keys), np.int32)
         for start in range(0, len(keys), _BLOCK):
             part = slice(start, start + _BLOCK)
@@ -455,8 +471,8 @@ def _check(plan: Plan) -> None:
     n, hosts, hot, slots = plan.partitions, len(plan.tail), plan.hot, plan.hot.slots
     if not 1 <= n <= MAX_PARTITIONS:
         raise PlanError(f"partitions: {n!r} is not allowed; use 1 to {MAX_PARTITIONS}")
-    if hosts < 2 or hosts & (hosts - 1):
-        raise PlanError(f"the tail has {hosts} hosts; it must have a power of two, at least 2")
+    if not 2 <= hosts <= 1 << host_bits(MAX_PARTITIONS) or hosts & (hosts - 1):
+        raise PlanError(f"the tail has {hosts} hosts; a power of two is needed, 2 to {1 << host_bits(MAX_PARTITIONS)}")
     if not len(hot.hashes) == len(hot.home) == len(hot.rows) == len(hot.reason):
         raise PlanError("hot keys: hashes, homes, rows and reasons differ in length")
     if (hot.hashes[1:] <= hot.hashes[:-1]).any():
@@ -471,11 +487,30 @@ def _check(plan: Plan) -> None:
     for places in (plan.tail, hot.home[hot.home >= 0], slots.first, slots.second):
         if len(places) and not (int(places.min()) >= 0 and int(places.max()) < n):
             raise PlanError(f"a route leads outside the partitions 0..{n - 1}")
+    if len(hot) and int(hot.rows.min()) < 0:
+        raise PlanError("hot keys: negative rows")
     if plan.slots > MAX_SLOTS:
         raise PlanError(f"{plan.slots} slots; a plan holds at most {MAX_SLOTS}: list fewer hot keys")
     _check_cuts(slots)
+    _check_info(plan)
+    if hot.lookup.bits > max(len(hot) - 1, 0).bit_length() + 8 or len(hot.lookup.displacement) > max(len(hot), 1):
+        raise PlanError(f"the look-up table is far larger than {len(hot)} hot keys need")
     if len(hot) and len(np.unique(hot.lookup.bucket(hot.hashes))) < len(hot):
         raise PlanError("the look-up table sends two hot keys to one bucket")
+
+
+def _check_info(plan: Plan) -> None:
+    """What goes with the tables must be true of them, and printable."""
+    info = plan.info
+    try:
+        for name in plan.key_types:
+            parse(name)
+    except KeyTypeError as why:
+        raise PlanError(f"the plan's {why}") from None
+    if len(info.loads) not in (0, plan.partitions):
+        raise PlanError(f"{len(info.loads)} predicted loads for {plan.partitions} partitions")
+    if not (0.0 <= info.moved_rows <= 1.0 and 0.0 <= info.moved_keys <= 1.0):
+        raise PlanError(f"moved shares {info.moved_rows!r} and {info.moved_keys!r} are no shares, 0 to 1")
 
 
 def _check_cuts(slots: SplitSlots) -> None:

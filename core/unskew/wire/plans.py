@@ -6,9 +6,13 @@ the format) and the tables themselves (``Plan`` refuses any that could route a r
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import xxhash
 from google.protobuf.message import DecodeError
+from numpy.typing import NDArray
 
 from unskew.core.errors import PlanError, PlanFormatError, UnskewError
 from unskew.core.lookup import Lookup
@@ -23,7 +27,12 @@ FORMAT = 1
 
 def plan_to_bytes(plan: Plan) -> bytes:
     """The one encoding of a plan. Refuses one that would take more than 1 MB."""
-    body = _message(plan).SerializeToString(deterministic=True)
+    try:
+        body = _message(plan).SerializeToString(deterministic=True)
+    except (ValueError, OverflowError) as why:
+        raise PlanError(
+            f"this plan's metadata cannot be written ({why}); names must be text, numbers fit 64 bits"
+        ) from None
     file = pb.PlanFile(magic=MAGIC, format=FORMAT, checksum=xxhash.xxh64_intdigest(body), body=body)
     data = file.SerializeToString(deterministic=True)
     if len(data) > MAX_BYTES:
@@ -33,6 +42,8 @@ def plan_to_bytes(plan: Plan) -> bytes:
 
 def plan_from_bytes(data: bytes) -> Plan:
     """The plan in these bytes, or one clear error."""
+    if len(data) > MAX_BYTES:
+        raise PlanFormatError(f"{len(data):,} bytes are no plan of unskew: one has at most {MAX_BYTES:,}")
     file = _opened(data)
     message = pb.Plan()
     try:
@@ -100,21 +111,29 @@ def _message(plan: Plan) -> pb.Plan:
 
 def _plan(m: pb.Plan) -> Plan:
     slots = SplitSlots(
-        np.array(m.split_bits, np.uint8),
-        np.array(m.split_first, np.int32),
-        np.array(m.split_second, np.int32),
+        _fitting(m.split_bits, np.uint8),
+        _fitting(m.split_first, np.int32),
+        _fitting(m.split_second, np.int32),
         np.array(m.split_cut, np.uint64),
     )
     hot = HotKeys(
         np.array(m.hot_hash, np.uint64),
         np.array(m.hot_home, np.int32),
-        np.array(m.hot_rows, np.int64),
-        np.array(m.hot_reason, np.uint8),
+        _fitting(m.hot_rows, np.int64),
+        _fitting(m.hot_reason, np.uint8),
         tuple(m.reasons),
         slots,
         Lookup(m.lookup_shift, m.lookup_bits, np.array(m.lookup_displacement, np.uint32), m.lookup_remix),
     )
-    return Plan(m.partitions, np.array(m.tail, np.int32), hot, tuple(m.key_types), _info(m))
+    return Plan(m.partitions, _fitting(m.tail, np.int32), hot, tuple(m.key_types), _info(m))
+
+
+def _fitting(values: Iterable[int], dtype: type[np.integer[Any]]) -> NDArray[Any]:
+    """These unsigned numbers in a narrower type, or an error: numpy would wrap them around."""
+    wide = np.array(values, np.uint64)
+    if len(wide) and int(wide.max()) > np.iinfo(dtype).max:
+        raise PlanError(f"{int(wide.max())} is too large for where it stands")
+    return wide.astype(dtype)
 
 
 def _info(m: pb.Plan) -> PlanInfo:

@@ -19,7 +19,7 @@ from unskew.core.apportion import capacities
 from unskew.core.demand import Demand, listed_budget
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
-from unskew.core.packing import Rooms, deal_hosts, pour
+from unskew.core.packing import Rooms, deal_hosts, even_out, pour
 from unskew.core.placement import Placement
 from unskew.core.plan import Plan
 from unskew.core.planners.base import Common, Feedback, Place
@@ -61,7 +61,7 @@ class Balanced:
         most = min(len(histogram.hashes), listed_budget(self.common.partitions))
         limit = min(int((histogram.counts >= threshold).sum()), most)
         while True:
-            demand = Demand.of(histogram, self.common.partitions, limit)
+            demand = Demand.of(histogram, self.common.partitions, limit, self.common.smallest)
             placement, exact = self._fill(demand, threshold)
             if exact or limit >= most:
                 break
@@ -75,8 +75,11 @@ class Balanced:
         at = place_whole(demand.rows[whole], target)
         room = target.copy()
         np.subtract.at(room, at, demand.rows[whole])
-        tail = deal_hosts(demand.host_rows, demand.host_keys, room)
+        full = np.bincount(at, minlength=len(room)).astype(bool) & (room <= 0)
+        open_ = np.where(full & ~full.all(), 0.0, self.common.weights)
+        tail = deal_hosts(demand.host_rows, demand.host_keys, room, open_)
         np.subtract.at(room, tail, demand.host_rows)
+        even_out(tail, demand.host_rows, room)
         free = np.flatnonzero(demand.splittable)
         key, partition, rows = pour(demand.rows[free], room)
         reason = np.where(demand.rows >= threshold, _HEAVY, _CHANGE)

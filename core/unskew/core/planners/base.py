@@ -13,10 +13,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram, frozen
+from unskew.core.errors import ConfigError, PlanError
+from unskew.core.histogram import Histogram
 from unskew.core.placement import Placement, build_plan
 from unskew.core.plan import MAX_PARTITIONS, Plan, PlanInfo, Version
+from unskew.core.values import by_fields, frozen
 
 __all__ = ["Algorithm", "Common", "Decision", "Feedback", "Keep", "Origin", "Place", "Planner", "common"]
 
@@ -29,11 +30,18 @@ class Common:
     seed: int
     weights: NDArray[np.float64]
 
+    __reduce__ = by_fields
+
     @property
     def relative(self) -> NDArray[np.float64]:
         """Weights scaled to a mean of 1: a load divided by it is comparable between partitions."""
         relative: NDArray[np.float64] = self.weights / self.weights.mean()
         return relative
+
+    @property
+    def smallest(self) -> float:
+        """The smallest partition's share, in mean shares."""
+        return float(self.relative.min())
 
     @property
     def even(self) -> bool:
@@ -61,7 +69,7 @@ def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> 
         raise ConfigError("weights", float(bad), "finite numbers above 0; to close a partition plan with fewer")
     if float(given.max() / given.min()) > 1e6:
         raise ConfigError("weights", float(given.max() / given.min()), "a ratio of at most 1e6 between any two")
-    return Common(int(partitions), seed, frozen(given, np.float64))
+    return Common(int(partitions), seed, frozen(given / given.max(), np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +138,7 @@ class Planner:
 
     name: str
     algorithm: Algorithm
+    splits: bool
     origin: Origin = field(default_factory=Origin)
 
     @property
@@ -153,13 +162,21 @@ class Planner:
         feedback: Feedback | None = None,
         origin: Origin | None = None,
     ) -> Decision:
-        """As ``plan``, with the reason, and whether anything changed."""
-        answer = self.algorithm.place(histogram, previous, feedback)
+        """As ``plan``, with the reason, and whether anything changed.
+
+        A plan that splits keys is no start for a policy that keeps them whole: that one begins anew.
+        """
+        if not isinstance(histogram, Histogram):
+            raise ConfigError("histogram", type(histogram).__name__, "a Histogram: Histogram.from_hashes(hashes)")
+        origin = origin or self.origin
+        _same_keys(previous, origin)
+        usable = previous if previous is None or self.splits or not previous.splits else None
+        answer = self.algorithm.place(histogram, usable, feedback)
         if isinstance(answer, Keep):
             if previous is None:
                 raise RuntimeError(f"planner {self.name} kept a plan that does not exist")
             return Decision(previous, changed=False, reason=answer.reason)
-        plan = self._finish(answer, histogram, previous, origin or self.origin)
+        plan = self._finish(answer, histogram, previous, origin)
         return Decision(plan, changed=True, reason=answer.reason)
 
     def _finish(self, answer: Place, histogram: Histogram, previous: Plan | None, origin: Origin) -> Plan:
@@ -181,3 +198,13 @@ class Planner:
             loads=tuple(bare.loads(histogram).tolist()),
         )
         return Plan(self.partitions, bare.tail, bare.hot, key_types, info)
+
+
+def _same_keys(previous: Plan | None, origin: Origin) -> None:
+    """Plans of two key types hash the same key differently: neither may follow the other."""
+    if previous is None or not previous.key_types or not origin.key_types or previous.key_types == origin.key_types:
+        return
+    raise PlanError(
+        f"the previous plan is for keys of type {', '.join(previous.key_types)}, this one for "
+        f"{', '.join(origin.key_types)}: begin anew, without a previous plan"
+    )

@@ -9,6 +9,7 @@ merged periodically (5.3), so keys may be split.
 The tuple-at-a-time machine with its queues and time slots is ``core/routers/cg``; here one decision is a plan:
 - a virtual worker is an equal run of hosts, so that the map can be read back from the previous plan's tail;
 - the tail of a virtual worker stays with it; only listed keys choose (a host cannot tell its keys apart);
+- after a number of salted hashes a key takes what room is left in an order that all keys share;
 - the number of virtual workers is rounded up to a power of two, at most the number of hosts.
 """
 
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.apportion import turns
-from unskew.core.demand import Demand, listed_budget
+from unskew.core.demand import Demand, slot_budget
 from unskew.core.errors import ConfigError
 from unskew.core.hashing import mix
 from unskew.core.histogram import Histogram, fold_hosts
@@ -63,21 +64,18 @@ class Cg:
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:
         owner, moved = self._owners(previous, feedback)
-        demand = Demand.of(histogram, self.common.partitions, self._listed(histogram))
-        virtual = fold_hosts(demand.host_rows, self.virtual_bits)
-        capacity = -(-int(histogram.total * (1 + self.epsilon)) // len(virtual))
-        tail = np.repeat(owner, len(demand.host_rows) // len(virtual))
-        key, worker, rows, reason = self._porc(demand, virtual, max(capacity, 1))
+        n, workers = self.common.partitions, 1 << self.virtual_bits
+        demand = Demand.of(histogram, n, self._listed(histogram), smallest=n / workers)
+        pouring = _Pouring(self, owner, fold_hosts(demand.host_rows, self.virtual_bits), demand)
+        key, worker, rows, reason = pouring.run()
+        tail = np.repeat(owner, len(demand.host_rows) // workers)
         placement = Placement(tail, demand.hashes, key, owner[worker], rows, REASONS, reason)
-        return Place(placement, f"{len(virtual)} virtual workers, {moved} changed hands")
+        return Place(placement, f"{workers} virtual workers, {moved} changed hands")
 
     def _listed(self, histogram: Histogram) -> int:
-        """Keys above a quarter of a virtual worker's mean load choose for themselves, as far as a plan has slots
-        for the fragments they may come to."""
-        mean = max(histogram.total / (1 << self.virtual_bits), 1.0)
-        counts = np.sort(histogram.counts[histogram.counts > mean / 4])[::-1][:_LISTED]
-        fragments = np.minimum(counts / mean + 2, self.common.partitions)
-        return int((np.cumsum(fragments) <= listed_budget(self.common.partitions)).sum())
+        """Keys above a quarter of a virtual worker's mean load choose for themselves."""
+        least = histogram.total / (4 << self.virtual_bits)
+        return min(int((histogram.counts > least).sum()), _LISTED)
 
     def _owners(self, previous: Plan | None, feedback: Feedback | None) -> tuple[NDArray[np.int32], int]:
         """Virtual worker -> partition: as before, after the exchanges that were signalled since."""
@@ -95,49 +93,69 @@ class Cg:
                 moved += 1
         return owner, moved
 
-    def _porc(self, demand: Demand, load: I64, capacity: int) -> tuple[I64, I64, I64, NDArray[np.uint8]]:
-        """Pour each listed key, heaviest first, over the virtual workers it chooses until all of it has room."""
-        room = np.maximum(capacity - load, 0).tolist()
+
+class _Pouring:
+    """PoRC over the listed keys, heaviest first: the rooms so far, and how many slots the plan still has."""
+
+    def __init__(self, settings: Cg, owner: NDArray[np.int32], load: I64, demand: Demand) -> None:
+        self.settings, self.demand = settings, demand
+        self.owner: list[int] = owner.tolist()
+        capacity = max(-(-int(demand.total * (1 + settings.epsilon)) // len(load)), 1)
+        self.room: list[int] = np.maximum(capacity - load, 0).tolist()
+        self.slots = slot_budget(settings.common.partitions, len(demand.hashes))
+        order = mix(np.arange(len(load), dtype=np.uint64), settings.common.seed)
+        self.rest: list[int] = np.argsort(order, kind="stable").tolist()
+        self.next = 0
+
+    def run(self) -> tuple[I64, I64, I64, NDArray[np.uint8]]:
         out: list[tuple[int, int, int]] = []
-        reason = np.zeros(len(demand.hashes), np.uint8)
-        keys = zip(demand.hashes.tolist(), demand.rows.tolist(), demand.splittable.tolist(), strict=True)
+        reason = np.zeros(len(self.demand.hashes), np.uint8)
+        keys = zip(self.demand.hashes.tolist(), self.demand.rows.tolist(), self.demand.splittable.tolist(), strict=True)
         for i, (key, count, splittable) in enumerate(keys):
-            first = key >> (64 - self.virtual_bits) if self.virtual_bits else 0
-            if room[first] >= count:
-                parts = [(first, count)]
-            elif splittable:
-                parts, reason[i] = self._poured(key, first, room, count), _POURED
+            choices = self._choices(key)
+            if self.room[choices[0]] >= count:
+                parts = {choices[0]: count}
+            elif splittable and self.slots > 0:
+                parts, reason[i] = self._poured(choices, count), _POURED
             else:
-                parts, reason[i] = [(self._roomiest(key, first, room, count), count)], _WHOLE
-            for worker, rows in parts:
-                room[worker] = max(room[worker] - rows, 0)
+                parts, reason[i] = {self._roomiest(choices, count): count}, _WHOLE
+            for worker, rows in parts.items():
+                self.room[worker] = max(self.room[worker] - rows, 0)
                 out.append((i, worker, rows))
         triples = np.array(out, np.int64).reshape(-1, 3)
         return triples[:, 0], triples[:, 1], triples[:, 2], reason
 
-    def _choices(self, key: int, first: int) -> Iterator[int]:
-        """The key's choices: its host's virtual worker, salted hashes, and after many of those all that are left."""
-        yield first
-        bits = self.virtual_bits
+    def _choices(self, key: int) -> list[int]:
+        """The virtual worker of the key's host, then salted hashes of the key."""
+        bits = self.settings.virtual_bits
+        if bits == 0:
+            return [0]
         salts = np.arange(_SALTED, dtype=np.uint64) + np.uint64(key)
-        yield from (mix(salts, self.common.seed) >> np.uint64(64 - bits)).tolist() if bits else ()
-        rest = mix(np.arange(1 << bits, dtype=np.uint64) ^ np.uint64(key), self.common.seed)
-        yield from np.argsort(rest, kind="stable").tolist()
+        return [key >> (64 - bits), *(mix(salts, self.settings.common.seed) >> np.uint64(64 - bits)).tolist()]
 
-    def _poured(self, key: int, first: int, room: list[int], count: int) -> list[tuple[int, int]]:
-        """Fill the rooms of the choices in order; what finds none anywhere stays with the first choice."""
+    def _poured(self, choices: list[int], count: int) -> dict[int, int]:
+        """Fill the rooms of the choices in order, then those of all workers in turn; what finds no room anywhere, or
+        no slot to say so, stays with the first choice."""
         parts: dict[int, int] = {}
-        for worker in self._choices(key, first):
-            if worker not in parts and room[worker] > 0:
-                parts[worker] = min(room[worker], count)
+        for worker in self._in_turn(choices):
+            if worker not in parts and self.room[worker] > 0:
+                parts[worker] = min(self.room[worker], count)
                 count -= parts[worker]
-            if count == 0:
+            if count == 0 or 2 * len(parts) >= self.slots:
                 break
         if count:
-            parts[first] = parts.get(first, 0) + count
-        return list(parts.items())
+            parts[choices[0]] = parts.get(choices[0], 0) + count
+        self.slots -= 2 * len({self.owner[worker] for worker in parts})
+        return parts
 
-    def _roomiest(self, key: int, first: int, room: list[int], count: int) -> int:
-        """The first choice that holds the whole key, else the roomiest of all."""
-        choices = list(self._choices(key, first))
-        return next((worker for worker in choices if room[worker] >= count), max(choices, key=room.__getitem__))
+    def _in_turn(self, choices: list[int]) -> Iterator[int]:
+        """The choices, then all that may have room; whoever had to be passed is full and is not asked again."""
+        yield from choices
+        while self.next < len(self.rest):
+            yield self.rest[self.next]
+            self.next += 1
+
+    def _roomiest(self, choices: list[int], count: int) -> int:
+        """The first choice that holds the whole key, else the roomiest of them."""
+        fits = (worker for worker in choices if self.room[worker] >= count)
+        return next(fits, max(choices, key=self.room.__getitem__))

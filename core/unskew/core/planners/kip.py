@@ -50,6 +50,7 @@ REASONS = (
     "placed on the least loaded partition",
 )
 _ALONE, _STAYS, _HASHES, _LEAST = range(4)
+_EVIDENCE = 10  # rows below which a key is not called heavy: a partition alone for a key seen once is luck
 _FIRST_SLACK = 0.02
 
 
@@ -154,7 +155,7 @@ class _Update:
     def _place_key(self, rows: float, was: int, hashes_to: int) -> tuple[int, int]:
         """Lines 3-10 for one key."""
         isolate = not self.settings.as_published and self.alone.sum() < len(self.load) - 1
-        heavy = isolate and rows >= self.mean
+        heavy = isolate and rows >= max(self.mean, _EVIDENCE)
         for partition, why in ((was, _STAYS), (hashes_to, _HASHES)):
             if partition >= 0 and self._fits(partition, rows, heavy=heavy):
                 return self._put(partition, rows, why, heavy=heavy)

@@ -8,8 +8,8 @@ Deviations, each because a plan is bounded in size or the paper leaves it open (
 - only the ``listed`` heaviest keys above S_cut are items of their own; the rest are dealt by host, as one item each;
 - residuals go in ascending order, the home block is filled up, the rest goes to the tightest block that holds it,
   else the widest block is filled and the remainder tried again;
-- where hosts alone overfill a block, a few small keys are listed too and poured last, so that the blocks of the
-  *encoded* plan are within one tuple wherever that is possible;
+- where hosts alone overfill a block, a few small keys are listed too and poured last, and where the plan's size
+  forbids more of them hosts are dealt by rows too, so that the blocks of the *encoded* plan are within one tuple;
 - with weights, block sizes and turns are in proportion to them.
 """
 
@@ -24,7 +24,7 @@ from unskew.core.apportion import capacities, turns
 from unskew.core.demand import MAX_LISTED, Demand, listed_budget
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
-from unskew.core.packing import Rooms, pour
+from unskew.core.packing import Rooms, deal_hosts, even_out, pour
 from unskew.core.placement import Placement
 from unskew.core.plan import Plan
 from unskew.core.planners.balanced import place_whole
@@ -86,15 +86,16 @@ class Prompt:
         budget = min(len(histogram.hashes), listed_budget(self.common.partitions))
         big, extra = min(int((histogram.counts > cut).sum()), most, budget), 0
         while True:
-            demand = Demand.of(histogram, self.common.partitions, big + extra)
-            placement, level = self._fill(demand, big, cut)
+            demand = Demand.of(histogram, self.common.partitions, big + extra, self.common.smallest)
+            placement, level = self._fill(demand, big, cut, last=big + extra >= budget)
             if level or big + extra >= budget:
                 break
             extra = min(max(extra * _GROW, self.common.partitions), budget - big)
         return Place(placement, f"Prompt: {big} of {histogram.keys} keys above the cut-off of {cut} rows")
 
-    def _fill(self, demand: Demand, big: int, cut: int) -> tuple[Placement, bool]:
-        """The three passes; also whether no block was over its size before the residual pass."""
+    def _fill(self, demand: Demand, big: int, cut: int, *, last: bool) -> tuple[Placement, bool]:
+        """The three passes; also whether no block was over its size before the residual pass. The ``last`` try, when
+        no more keys can be listed, deals hosts by rows too and swaps them until the blocks are level."""
         size = capacities(demand.total, self.common.weights)
         room, fragments = size.copy(), _Fragments([], [], [])
         stiff = np.flatnonzero(~demand.splittable)
@@ -104,8 +105,10 @@ class Prompt:
         large, small = items[items < big], items[items >= big]
         home = turns(len(large), self.common.weights)
         self._put(room, fragments, large, home, np.minimum(demand.rows[large], cut))
-        tail = self._deal(demand)
+        tail = self._deal(demand) if not last else self._level(demand, room)
         np.subtract.at(room, tail, demand.host_rows)
+        if last:
+            even_out(tail, demand.host_rows, room)
         level = bool((room >= 0).all())
         left = demand.rows[large] - np.minimum(demand.rows[large], cut)
         self._residuals(room, fragments, large, home, left)
@@ -127,6 +130,9 @@ class Prompt:
         tail = np.empty(len(order), np.int32)
         tail[order] = zigzag(len(order), self.common.weights)
         return tail
+
+    def _level(self, demand: Demand, room: I64) -> NDArray[np.int32]:
+        return deal_hosts(demand.host_rows, demand.host_keys, room, self.common.weights)
 
     @staticmethod
     def _residuals(room: I64, fragments: _Fragments, key: I64, home: NDArray[np.int32], left: I64) -> None:

@@ -60,4 +60,4 @@ def make_planner(
     if entry is None:
         raise ConfigError("policy", name, PLANNERS)
     chosen = checked(name, entry.algorithm, parameters)
-    return Planner(name, entry.algorithm(common(partitions, seed, weights), **chosen))  # type: ignore[call-arg]
+    return Planner(name, entry.algorithm(common(partitions, seed, weights), **chosen), entry.splits)  # type: ignore[call-arg]

@@ -15,6 +15,8 @@ from heapq import heapify, heapreplace
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.apportion import turns
+
 __all__ = ["Tenancy", "first_fit", "relieve"]
 
 F64 = NDArray[np.float64]
@@ -51,21 +53,24 @@ def relieve(given: Tenancy) -> I32:
     before = np.cumsum(weight) - weight
     first = np.searchsorted(at, np.arange(len(load)))
     start = before[np.minimum(first, len(before) - 1)] if len(before) else np.zeros(len(load))
-    leaving[index[before - start[at] < (load - given.limit)[at]]] = True
+    leaving[index[(before - start[at] < (load - given.limit)[at]) & (weight > 0)]] = True
     return _dealt(given, leaving)
 
 
 def _dealt(given: Tenancy, leaving: NDArray[np.bool_]) -> I32:
-    """The leaving hosts, heaviest first, each to the least loaded open partition."""
+    """The leaving hosts, heaviest first, each to the least loaded open partition; those without rows, of which
+    nothing is known, in turn."""
     known, expected = (_per_partition(given, rows, ~leaving) for rows in (given.known, given.weight))
     tail, load = given.tail.copy(), given.keys + np.maximum(known, expected)
-    speck = max(float(given.weight.sum()), 1.0) * 1e-9  # weightless hosts are spread too
-    heap = [(float(load[p] / given.relative[p]), p) for p in np.flatnonzero(~given.closed).tolist()]
+    open_ = np.flatnonzero(~given.closed)
+    empty = np.flatnonzero(leaving & (given.weight <= 0))
+    tail[empty] = open_[turns(len(empty), given.relative[open_])]
+    heap = [(float(load[p] / given.relative[p]), p) for p in open_.tolist()]
     heapify(heap)
-    hosts = np.flatnonzero(leaving)
+    hosts = np.flatnonzero(leaving & (given.weight > 0))
     hosts = hosts[np.argsort(-given.weight[hosts], kind="stable")]
     share = (1.0 / given.relative).tolist()
-    for host, weight in zip(hosts.tolist(), (given.weight[hosts] + speck).tolist(), strict=True):
+    for host, weight in zip(hosts.tolist(), given.weight[hosts].tolist(), strict=True):
         scaled, partition = heap[0]
         tail[host] = partition
         heapreplace(heap, (scaled + weight * share[partition], partition))

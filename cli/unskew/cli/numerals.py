@@ -1,0 +1,38 @@
+"""Numbers as the command line takes them, in ASCII digits: ``int`` also takes ``1_6`` and other scripts' digits."""
+
+from __future__ import annotations
+
+import re
+
+from unskew.core.errors import ConfigError
+
+__all__ = ["bits", "fractions", "whole"]
+
+_DIGITS = re.compile(r"[0-9]{1,20}")
+_HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
+
+
+def whole(option: str, text: str, least: int, most: int) -> int:
+    """A whole number within bounds, both allowed."""
+    number = int(text) if _DIGITS.fullmatch(text) else least - 1
+    if not least <= number <= most:
+        raise ConfigError(option, text, f"a whole number, {least} to {most}")
+    return number
+
+
+def bits(text: str) -> int | None:
+    """64 bits, in hexadecimal or decimal; None for anything else."""
+    if _HEXADECIMAL.fullmatch(text):
+        return int(text, 16)
+    number = int(text) if _DIGITS.fullmatch(text) else 2**64
+    return number if number < 2**64 else None
+
+
+def fractions(option: str, text: str, count: int) -> tuple[float, ...]:
+    """Numbers with commas between them; whoever takes them checks their count and size."""
+    try:
+        if "_" in text or not text.isascii():
+            raise ValueError
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(option, text, f"{count} numbers above 0 with commas between them, one a partition") from None
