@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from tests.cli.command import Done, environment, in_process, in_shell, write_stream
 from unskew.cli.app import app
 from unskew.core.planners import PLANNERS
+from unskew.core.routers import ROUTERS
 from unskew.core.version import __version__
 from unskew.wire import plan_from_bytes
 
@@ -41,21 +42,29 @@ def whatif(capsys: pytest.CaptureFixture[str], stream: Path, *more: str | Path) 
 
 
 def test_policies_lists_every_registered_policy_on_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its name, and whether it may split keys."""
+    """Planners, then routers, each under a heading: the name, and whether it may split keys."""
     done = in_process(capsys, "policies")
-    lines = dict(zip(PLANNERS, done.out.splitlines(), strict=True))
-    for name, entry in PLANNERS.items():
-        assert lines[name].split()[0] == name
-        assert ("may split keys" if entry.splits else "keeps keys whole") in lines[name]
-        assert entry.summary in lines[name]
+    for group, heading, entries in zip(
+        done.out.split("\n\n"), ("Planners", "Routers"), (PLANNERS, ROUTERS), strict=True
+    ):
+        first, *lines = group.splitlines()
+        assert first.split()[0] == heading
+        for line, (name, entry) in zip(lines, entries.items(), strict=True):
+            assert line.split()[0] == name
+            assert ("may split keys" if entry.splits else "keeps keys whole") in line
+            assert entry.summary in line
 
 
 def test_policies_as_json() -> None:
     """One document with the same content."""
     done = CliRunner().invoke(app, ["policies", "--json"])
     assert done.exit_code == 0
-    listed = {row["name"]: row["splits"] for row in json.loads(done.stdout)["policies"]}
-    assert listed == {name: entry.splits for name, entry in PLANNERS.items()}
+    told = json.loads(done.stdout)
+    assert list(told) == ["planners", "routers"]
+    for rows, entries in ((told["planners"], PLANNERS), (told["routers"], ROUTERS)):
+        assert [(row["name"], row["splits"], row["summary"]) for row in rows] == [
+            (name, entry.splits, entry.summary) for name, entry in entries.items()
+        ]
 
 
 def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,11 +274,12 @@ def _read(terminal: int) -> bytes:
 
 
 @pytest.mark.parametrize("policies", [",".join(PLANNERS), "hash"])
-def test_a_reader_that_leaves_early_is_no_error(policies: str, stream: Path) -> None:
-    """`unskew ... | head -1`: no traceback, no complaint at exit; whether much or little was to come."""
-    arguments = ["whatif", str(stream), "--column", "key", "--json", "--batch", "1000", "--policies", policies]
-    if policies == "hash":
-        arguments[-3] = "8000"
+def test_a_reader_that_leaves_early_is_no_error(policies: str, stream: Path, tmp_path: Path) -> None:
+    """`unskew ... | head -1`: no traceback, no complaint at exit, and the plans are written all the same; whether
+    much or little was to come."""
+    batch = "8000" if policies == "hash" else "1000"
+    arguments = ["whatif", str(stream), "--column", "key", "--json", "--batch", batch, "--policies", policies]
+    arguments += ["--save-plans", str(tmp_path)]
     with subprocess.Popen(
         [sys.executable, "-m", "unskew.cli.entry", *arguments],
         env={**environment(), "PYTHONUNBUFFERED": ""},  # as in a pipe: what is left goes out at exit
@@ -281,6 +291,7 @@ def test_a_reader_that_leaves_early_is_no_error(policies: str, stream: Path) -> 
         run.stdout.close()
         assert run.stderr.read() == b""
     assert run.returncode == 1
+    assert {file.stem for file in tmp_path.iterdir()} == set(policies.split(","))
 
 
 def test_the_command_runs_where_only_ascii_can_be_printed(tmp_path: Path) -> None:
@@ -294,3 +305,18 @@ def test_the_command_runs_where_only_ascii_can_be_printed(tmp_path: Path) -> Non
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"schl\\xfcssel" in done.stdout
+
+
+@pytest.mark.parametrize("name", [b"n\xff.txt", "\u952e.txt".encode()])
+def test_a_file_name_that_nobody_can_show_is_no_obstacle(name: bytes, tmp_path: Path) -> None:
+    """Bytes that are no UTF-8, or a script that the plot's font lacks: escaped or boxes, without a complaint."""
+    path = tmp_path / os.fsdecode(name)
+    path.write_text("a\nb\na\n")
+    done = in_shell(
+        tmp_path, "whatif", path, "--policies", "kip", "--json", "--plot", "p.png", "--save-plans", tmp_path
+    )
+    assert (done.code, done.err) == (0, "")
+    shown = name.decode("utf-8", "backslashreplace")
+    assert json.loads(done.out)["file"] == shown
+    assert plan_from_bytes((tmp_path / "kip.plan").read_bytes()).info.stream == shown
+    assert (tmp_path / "p.png").read_bytes().startswith(PNG)

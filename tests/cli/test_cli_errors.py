@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.cli.command import in_process, in_shell, is_one_line, write_stream
+from tests.cli.command import environment, in_process, in_shell, is_one_line, write_stream
 from unskew.core.histogram import Histogram
 from unskew.core.planners import make_planner
 from unskew.wire import plan_to_bytes
@@ -31,6 +35,10 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "binary.txt").write_bytes(bytes(range(256)))
     (tmp_path / "ragged.csv").write_text("id,name\n1,x\n2\n")
     (tmp_path / "hollow").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "good\udcff.parquet").write_bytes((tmp_path / "good.parquet").read_bytes())
+    (tmp_path / "twice.csv").write_text("id,id\n1,2\n")
+    (tmp_path / "long.csv").write_text(f"id\n{2**64}\n{2**64 + 1}\n")
     return tmp_path
 
 
@@ -38,6 +46,7 @@ def files_in(folder: Path) -> dict[str, bytes | None]:
     return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 
 
+LONG = "a" * 300
 GOOD = ["whatif", "good.parquet", "--column", "key"]
 BAD = {
     "unknown policy": ([*GOOD, "--policies", "hash,kipp"], ["kipp", "hash", "balanced", "prompt", "kip"]),
@@ -67,6 +76,22 @@ BAD = {
     "weights no numbers": ([*GOOD, "--weights", "1,heavy"], ["--weights", "heavy", "16"]),
     "weights too few": ([*GOOD, "--weights", "1,2"], ["weights", "16"]),
     "weights negative": ([*GOOD, "--partitions", "2", "--weights", "1,-2"], ["weights", "-2", "above 0"]),
+    **{
+        f"{option} as {text[:4]!a}": ([*GOOD, option, text], [option, "a whole number"])
+        for option in ("--partitions", "--batch", "--window", "--seed")
+        for text in ("1_6", "\u0661\u0666", " 16", "+16", "0x10", "1e1", "9" * 5000)
+    },
+    "weights with an underscore": ([*GOOD, "--partitions", "2", "--weights", "1_0,1"], ["--weights", "1_0,1", "2 num"]),
+    "weights in another script": ([*GOOD, "--partitions", "2", "--weights", "\u0661,1"], ["--weights", "2 numbers"]),
+    "file name too long": (["whatif", LONG], [LONG, "File name too long"]),
+    "file below a file": (["whatif", "good.csv/keys"], ["good.csv/keys", "Not a directory"]),
+    "pipe": (["whatif", "pipe"], ["pipe", "regular file"]),
+    "device": (["whatif", "/dev/null"], ["/dev/null", "regular file"]),
+    "explain pipe": (["explain", "pipe", "x"], ["pipe", "regular file"]),
+    "explain name too long": (["explain", LONG, "x"], [LONG, "File name too long"]),
+    "path not UTF-8": (["whatif", "good\udcff.parquet", "--column", "key"], ["good", "UTF-8", "rename"]),
+    "column twice in CSV": (["whatif", "twice.csv", "--column", "id"], ["twice.csv", "2 columns", "'id'"]),
+    "integers past 64 bits": (["whatif", "long.csv"], ["long.csv", "'id'", "--type string"]),
     "unknown type": ([*GOOD, "--type", "strong"], ["strong", "bigint", "string"]),
     "types too many": ([*GOOD, "--type", "string", "--type", "int"], ["--type", "string, int"]),
     "unknown option": ([*GOOD, "--partition", "4"], ["--partition", "--help"]),
@@ -118,6 +143,13 @@ def test_the_real_command_keeps_the_contract_too(case: str, folder: Path) -> Non
         (["--plot", "good.png"], ["--plot", "good.png", "is a folder"]),
         (["--save-plans", "good.csv"], ["--save-plans", "good.csv", "no folder"]),
         (["--save-plans", "good.csv/plans"], ["--save-plans", "good.csv"]),
+        (["--plot", f"{LONG}.png"], ["--plot", LONG, "File name too long"]),
+        (["--save-plans", LONG], ["--save-plans", LONG, "File name too long"]),
+        (["--save-plans", f"new/{LONG}"], [LONG, "File name too long"]),
+        (["--plot", "pipe.png"], ["--plot", "pipe.png", "regular file"]),
+        (["--save-plans", "taken"], ["--save-plans", "taken/kip.plan", "is a folder"]),
+        (["--plot", "same.png", "--save-plans", "same.png"], ["--plot", "same.png", "--save-plans"]),
+        (["--plot", "same.png", "--save-plans", "same.png/plans"], ["--plot", "same.png", "--save-plans"]),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_the_work(
@@ -129,6 +161,8 @@ def test_what_cannot_be_written_is_refused_before_the_work(
 ) -> None:
     """A bad place for one output keeps the other from being written as well."""
     (folder / "good.png").mkdir()
+    (folder / "taken/kip.plan").mkdir(parents=True)
+    os.mkfifo(folder / "pipe.png")
     monkeypatch.chdir(folder)
     before = files_in(folder)
     others = ["--save-plans", "plans"] if "--plot" in more else ["--plot", "out.png"]
@@ -137,6 +171,67 @@ def test_what_cannot_be_written_is_refused_before_the_work(
     assert is_one_line(done.err), done.err
     assert [part for part in parts if part not in done.err] == []
     assert files_in(folder) == before
+
+
+def test_a_disk_that_fills_leaves_nothing_half_done(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second of two plans cannot be written: the first is not there either, its older version is as it was."""
+    (folder / "old").mkdir()
+    (folder / "old/balanced.plan").write_bytes(b"old")
+    monkeypatch.chdir(folder)
+    before = files_in(folder)
+    write, written = Path.write_bytes, []
+
+    def full(path: Path, data: bytes) -> int:
+        written.append(path)
+        if len(written) % 2 == 0:
+            write(path, data[:10])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    for place in ("old", "new/er"):
+        done = in_process(capsys, *GOOD, "--policies", "balanced,kip", "--save-plans", place)
+        assert (done.code, done.out) == (2, "")
+        assert is_one_line(done.err), done.err
+        assert f"{place}/kip.plan cannot be written: No space left on device" in done.err
+    assert files_in(folder) == before
+    assert len(written) == 4
+
+
+STDOUT = [
+    ["--help"], ["--version"], ["policies"], ["policies", "--json"], GOOD, [*GOOD, "--json", *WRITING],
+    ["explain", "kip.plan", "user-1"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
+@pytest.mark.parametrize("arguments", STDOUT, ids=" ".join)
+def test_a_stdout_that_takes_nothing_is_one_line(arguments: list[str], redirect: str, folder: Path) -> None:
+    """A full disk or a closed stream: no traceback, no complaint at exit, and the files are not written either."""
+    (folder / "kip.plan").write_bytes(saved_plan())
+    before = files_in(folder)
+    done = redirected(redirect, folder, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert is_one_line(done.stderr), done.stderr
+    assert "standard output" in done.stderr
+    assert files_in(folder) == before
+
+
+@pytest.mark.parametrize("redirect", ["2>&-", "2>/dev/full"])
+def test_without_stderr_the_exit_code_still_tells(redirect: str, folder: Path) -> None:
+    """The line goes nowhere, least of all to stdout; what succeeds, succeeds."""
+    failed = redirected(redirect, folder, "whatif", "gone.parquet")
+    assert (failed.returncode, failed.stdout) == (2, "")
+    good = redirected(redirect, folder, *GOOD, "--json", "--policies", "hash")
+    assert (good.returncode, json.loads(good.stdout)["rows"]) == (0, 400)
+
+
+def redirected(redirect: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The real command with one of its streams sent elsewhere by the shell."""
+    command = ["sh", "-c", f'exec "$0" -W error -m unskew.cli.entry "$@" {redirect}', sys.executable, *arguments]
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
 
 
 def saved_plan(types: tuple[str, ...] = ("string",)) -> bytes:
@@ -173,7 +268,11 @@ def test_a_damaged_plan_is_one_line(damage: str, tmp_path: Path, capsys: pytest.
         (("string",), ["a", "b"], ["KEY", "a b", "string"]),
         (("string",), [], ["KEY", "--hash"]),
         ((), ["a"], ["KEY", "--hash"]),
+        (("string",), ["\udcff"], ["KEY", "UTF-8", "--hash"]),
         (("string",), ["--hash", "0xg"], ["--hash", "0xg", "64 bits"]),
+        (("string",), ["--hash", "1_6"], ["--hash", "1_6", "64 bits"]),
+        (("string",), ["--hash", "0x_f"], ["--hash", "0x_f", "64 bits"]),
+        (("string",), ["--hash", "\u0661"], ["--hash", "64 bits"]),
         (("string",), ["--hash", str(2**64)], ["--hash", str(2**64), "64 bits"]),
         (("string",), ["a", "--hash", "0x1"], ["--hash", "not both"]),
     ],

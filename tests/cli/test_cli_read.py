@@ -113,3 +113,52 @@ def test_a_wrong_column_lists_those_there_are(tmp_path: Path) -> None:
     for columns in (["kee", "day"], ["day", "kee"]):
         with pytest.raises(ConfigError, match="'kee' is not allowed; use one of key, number, day"):
             read_keys(path, columns)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "".join(f"{5 * 10**19 + key}\n" for key in range(1000)),
+        f"{-(10**30)}\n\n7\n",
+        f"{2**53}\n1.5\n",
+        "9" * 400 + "\n",
+        "7\n" * 300_000 + f"{2**64}\n",
+    ],
+)
+def test_integers_that_a_double_would_merge_are_refused(content: str, tmp_path: Path) -> None:
+    """Past 64 bits, or beside a fraction: in the first block or the last; the line names --type."""
+    (tmp_path / "k.csv").write_text("id\n" + content)
+    with pytest.raises(InputError, match=r"column 'id' .* --type string"):
+        read_keys(tmp_path / "k.csv", ["id"])
+
+
+def test_with_its_type_named_a_long_integer_keeps_its_digits(tmp_path: Path) -> None:
+    """1,000 ids of 20 digits are 1,000 keys as string and as decimal, and one as double: as the job has it."""
+    (tmp_path / "k.csv").write_text("id\n" + "".join(f"{5 * 10**19 + key}\n" for key in range(1000)))
+    keys = {
+        kind: len(np.unique(read_keys(tmp_path / "k.csv", ["id"], [kind]).hashes))
+        for kind in ("string", "decimal(20,0)", "double")
+    }
+    assert keys == {"string": 1000, "decimal(20,0)": 1000, "double": 1}
+
+
+def test_numbers_that_fit_are_read_as_they_are(tmp_path: Path) -> None:
+    """The largest bigints, and doubles whose neighbours are nearer than 1."""
+    (tmp_path / "i.csv").write_text(f"id\n{2**63 - 1}\n{-(2**63)}\n")
+    (tmp_path / "d.csv").write_text(f"id\n{2**53 - 1}.0\n-0.5\nnan\n")
+    assert read_keys(tmp_path / "i.csv", []).types == ("bigint",)
+    assert read_keys(tmp_path / "d.csv", []).types == ("double",)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_of_two_columns_of_one_name_none_is_taken(kind: str, tmp_path: Path) -> None:
+    """The line names the column and says what to do; other columns of that file can still be keys."""
+    path = tmp_path / f"k.{kind}"
+    if kind == "csv":
+        path.write_text("id,id,name\n1,2,a\n")
+    else:
+        columns = [pa.array([1]), pa.array([2]), pa.array(["a"])]
+        pq.write_table(pa.Table.from_arrays(columns, names=["id", "id", "name"]), path)
+    with pytest.raises(InputError, match=r"2 columns are called 'id'; rename"):
+        read_keys(path, ["id"])
+    assert read_keys(path, ["name"]).hashes.tolist() == hash_keys(["a"]).tolist()

@@ -136,6 +136,33 @@ def test_bad_bucket_numbers_are_refused(buckets):
         allocate(u64([1]), np.array([1]), none_split(1), buckets, task=0)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32, np.uint64])
+def test_sizes_of_any_integer_type_add_up_in_64_bits(dtype):
+    """Loads far beyond the type's own range come out as with int64, and so do the buckets."""
+    sizes = np.full(8192, min(np.iinfo(dtype).max, 1 << 20)) - np.arange(8192) % 3
+    hashes = u64(range(8192))
+    want = allocate(hashes, sizes, none_split(8192), 2, task=0)
+    got = allocate(hashes, sizes.astype(dtype), none_split(8192), 2, task=0)
+    assert got.loads.dtype == np.int64
+    assert got.loads.tolist() == want.loads.tolist()
+    assert got.loads.sum() == sizes.sum()
+    assert got.buckets.tolist() == want.buckets.tolist()
+
+
+def test_more_rows_than_a_load_can_hold_are_refused():
+    """2^63 - 1 rows are the most; half of that beside expected rows, which stand in the same sum."""
+    hashes, none = u64(range(4)), none_split(4)
+    most = np.array([2**61, 2**61, 2**62, 2**62 - 1])
+    assert sum(allocate(hashes, most, none, 1, task=0).loads.tolist()) == 2**63 - 1
+    for sizes in (most + 1, np.full(4, 2**62), u64([2**64 - 1, 0, 0, 0])):
+        with pytest.raises(HistogramError, match=f"{sum(sizes.tolist())} rows"):
+            allocate(hashes, sizes, none, 2, task=0)
+    share, half = np.array([1.0, 0.0]), np.array([2**61, 2**61 - 1, 0, 0])
+    assert sorted(allocate(hashes, half, none, 2, task=0, split_share=share).loads.tolist()) == [2**61 - 1, 2**61]
+    with pytest.raises(HistogramError, match="at most 4611686018427387903"):
+        allocate(hashes, most // 2 + 1, none, 2, task=0, split_share=share)
+
+
 def test_bad_clusters_are_refused():
     """Lengths, types, negative sizes, task and shares."""
     one = np.array([1])
@@ -145,6 +172,8 @@ def test_bad_clusters_are_refused():
         allocate(one, one, none_split(1), 2, task=0)  # type: ignore[arg-type]
     with pytest.raises(HistogramError, match="-1 rows"):
         allocate(u64([1]), -one, none_split(1), 2, task=0)
+    with pytest.raises(HistogramError, match="timedelta64"):
+        allocate(u64([1]), one.astype("m8[s]"), none_split(1), 2, task=0)  # type: ignore[arg-type]
     with pytest.raises(HistogramError, match="2 keys but 1 blocks"):
         split_keys(u64([1, 2]), one)
     with pytest.raises(ConfigError, match="task"):

@@ -200,11 +200,11 @@ def test_byte_strings_of_any_mix_of_lengths_hash_as_the_xxhash_package_does(leng
         ([object()], "one type"),
         ([[1]], "cannot be a key"),
         ([time(1)], "cannot be a key"),
-        (np.array([1], np.uint64), "cast to int64"),
-        (np.zeros((2, 2)), "1-dimensional"),
+        (np.array([1], np.uint64), "uint64 to decimal"),
+        (np.zeros((2, 2)), "one column"),
         (np.array(["2020"], "datetime64[Y]"), "datetime64 in D, s, ms, us or ns"),
         (np.array([1], ">i4"), "one type"),
-        (pa.array([{"a": 1}]), "fields as separate columns"),
+        (pa.array([{"a": 1}]), "argument of its own"),
         (pa.array([1], pa.timestamp("ns")), "lose data"),
         (pa.array([2**62], pa.timestamp("s")), "out of bounds"),
     ],
@@ -285,3 +285,13 @@ def test_mixed_hashes_are_a_permutation_unlike_the_hashes() -> None:
 def test_the_examples_in_the_docstrings_are_true() -> None:
     """They are run as written."""
     assert doctest.testmod(hashing) == doctest.TestResults(failed=0, attempted=1)
+
+
+def test_a_table_or_a_list_of_columns_says_to_give_the_columns_one_by_one() -> None:
+    """The two ways in which a newcomer asks for a composite key."""
+    table = pa.table({"a": [1, 2], "b": ["x", "y"]})
+    for wrong in (table, np.zeros((2, 2)), table.to_batches()[0]):
+        with pytest.raises(KeyTypeError, match="each key column by itself"):
+            hash_keys(wrong)
+    with pytest.raises(KeyTypeError, match="each column as an argument of its own"):
+        hash_keys([[1, 2], [3, 4]])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,63 @@ def test_utilisation_spread_is_capacity_aware() -> None:
         quality.utilisation_spread([1], [0])
 
 
+NOTHING = np.zeros(0, np.int64)
+NO_KEYS = np.zeros(0, np.uint64)
+
+
+def test_nothing_is_perfectly_even() -> None:
+    """No rows and no partitions: every measure has its best value, without a warning."""
+    assert quality.load_imbalance([]) == quality.load_imbalance([], []) == 1.0
+    assert quality.load_imbalance([0, 0], [1, 2]) == 1.0
+    assert quality.imbalance(NOTHING, 2, [1, 2]) == 1.0
+    assert quality.utilisation_spread([], []) == 0.0
+    assert quality.moved_share(NOTHING, NOTHING) == quality.moved_share(NOTHING, NOTHING, []) == 0.0
+    assert quality.replication(NO_KEYS, NOTHING) == 1.0
+    assert quality.fragment_count(NO_KEYS, NOTHING) == 0
+    assert quality.cardinalities(NO_KEYS, NOTHING, 2).tolist() == [0, 0]
+    even = quality.BlockMetrics(0.0, 0.0, 1.0, 0.0)
+    assert quality.block_metrics(NO_KEYS, NOTHING, 2) == even
+    assert quality.metrics_of(NOTHING, NOTHING, 0) == quality.metrics_of(NOTHING, NOTHING, 5) == even
+    assert quality.holistic(NO_KEYS, NOTHING, 2) == quality.Costs(0.0, 0.0, 0.0, 0, 0, affordable=True)
+    assert LinearCost().tasks([], []).size == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("relative", lambda: quality.load_imbalance([1, 2, 3], [1, 2])),
+        ("relative", lambda: quality.load_imbalance([1, 2, 3], [1])),
+        ("relative", lambda: quality.load_imbalance([1, 2, 3], [])),
+        ("relative", lambda: quality.load_imbalance([], [1, 2])),
+        ("relative", lambda: quality.load_imbalance([1, 2], [1, 0])),
+        ("relative", lambda: quality.load_imbalance([1, 2], [1, np.nan])),
+        ("relative", lambda: quality.imbalance(OUT, 3, [1, 1])),
+        ("partitions", lambda: quality.imbalance(OUT, 2)),
+        ("partitions", lambda: quality.loads(OUT - 1, 3)),
+        ("partitions", lambda: quality.cardinalities(KEYS, OUT, 2)),
+        ("partitions", lambda: quality.replication(KEYS, OUT[:3])),
+        ("partitions", lambda: quality.replication(KEYS[:0], OUT)),
+        ("partitions", lambda: quality.fragment_count(KEYS, OUT[:1])),
+        ("n", lambda: quality.loads(OUT[:0], 0)),
+        ("keys", lambda: quality.metrics_of(np.array([1, 2]), np.array([1]), 2)),
+        ("weights", lambda: quality.block_metrics(KEYS, OUT, 3, weights=(0.5, 0.5))),  # type: ignore[arg-type]
+        ("reducers", lambda: quality.holistic(KEYS, OUT, 3, reducers=0)),
+        ("capacity", lambda: quality.utilisation_spread([1, 2], [1])),
+        ("after", lambda: quality.moved_share(OUT, OUT[:1])),
+        ("rows", lambda: quality.moved_share(OUT, OUT, rows=[1])),
+        ("keys", lambda: LinearCost().tasks([1, 2], [1])),
+        ("keys", lambda: LinearCost.fit([1, 2], [1], [1, 2])),
+        ("seconds", lambda: LinearCost.fit([1, 2], [1, 2], [1])),
+        ("slots", lambda: quality.makespan([], slots=0)),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(name: str, call: Callable[[], object]) -> None:
+    """Other lengths, partitions that do not exist, capacities that nothing can be divided by."""
+    with pytest.raises(ConfigError) as caught:
+        call()
+    assert caught.value.parameter == name
+
+
 def test_moved_share() -> None:
     before, after = np.array([0, 1, 2]), np.array([0, 2, 2])
     assert quality.moved_share(before, after) == pytest.approx(1 / 3)
@@ -99,5 +158,6 @@ def test_a_fit_is_never_negative_and_never_needs_data() -> None:
     assert LinearCost.fit(rows, keys, rows * 1e-6).per_key == pytest.approx(0.0, abs=1e-9)
     assert LinearCost.fit(rows, keys, np.array([5.0, 3.0, 1.0])).per_row == 0.0
     assert LinearCost.fit([], [], []) == LinearCost()
+    assert LinearCost.fit([1, 2, 3], [1, np.nan, 2], [1, 2, 3]) == LinearCost()
     with pytest.raises(ConfigError, match="per_key"):
         LinearCost(per_key=-1)

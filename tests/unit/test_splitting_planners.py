@@ -9,6 +9,7 @@ from tests.planning import key_hashes, some_histogram, spread_of, zipf_counts
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
 from unskew.core.planners import Feedback, make_planner
+from unskew.core.planners.base import Place
 from unskew.core.planners.prompt import zigzag
 from unskew.core.quality import load_imbalance, metrics_of
 
@@ -213,6 +214,42 @@ def test_auto_weighs_keys_as_task_times_show_it() -> None:
     assert load_imbalance(planner.plan(histogram, feedback=by_row).loads(histogram)) < 1.01
     cut = planner.plan(histogram, feedback=by_key)
     assert load_imbalance(cut.cardinalities(histogram)) < 1.05
+
+
+@pytest.mark.parametrize("field", ["keys", "seconds"])
+def test_auto_refuses_feedback_of_unequal_lengths_by_field(field: str) -> None:
+    """Rows, keys and seconds are of the same tasks; the error says which does not fit, whatever is decided."""
+    figures = {"loads": np.arange(100, 116), "keys": np.arange(10, 26), "seconds": np.linspace(0.1, 0.2, 16)}
+    figures[field] = figures[field][:5]
+    for histogram in (some_histogram(exponent=1.5), Histogram.empty()):
+        with pytest.raises(ConfigError, match=r"16 tasks") as caught:
+            make_planner("auto", 16).plan(histogram, feedback=Feedback(**figures))  # type: ignore[arg-type]
+        assert caught.value.parameter == field
+
+
+def test_auto_learns_from_tasks_of_another_number_of_partitions() -> None:
+    """What a row and a key cost does not depend on how many tasks there were: times outlive a change of n."""
+    rows, keys = np.array([100, 200, 300, 450]) * 100, np.array([50, 90, 20, 60]) * 100
+    feedback = Feedback(loads=rows, keys=keys, seconds=1e-6 * (rows + 100 * keys))
+    histogram = some_histogram(rows=1_000_000, keys=50_000, exponent=1.1)
+    for n in (4, 16):
+        planner = make_planner("auto", n, per_fragment=500.0)
+        assert load_imbalance(planner.plan(histogram, feedback=feedback).cardinalities(histogram)) < 1.05
+
+
+def test_auto_that_may_not_split_leaves_a_plan_that_splits() -> None:
+    """A plan made when keys could be split is placed anew, however little there is to gain, and not kept or built on."""
+    histogram = some_histogram(exponent=1.5)
+    before = make_planner("balanced", 16).plan(histogram)
+    assert before.splits
+    auto = make_planner("auto", 16, splits=False)
+    answer = auto.algorithm.place(histogram, before, None)
+    assert isinstance(answer, Place)
+    assert "as the plan in force does" in answer.reason
+    decision = auto.decide(histogram, before)
+    assert decision.changed
+    assert not decision.plan.splits
+    assert decision.plan.digest == auto.plan(histogram).digest
 
 
 def test_uniform_stream_never_seen_is_even_over_balanced_hosts() -> None:

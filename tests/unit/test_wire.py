@@ -33,7 +33,8 @@ def test_everything_survives_the_trip() -> None:
     first = planner.plan(some_histogram(seed=1))
     plan = planner.plan(some_histogram(seed=2), previous=first, origin=origin)
     back = plan_from_bytes(plan_to_bytes(plan))
-    assert back.info == plan.info
+    assert back == plan
+    assert back != first
     assert back.info.previous == first.version
     assert back.info.moved_rows > 0
     assert back.key_types == ("string", "bigint")
@@ -157,3 +158,8 @@ def test_metadata_that_cannot_be_written_is_one_clear_error(info: PlanInfo) -> N
 def test_a_version_fits_64_bits() -> None:
     with pytest.raises(PlanError, match="must fit 64 bits"):
         Version(0, 2**64 - 1).next()
+
+
+def test_only_plans_are_encoded() -> None:
+    with pytest.raises(PlanError, match="a Planner is not a plan"):
+        plan_to_bytes(make_planner("kip", 4))  # type: ignore[arg-type]

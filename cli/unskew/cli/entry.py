@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = 1
     except OSError as why:  # a full disk; files that cannot be used have become errors of ours before
         _mute(sys.stdout)
-        code = _fail(f"{why.filename or 'standard output'}: cannot be written: {why.strerror or why}")
+        code = _fail(f"{why.filename or 'standard output'}: {why.strerror or why}; no file was written")
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)

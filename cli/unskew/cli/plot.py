@@ -6,6 +6,7 @@ Loads are in multiples of the partition's fair share, so that 1 is perfect with 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
 from io import BytesIO
@@ -67,7 +68,8 @@ def drawn(keys: Keys, result: Replay, kind: str) -> bytes:
     columns = min(len(mine), 2 if len(mine) <= 4 else 3)
     rows, lines = -(-len(mine) // columns), len(result.counted) > 1
     heights = [2.5] * rows + [2.9] * lines
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a file's name in another script: boxes in the title
         figure = Figure(figsize=(11, sum(heights) + 0.9), layout="constrained")
         grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
         panels = [figure.add_subplot(grid[divmod(i, columns)]) for i in range(len(mine))]

@@ -18,8 +18,8 @@ Deviations from the listing:
 - A tree node is a count with its keys, not a key: a batch's refreshes are filed together, and what a key left
   behind at its old count is skipped by the traversal.
 - Tuples are not chained: rows never enter the core, only their key hashes do.
-- HTable: each probe of a key is a fresh hash of it. A fixed step from one cell to the next can be crowded by
-  chosen keys, and key hashes are chosen by whoever writes the keys.
+- HTable: after a few neighbouring cells each further probe is a fresh hash of the key. Cells tried in one fixed
+  order can be crowded by chosen keys, and key hashes are chosen by whoever writes the keys.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Accumulator:
 
 
 class _KeyTable:
-    """HTable: distinct hash -> slot, open addressing with a new hash a probe, whole arrays at a time."""
+    """HTable: distinct hash -> slot, open addressing, whole arrays at a time."""
 
     def __init__(self) -> None:
         self.size = 0
@@ -187,46 +187,55 @@ class _KeyTable:
     def slots(self, keys: U64) -> I64:
         """The slot of each of these distinct keys; unknown keys get the next slots, in the order given."""
         self._reserve(self.size + keys.size)
+        slots, at = self._find(keys)
+        new = np.flatnonzero(slots < 0)
+        fresh = np.arange(self.size, self.size + new.size)
+        slots[new], self.key[fresh] = fresh, keys[new]
+        self._place(fresh[self._claim(fresh, at[new])])
+        self.size += new.size
+        return slots
+
+    def _find(self, keys: U64) -> tuple[I64, I64]:
+        """The slot of each key, -1 where it is unknown, and the cell where the search ended: its own or a free one."""
         at, slots = self._home(keys), np.full(keys.size, -1, dtype=np.int64)
-        todo, probe = np.arange(keys.size), 0
+        todo, wanted, probe = np.arange(keys.size), keys, 0
         while todo.size:
             found = self._cells[at[todo]]
             taken = found >= 0
-            match = taken & (self.key[found] == keys[todo])
+            match = taken & (self.key[found] == wanted)
             slots[todo[match]] = found[match]
-            todo = todo[taken & ~match]
-            probe += 1
-            at[todo] = self._next(keys, at, todo, probe)
-        new = np.flatnonzero(slots < 0)
-        slots[new] = np.arange(self.size, self.size + new.size)
-        self.key[slots[new]] = keys[new]
-        self._place(slots[new], at[new])
-        self.size += new.size
-        return slots
+            todo, probe = todo[taken & ~match], probe + 1
+            wanted = keys[todo]
+            at[todo] = self._next(wanted, at[todo], probe)
+        return slots, at
 
     def _home(self, keys: U64) -> I64:
         return ((keys * _GOLDEN) >> np.uint64(64 - self._bits)).astype(np.int64)
 
-    def _next(self, keys: U64, at: I64, todo: I64, probe: int) -> I64:
-        """Where these keys look at this probe: in the next cell a few times, then wherever a new hash says.
+    def _next(self, keys: U64, at: I64, probe: int) -> I64:
+        """Where keys look at this probe: in the next cell a few times, then wherever a new hash says.
 
         ``mix`` adds its salt to the key. With salts 1, 2, 3 keys that lie one such step apart would look at each
         other's cells all along; with powers a set of keys must grow by a factor for every probe that it prolongs.
         """
-        if probe <= _NEAR:
-            return (at[todo] + 1) & (self._cells.size - 1)
-        return (mix(keys[todo], _SALT**probe) >> np.uint64(64 - self._bits)).astype(np.int64)
+        if probe < _NEAR:
+            return (at + 1) & (self._cells.size - 1)
+        return (mix(keys, _SALT**probe) >> np.uint64(64 - self._bits)).astype(np.int64)
 
-    def _place(self, slots: I64, at: I64) -> None:
-        """Put keys that no cell holds into free cells, tried first where given; who loses a cell looks from home."""
-        probe = -1
+    def _claim(self, slots: I64, at: I64) -> Mask:
+        """Put slots into those of these cells that are free; True where the cell is another's."""
+        free = self._cells[at] < 0
+        self._cells[at[free]] = slots[free]
+        lost: Mask = self._cells[at] != slots
+        return lost
+
+    def _place(self, slots: I64) -> None:
+        """Put keys that no cell holds into their first free cells."""
+        at, probe = self._home(self.key[slots]), 0
         while slots.size:
-            free = self._cells[at] < 0
-            self._cells[at[free]] = slots[free]
-            lost = self._cells[at] != slots
-            slots, at, probe = slots[lost], at[lost], probe + 1
-            keys = self.key[slots]
-            at = self._next(keys, at, np.arange(slots.size), probe) if probe else self._home(keys)
+            lost = self._claim(slots, at)
+            slots, probe = slots[lost], probe + 1
+            at = self._next(self.key[slots], at[lost], probe)
 
     def _reserve(self, size: int) -> None:
         """Keep at least half the cells free, so that probes stay short."""
@@ -238,7 +247,7 @@ class _KeyTable:
             _grown(self.key, 1 << (self._bits - 1)),
             _grown(self.count, 1 << (self._bits - 1)),
         )
-        self._place(np.arange(self.size), self._home(self.key[: self.size]))
+        self._place(np.arange(self.size))
 
 
 class _CountTree:

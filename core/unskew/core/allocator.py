@@ -166,6 +166,8 @@ def _clusters(hashes: U64, counts: NDArray[np.integer], split: Mask, most: int) 
         )
     if counts.size and counts.min() < 0:
         raise HistogramError(f"a key cluster of {counts.min()} rows; sizes are 0 or more")
-    if exact_sum(counts) > most:
-        raise HistogramError(f"{exact_sum(counts)} rows in one map task; use at most {most}: scale the sizes down")
-    return counts.astype(np.int64)
+    rows = counts.astype(np.int64)
+    if int(counts.max(initial=0)) > most or exact_sum(rows) > most:
+        total = sum(counts.tolist())
+        raise HistogramError(f"{total} rows in one map task; use at most {most}: scale the sizes down")
+    return rows

@@ -84,6 +84,11 @@ def to_arrow(values: Values) -> pa.Array:
         return values
     if isinstance(values, (str, bytes)):
         raise KeyTypeError(f"{values!r} is one value, not a column of values; put it in a list")
+    if getattr(values, "ndim", 1) != 1 or isinstance(values, (pa.Table, pa.RecordBatch)):
+        raise KeyTypeError(
+            f"a {type(values).__name__} is not one column; give each key column by itself: "
+            "hash_keys(table['a'], table['b'])"
+        )
     if isinstance(values, np.ndarray) and values.dtype.kind in "USO":
         values = values.tolist()
     array = _from_python(values)

@@ -149,7 +149,7 @@ class Histogram:
 
     @classmethod
     def from_hashes(cls, hashes: U64) -> Histogram:
-        """Count every key hash once for each time it occurs."""
+        """Count every key hash (from ``hash_keys``, never the key itself) once for each time it occurs."""
         ordered = np.sort(hashes_of(hashes, "hashes"))
         first = _group_starts(ordered)
         return cls(sealed(ordered[first]), sealed(np.diff(first, append=len(ordered))), _checked=True)

@@ -109,7 +109,8 @@ def type_of(arrow: pa.DataType) -> KeyType:
             return KeyType(name)
     raise KeyTypeError(
         f"an Arrow column of type {arrow} cannot be a key: Spark has no such type or gives it no stable hash. "
-        "Unsigned integers: cast to int64. Structs: give the fields as separate columns. Others: cast to string."
+        "Unsigned integers: cast as Spark reads them (uint32 to int64, uint64 to decimal(20,0)). Structs, and several "
+        "columns in a list: give each column as an argument of its own. Others: cast to string."
     )
 
 

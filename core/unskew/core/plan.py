@@ -218,7 +218,7 @@ class Explanation:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Routing for ``partitions`` partitions. Equal digests route equally."""
+    """Routing for ``partitions`` partitions. Equal digests route equally; equal plans have the same metadata too."""
 
     partitions: int
     tail: I32
@@ -231,6 +231,12 @@ class Plan:
         _check(self)
 
     __reduce__ = by_fields
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and (self.digest, self.info) == (other.digest, other.info)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     @property
     def version(self) -> Version:
@@ -265,7 +271,8 @@ class Plan:
     # -- the rule, in numpy ---------------------------------------------------------------------------------
 
     def route(self, hashes: U64, spread: U64 | None = None) -> I32:
-        """The partition of each row. Hashes may be unsigned, or signed as Spark has them."""
+        """The partition of each row, given its key hash from ``hash_keys`` (never the key itself) and, where keys are
+        split, its spread hash. Hashes may be unsigned, or signed as Spark has them."""
         keys = hashes_of(hashes, "hashes")
         spread = None if spread is None else hashes_of(spread, "spread")
         self._need_spread(keys, spread)

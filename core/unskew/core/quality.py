@@ -1,7 +1,8 @@
 """How good a routing is: every measure of the five papers, in one place.
 
 ``partitions`` is what a router or plan returned (one partition a row); ``loads`` are rows per partition. A load is
-compared with others after dividing by the partition's relative capacity, where one is given.
+compared with others after dividing by the partition's relative capacity, where one is given. No rows, or no
+partitions at all, are perfectly even.
 
 The measures and where they come from: imbalance max/mean and replication (Dalton); BSI, BCI, KSR, MPI (Prompt,
 Eq. 2-6); I, CI, HI and Gamma (Holistic, Eq. 1, 6, 10, 2; Dalton's Gamma is the maximum over reducers); max U - mean U
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,6 +44,7 @@ F64 = NDArray[np.float64]
 
 def loads(partitions: NDArray[np.integer], n: int) -> I64:
     """Rows per partition."""
+    _check_routed(partitions, n)
     return np.bincount(partitions, minlength=n)
 
 
@@ -49,8 +52,8 @@ def load_imbalance(rows: ArrayLike, relative: ArrayLike | None = None) -> float:
     """Largest load over mean load; 1.0 is perfect, and what no rows at all have."""
     load = np.asarray(rows, np.float64)
     if relative is not None:
-        share = np.asarray(relative, np.float64)
-        load = load / (share / share.mean())
+        share = _capacities("relative", relative, load)
+        load = load / (share / share.mean()) if load.size else load
     mean = float(np.asarray(rows, np.float64).mean()) if load.size else 0.0
     return float(load.max() / mean) if mean > 0 else 1.0
 
@@ -60,8 +63,32 @@ def imbalance(partitions: NDArray[np.integer], n: int, relative: ArrayLike | Non
     return load_imbalance(loads(partitions, n), relative)
 
 
+def _same_length(name: str, values: NDArray[Any], others: NDArray[Any], what: str) -> None:
+    if values.shape != others.shape or values.ndim != 1:
+        raise ConfigError(name, f"an array of shape {values.shape}", f"one for each of the {others.size} {what}")
+
+
+def _capacities(name: str, values: ArrayLike, load: F64) -> F64:
+    """One capacity a partition, fit to divide by."""
+    size = np.asarray(values, np.float64)
+    _same_length(name, size, load, "partitions")
+    usable = np.isfinite(size) & (size > 0)
+    if not usable.all():
+        raise ConfigError(name, float(size[~usable][0]), "finite numbers above 0")
+    return size
+
+
+def _check_routed(partitions: NDArray[np.integer], n: int) -> None:
+    if n < 1:
+        raise ConfigError("n", n, "1 partition or more")
+    if partitions.size and not 0 <= (low := int(partitions.min())) <= (high := int(partitions.max())) < n:
+        raise ConfigError("partitions", low if low < 0 else high, f"0 to {n - 1}, the partitions there are")
+
+
 def _pairs(hashes: U64, partitions: NDArray[np.integer], n: int) -> tuple[I64, I64]:
     """The distinct (key number, partition) pairs."""
+    _same_length("partitions", partitions, hashes, "key hashes")
+    _check_routed(partitions, n)
     _, key = np.unique(hashes, return_inverse=True)
     pairs = np.unique(key.astype(np.int64) * n + partitions)
     return pairs // n, pairs % n
@@ -79,9 +106,9 @@ def fragment_count(hashes: U64, partitions: NDArray[np.integer]) -> int:
 
 def replication(hashes: U64, partitions: NDArray[np.integer]) -> float:
     """(key, partition) pairs over distinct keys; 1.0 when no key is split. Also Prompt's KSR (Eq. 5)."""
-    if len(hashes) == 0:
-        return 1.0
     key, _ = _pairs(hashes, partitions, _width(partitions))
+    if len(key) == 0:
+        return 1.0
     return len(key) / (int(key[-1]) + 1)
 
 
@@ -119,7 +146,10 @@ def metrics_of(
     rows: I64, keys: I64, distinct: int, weights: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
 ) -> BlockMetrics:
     """The same from rows and keys per partition, as a plan predicts them."""
-    if distinct == 0:
+    _same_length("keys", keys, rows, "partitions")
+    if len(weights) != 3:
+        raise ConfigError("weights", weights, "three of them, for BSI, BCI and KSR")
+    if distinct == 0 or not rows.any() or not keys.any():
         return BlockMetrics(0.0, 0.0, 1.0, 0.0)
     bsi, bci = float(rows.max() - rows.mean()), float(keys.max() - keys.mean())
     ksr = float(keys.sum()) / distinct
@@ -148,6 +178,8 @@ def holistic(hashes: U64, partitions: NDArray[np.integer], n: int, p: float = 0.
     """
     if not 0.0 <= p <= 1.0:
         raise ConfigError("p", p, "0 to 1")
+    if reducers < 1:
+        raise ConfigError("reducers", reducers, "1 or more")
     key, worker = _pairs(hashes, partitions, n)
     rows, keys = loads(partitions, n), np.bincount(worker, minlength=n)
     distinct = np.unique(hashes)
@@ -173,16 +205,16 @@ def _scaled(load: I64) -> F64:
 
 def utilisation_spread(queue: ArrayLike, capacity: ArrayLike) -> float:
     """CG's imbalance: max U - mean U with U = queue length / capacity (section 3)."""
-    size = np.asarray(capacity, np.float64)
-    if (size <= 0).any():
-        raise ConfigError("capacity", float(size.min()), "numbers above 0")
-    used = np.asarray(queue, np.float64) / size
-    return float(used.max() - used.mean())
+    length = np.asarray(queue, np.float64)
+    used = length / _capacities("capacity", capacity, length)
+    return float(used.max() - used.mean()) if used.size else 0.0
 
 
 def moved_share(before: NDArray[np.integer], after: NDArray[np.integer], rows: ArrayLike | None = None) -> float:
     """The share of the rows (or of the keys, without ``rows``) whose partition changed."""
     weight = np.ones(len(before)) if rows is None else np.asarray(rows, np.float64)
+    _same_length("after", after, before, "keys before")
+    _same_length("rows", weight, before, "keys")
     whole = float(weight.sum())
     return float(weight[before != after].sum()) / whole if whole else 0.0
 
@@ -206,17 +238,25 @@ class LinearCost:
 
     def tasks(self, rows: ArrayLike, keys: ArrayLike) -> F64:
         """The cost of each partition's task."""
-        return self.per_row * np.asarray(rows, np.float64) + self.per_key * np.asarray(keys, np.float64)
+        read, distinct = np.asarray(rows, np.float64), np.asarray(keys, np.float64)
+        if read.shape != distinct.shape:
+            raise ConfigError("keys", f"an array of shape {distinct.shape}", f"the shape of rows, {read.shape}")
+        return np.asarray(self.per_row * read + self.per_key * distinct)
 
     @classmethod
     def fit(cls, rows: ArrayLike, keys: ArrayLike, seconds: ArrayLike, per_fragment: float = 2.0) -> LinearCost:
         """Least squares over measured tasks, in units of the fitted cost of a row; never negative.
 
+        Figures that are no numbers teach nothing: the result is then the default.
         ``per_fragment`` stays in rows: a task's time cannot tell what merging its output will cost.
         """
-        measured = np.asarray(seconds, np.float64)
-        known = np.stack([np.asarray(rows, np.float64), np.asarray(keys, np.float64)], axis=1)
-        if len(known) < 2 or not np.isfinite(measured).all() or measured.max(initial=0.0) <= 0:
+        read, measured = np.asarray(rows, np.float64), np.asarray(seconds, np.float64)
+        distinct = np.asarray(keys, np.float64)
+        _same_length("keys", distinct, read, "tasks")
+        _same_length("seconds", measured, read, "tasks")
+        known = np.stack([read, distinct], axis=1)
+        finite = np.isfinite(known).all() and np.isfinite(measured).all()
+        if len(known) < 2 or not finite or measured.max(initial=0.0) <= 0:
             return cls(per_fragment=per_fragment)
         per_row, per_key = _positive(known, measured)
         if per_row <= 0:
@@ -238,10 +278,10 @@ def makespan(tasks: ArrayLike, slots: int | None = None) -> float:
     """When the last task ends: the largest task, or with fewer slots than tasks, list scheduling in id order
     (Spark starts tasks roughly so)."""
     cost = np.asarray(tasks, np.float64)
+    if slots is not None and slots < 1:
+        raise ConfigError("slots", slots, "1 or more")
     if slots is None or slots >= len(cost):
         return float(cost.max(initial=0.0))
-    if slots < 1:
-        raise ConfigError("slots", slots, "1 or more")
     free = [0.0] * slots
     for one in cost.tolist():
         heapq.heapreplace(free, free[0] + one)

@@ -27,6 +27,8 @@ FORMAT = 1
 
 def plan_to_bytes(plan: Plan) -> bytes:
     """The one encoding of a plan. Refuses one that would take more than 1 MB."""
+    if not isinstance(plan, Plan):
+        raise PlanError(f"a {type(plan).__name__} is not a plan; give what planner.plan(histogram) returned")
     try:
         body = _message(plan).SerializeToString(deterministic=True)
     except (ValueError, OverflowError) as why:

@@ -1,14 +1,16 @@
 """Ours: which policy, if any. The honest one: where plain hashing is good enough it says so and does nothing.
 
 1. Plain hash within ``enough`` (10 %) of even: do nothing.
-2. Keys that may not be split (``splits=False``: opaque groups, state): ``kip``, with its gate.
+2. Keys that may not be split (``splits=False``: opaque groups, state): ``kip``, with its gate. A plan in force that
+   does split keys is no plan to stay near to: ``kip`` places anew.
 3. Else the cheapest of the candidates under a linear cost model, in rows:
 
    ``cost = max over partitions of (per_row rows + per_key keys) / capacity  +  per_fragment (fragments - keys) / n``
 
    The first term is when the last task ends, the second what merging the cuts costs, shared by n mergers. The
-   coefficients are fitted from reported task times where there are any (``Feedback``). Of candidates within 1 %
-   of each other the smallest plan is taken.
+   coefficients are fitted from reported task times where there are any (``Feedback``): any number of tasks will
+   do, so that times from before a change of n still count, but rows, keys and seconds of each. Of candidates within
+   1 % of each other the smallest plan is taken.
 4. The plan in force stays unless the best candidate is cheaper by more than ``least_gain``.
 """
 
@@ -52,6 +54,7 @@ class Auto:
         LinearCost(self.per_row, self.per_key, self.per_fragment)
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | Keep:
+        model = self._model(feedback)
         hashed = Placement.tail_only(hash_tail(self.common))
         plain = self._built(hashed)
         present = previous if previous is not None and previous.partitions == self.common.partitions else None
@@ -59,10 +62,16 @@ class Auto:
         if excess <= self.enough:
             return self._nothing(hashed, plain, present, histogram, excess)
         if not self.splits:
-            answer = Kip(self.common).place(histogram, present, feedback)
-            why = f"kip, keys may not be split: {answer.reason}"
-            return Keep(why) if isinstance(answer, Keep) else Place(answer.placement, why)
-        return self._cheapest(histogram, present, self._model(feedback), excess)
+            return self._whole(histogram, present, feedback)
+        return self._cheapest(histogram, present, model, excess)
+
+    def _whole(self, histogram: Histogram, present: Plan | None, feedback: Feedback | None) -> Place | Keep:
+        why = "kip, keys may not be split"
+        if present is not None and present.splits:
+            present, why = None, f"{why}, as the plan in force does"
+        answer = Kip(self.common).place(histogram, present, feedback)
+        why = f"{why}: {answer.reason}"
+        return Keep(why) if isinstance(answer, Keep) else Place(answer.placement, why)
 
     def _nothing(
         self, hashed: Placement, plain: Plan, present: Plan | None, histogram: Histogram, excess: float

@@ -70,7 +70,8 @@ def _dealt(given: Tenancy, leaving: NDArray[np.bool_]) -> I32:
     hosts = np.flatnonzero(leaving & (given.weight > 0))
     hosts = hosts[np.argsort(-given.weight[hosts], kind="stable")]
     share = (1.0 / given.relative).tolist()
-    for host, weight in zip(hosts.tolist(), given.weight[hosts].tolist(), strict=True):
+    speck = max(float(given.weight.sum()), 1.0) * 1e-9  # hosts of hardly any weight take turns too
+    for host, weight in zip(hosts.tolist(), (given.weight[hosts] + speck).tolist(), strict=True):
         scaled, partition = heap[0]
         tail[host] = partition
         heapreplace(heap, (scaled + weight * share[partition], partition))
