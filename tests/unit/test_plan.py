@@ -99,7 +99,7 @@ def test_explain_says_where_how_much_and_why() -> None:
     assert plan.explain(5).kind == "hot"
     tail = plan.explain(6)
     assert (tail.kind, tail.partitions) == ("tail", (0,))
-    assert "host 0" in tail.reason
+    assert "host, 0," in tail.reason
     assert "40.00% of all" in str(split)
 
 

@@ -238,7 +238,7 @@ def test_auto_learns_from_tasks_of_another_number_of_partitions() -> None:
 
 
 def test_auto_that_may_not_split_leaves_a_plan_that_splits() -> None:
-    """A plan made when keys could be split is placed anew, however little there is to gain, and not kept or built on."""
+    """A plan made when keys could be split is neither kept nor built on, however little there is to gain."""
     histogram = some_histogram(exponent=1.5)
     before = make_planner("balanced", 16).plan(histogram)
     assert before.splits

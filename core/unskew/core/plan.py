@@ -345,7 +345,15 @@ class Plan:
         index = self._index(key)
         if index < 0:
             partition, host = self.route_one(key), key >> (64 - self.tail_bits)
-            return Explanation(key, "tail", (partition,), (1.0,), None, None, f"not a hot key: host {host} goes there")
+            return Explanation(
+                key,
+                "tail",
+                (partition,),
+                (1.0,),
+                None,
+                None,
+                f"it is not listed in this plan: its host, {host}, goes there",
+            )
         home, rows = int(self.hot.home[index]), int(self.hot.rows[index])
         units = {home: 1 << UNITS_BITS} if home >= 0 else self.hot.slots.units(_SPLIT - home)
         return Explanation(
