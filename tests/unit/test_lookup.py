@@ -59,3 +59,15 @@ def test_two_groups_chosen_to_collide_do_not_stall_the_search() -> None:
     found = find_lookup(keys)
     assert found.remix
     assert len(np.unique(found.bucket(keys))) == len(keys)
+
+
+@pytest.mark.parametrize("start", [257, 300, 454, 700, 1500])
+def test_a_table_is_found_for_any_random_keys(start: int) -> None:
+    """Sixty sets a size: none needs the remix more than now and then, none fails."""
+    remixed = 0
+    for seed in range(60):
+        keys = key_hashes(start + seed, seed)
+        found = find_lookup(keys)
+        assert len(np.unique(found.bucket(keys))) == len(keys)
+        remixed += found.remix
+    assert remixed <= 3

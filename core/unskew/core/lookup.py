@@ -32,7 +32,7 @@ _KEYS_PER_GROUP = 4
 _GROUP_BITS = 20  # the low bits choose the group; places are read above them
 _LARGEST_GROUP = 64  # uniform hashes give 20 at most; a larger group is somebody's doing, and slow to place
 _ROUNDS = 256
-_SHIFTS = 4
+_STRIDE = 8  # windows this far apart share few bits: where one fails the next is a fresh try
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ def _one_group(keys: U64) -> Lookup | None:
 def _many_groups(keys: U64) -> Lookup | None:
     need = max(len(keys) - 1, 0).bit_length()
     for bits in range(need + 1, need + 5):
-        for shift in range(_GROUP_BITS, min(_GROUP_BITS + _SHIFTS, 65 - bits)):
+        for shift in range(_GROUP_BITS, 65 - bits, _STRIDE):
             displaced = _displace(keys, shift, bits)
             if displaced is not None:
                 return Lookup(shift, bits, displaced)
