@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ __all__ = ["app"]
 app = typer.Typer(
     help="Learns where keys should go: skew-free partitioning for Spark.",
     add_completion=False,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -30,11 +30,13 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _unskew(
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - done by its callback
         bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ) -> None:
-    pass
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 @app.command()
@@ -47,12 +49,14 @@ def policies(as_json: Json = False) -> None:
 
 @app.command()
 def whatif(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Parquet, CSV or text (one key a line), or a folder.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Parquet, CSV or text (one key a line), or a folder.")],
     column: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="The key column; repeat it for a key of several columns.")
     ] = None,
     partitions: Annotated[str, typer.Option(metavar="N", help="Number of partitions.")] = "16",
-    policies: Annotated[str, typer.Option(metavar="A,B,...", help="Planners to try; all of them when left out.")] = "",
+    policies: Annotated[
+        str, typer.Option(metavar="A,B,...", help="Planners to try beside hash; all when left out.")
+    ] = "",
     batch: Annotated[str, typer.Option(metavar="ROWS", help="Rows of a micro-batch.")] = "100000",
     window: Annotated[
         str,
@@ -70,14 +74,16 @@ def whatif(
     seed: Annotated[str, typer.Option(metavar="N", help="Seed of the policies that draw.")] = "7",
     key_type: Annotated[
         list[str] | None,
-        typer.Option("--type", metavar="TYPE", help="Spark type of each key column; the file's own when left out."),
+        typer.Option(
+            "--type", metavar="TYPE", help="Spark type of each key column; left out: the file's own, string for CSV."
+        ),
     ] = None,
     as_json: Json = False,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the load of each partition (.png, .svg, .pdf).")
+        str | None, typer.Option(metavar="FILE", help="Draw the load of each partition (.png, .svg, .pdf).")
     ] = None,
     save_plans: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write the last plan of each policy as DIR/<policy>.plan.")
+        str | None, typer.Option(metavar="DIR", help="Write the last plan of each policy as DIR/<policy>.plan.")
     ] = None,
 ) -> None:
     """Replay the keys of a file through policies and say what each would have done."""
@@ -111,14 +117,19 @@ class _NumbersAreKeys(typer.core.TyperCommand):
 
 @app.command(cls=_NumbersAreKeys)
 def explain(
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="A plan file, as --save-plans writes it.")],
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan file, as --save-plans writes it.")],
     key: Annotated[
         list[str] | None, typer.Argument(metavar="KEY...", help="The key, one value for each of its columns.")
     ] = None,
     key_hash: Annotated[str, typer.Option("--hash", metavar="0x...", help="The key's hash instead of the key.")] = "",
+    null: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N", help="The key's N-th part is NULL; its KEY is left out. May be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say where a key's rows go under a plan, and why."""
     from unskew.cli.explain import explained
+    from unskew.cli.output import path_of
 
-    typer.echo(explained(plan, key or (), key_hash, as_json=as_json))
+    typer.echo(explained(path_of("PLAN", plan), key or (), key_hash, null or (), as_json=as_json))

@@ -47,7 +47,9 @@ def _run(arguments: list[str]) -> int:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in ("typer", "rich", "click"):
             raise
-        return _fail(f"the command needs {missing.name}, which is not installed; pip install 'unskew[cli]'")
+        return _fail(
+            f"the command needs {missing.name}, not installed; pip install 'unskew[cli]', or '.[cli]' in a clone"
+        )
 
     from unskew.cli.app import app
     from unskew.core.errors import UnskewError

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from unskew.core.errors import UnskewError
 
-__all__ = ["InputError", "MissingExtraError", "OutputError", "first_line"]
+__all__ = ["InputError", "MissingExtraError", "OutputError", "choices", "first_line"]
 
 
 class InputError(UnskewError):
@@ -17,6 +20,13 @@ class OutputError(UnskewError):
 
 class MissingExtraError(UnskewError):
     """A package that the base install does not carry."""
+
+
+def choices(name: str, allowed: Iterable[str]) -> str:
+    """What could have been given instead of this name, and which of it was probably meant."""
+    there = list(allowed)
+    near = get_close_matches(name, there, n=1)
+    return f"one of {', '.join(there)}" + (f" (did you mean {near[0]}?)" if near else "")
 
 
 def first_line(why: BaseException) -> str:

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from unskew.cli.errors import InputError, first_line
-from unskew.cli.numerals import bits
+from unskew.cli.numerals import bits, whole
 from unskew.core.errors import ConfigError, PlanFormatError
 from unskew.core.hashing import hash_keys
 from unskew.core.keytypes import arrow_of, parse
@@ -22,14 +23,28 @@ from unskew.wire import plan_from_bytes
 __all__ = ["explained", "key_hash", "read_plan"]
 
 
-def explained(path: Path, key: Sequence[str], bare_hash: str, *, as_json: bool) -> str:
-    """The plan's origin and the way of one key, as text or JSON."""
+_WROTE = "`unskew whatif --save-plans` wrote"
+_EXAMPLES = {
+    "boolean": " such as true",
+    "date": " such as 2024-01-31",
+    "timestamp": " such as 2024-01-31T12:00:00Z",
+    "timestamp_ntz": " such as 2024-01-31T12:00:00",
+}
+
+
+def explained(path: Path, given: Sequence[str], bare_hash: str, nulls: Sequence[str] = (), *, as_json: bool) -> str:
+    """The plan's origin and the way of one key, as text or JSON. ``nulls`` are the parts, from 1, that are NULL."""
     plan = read_plan(path)
-    hashed = _bare(bare_hash, key) if bare_hash or not key else key_hash(plan, key)
+    key: list[str | None] = []
+    if bare_hash or not (given or nulls):
+        hashed = _bare(bare_hash, [*given, *nulls])
+    else:
+        key = _whole_key(plan, given, nulls)
+        hashed = key_hash(plan, key)
     why = plan.explain(hashed)
     if as_json:
         where = asdict(why) | {"hash": f"{hashed:#018x}"}
-        return json.dumps({"plan": _about(plan), "key": list(key) or None, **where}, indent=2)
+        return json.dumps({"plan": _about(plan), "key": key or None, **where}, indent=2)
     info = plan.info
     batch = "" if info.batch is None else f", from batch {info.batch}"
     return (
@@ -43,36 +58,59 @@ def read_plan(path: Path) -> Plan:
     """The plan in this file, or one clear error."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            raise InputError(f"{path}: cannot be read as a plan: no regular file; give one that --save-plans wrote")
+            raise InputError(f"{path}: cannot be read as a plan: no regular file; give one that {_WROTE}")
         data = path.read_bytes()
     except OSError as why:
         raise InputError(f"{path}: cannot be read as a plan: {why.strerror or first_line(why)}") from None
     try:
         return plan_from_bytes(data)
     except PlanFormatError as why:
-        raise PlanFormatError(f"{path}: {why}") from None
+        told = str(why).partition("; ")[0]
+        raise PlanFormatError(f"{path}: {told}; give a file that {_WROTE}") from None
 
 
-def key_hash(plan: Plan, key: Sequence[str]) -> int:
-    """The hash of a key given as text, by the plan's own key types."""
+def _whole_key(plan: Plan, given: Sequence[str], nulls: Sequence[str]) -> list[str | None]:
+    """The values given, in order, around the NULLs."""
     if not plan.key_types:
-        raise ConfigError("KEY", " ".join(key), "--hash 0x...: this plan does not say of which types its keys are")
-    types = ", ".join(plan.key_types)
-    if len(key) != len(plan.key_types):
-        raise ConfigError("KEY", " ".join(key), f"{len(plan.key_types)} values ({types}); a hash goes with --hash")
+        raise ConfigError("KEY", " ".join(given), "--hash 0x...: this plan does not say of which types its keys are")
+    width = len(plan.key_types)
+    empty = {whole("--null", text, 1, width) for text in nulls}
+    if len(given) != width - len(empty):
+        raise ConfigError("KEY", " ".join(given), _values(plan.key_types, empty))
+    values = iter(given)
+    return [None if part in empty else next(values) for part in range(1, width + 1)]
+
+
+def _values(types: Sequence[str], empty: set[int]) -> str:
+    """How many values a key takes, and of which types."""
+    left = [kind for part, kind in enumerate(types, 1) if part not in empty]
+    told = ", ".join(left)
+    many = "1 value" if len(left) == 1 else f"{len(left) or 'no'} values"
+    beside = f" beside --null {', '.join(map(str, sorted(empty)))}" if empty else ""
+    return f"{many}{f' ({told})' if told else ''}{beside}; a hash goes with --hash"
+
+
+def key_hash(plan: Plan, key: Sequence[str | None]) -> int:
+    """The hash of a key given as text, None for NULL, by the plan's own key types."""
     columns = [_typed(text, name) for text, name in zip(key, plan.key_types, strict=True)]
     return int(hash_keys(*columns, types=plan.key_types)[0])
 
 
-def _typed(text: str, name: str) -> pa.Array:
+def _typed(text: str | None, name: str) -> pa.Array:
     wanted = arrow_of(parse(name))
-    example = {"date": " such as 2024-01-31", "timestamp": " such as 2024-01-31T12:00:00Z"}.get(name, "")
     try:
         return pa.array([text]).cast(wanted)
     except UnicodeEncodeError:
         raise ConfigError("KEY", text, f"a value of type {name} in UTF-8; any other key goes by its --hash") from None
     except pa.ArrowException:
-        raise ConfigError("KEY", text, f"a value of type {name}{example}") from None
+        raise ConfigError("KEY", text, f"a value of type {name}{_example(name, wanted)}") from None
+
+
+def _example(name: str, kind: pa.DataType) -> str:
+    if not pa.types.is_integer(kind):
+        return _EXAMPLES.get(name, "")
+    range_ = np.iinfo(kind.to_pandas_dtype())
+    return f", {range_.min} to {range_.max}"
 
 
 def _bare(text: str, key: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import isfinite
 
 from unskew.core.errors import ConfigError
 
@@ -29,10 +30,13 @@ def bits(text: str) -> int | None:
 
 
 def fractions(option: str, text: str, count: int) -> tuple[float, ...]:
-    """Numbers with commas between them; whoever takes them checks their count and size."""
+    """So many numbers above 0, with commas between them."""
     try:
         if "_" in text or not text.isascii():
             raise ValueError
-        return tuple(float(part) for part in text.split(","))
+        numbers = tuple(float(part) for part in text.split(","))
+        if len(numbers) != count or not all(isfinite(number) and number > 0 for number in numbers):
+            raise ValueError
     except ValueError:
         raise ConfigError(option, text, f"{count} numbers above 0 with commas between them, one a partition") from None
+    return numbers

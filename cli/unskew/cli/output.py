@@ -9,8 +9,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from unskew.cli.errors import OutputError, first_line
+from unskew.core.errors import ConfigError
 
-__all__ = ["check_apart", "check_file", "check_folder", "writing"]
+__all__ = ["check_apart", "check_file", "check_folder", "path_of", "writing"]
+
+
+def path_of(option: str, text: str) -> Path:
+    """The path; an empty one, which would be the current folder, is refused (``"$FORGOTTEN"``)."""
+    if not text:
+        raise ConfigError(option, text, "the name of a file or folder; . is the current folder")
+    return Path(text)
 
 
 def check_file(option: str, path: Path) -> None:

@@ -1,6 +1,7 @@
 """Draws a replay: the load of each partition, hash beside each policy, and the imbalance from batch to batch.
 
-One batch is shown, the one in which plain hash has its median imbalance: neither the luckiest nor the unluckiest.
+One batch is shown, the one in which the best policy has its median imbalance: neither its luckiest nor its unluckiest.
+(By hash's median it could be a batch in which hash is bad and the policy has luck.)
 Loads are in multiples of the partition's fair share, so that 1 is perfect with and without weights.
 """
 
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.cli.errors import MissingExtraError
+from unskew.cli.replay import equals
 from unskew.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ _STYLE: Any = {
     "text.parse_math": False,  # a column may be called "$price$"
     "svg.hashsalt": "unskew",
 }
+_LINES_FROM = 4  # counted batches; with fewer, lines lie on top of each other: markers side by side
 _PAIRS_UP_TO = 48  # partitions; with more, bars side by side become a blur: hash is drawn behind the policy
 
 
@@ -56,7 +59,9 @@ def check_plot(path: Path) -> None:
     if path.suffix.lower().lstrip(".") not in FORMATS:
         raise ConfigError("--plot", str(path), f"a file name ending in .{', .'.join(FORMATS)}")
     if find_spec("matplotlib") is None:
-        raise MissingExtraError("--plot needs matplotlib, which is not installed; pip install 'unskew[cli]'")
+        raise MissingExtraError(
+            "--plot needs matplotlib, which is not installed; pip install 'unskew[cli]', or '.[cli]' in a clone"
+        )
 
 
 def drawn(keys: Keys, result: Replay, kind: str) -> bytes:
@@ -73,25 +78,32 @@ def drawn(keys: Keys, result: Replay, kind: str) -> bytes:
         figure = Figure(figsize=(11, sum(heights) + 0.9), layout="constrained")
         grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
         panels = [figure.add_subplot(grid[divmod(i, columns)]) for i in range(len(mine))]
-        shown = _typical(result)
+        by = equals(mine)[0]
+        shown = _typical(by)
         _load_panels(panels, result, mine, shown)
         if lines:
             _over_batches(figure.add_subplot(grid[rows, :]), result, mine)
-        figure.suptitle(_title(keys, result, shown), x=0.012, ha="left", fontsize=12)
+        figure.suptitle(_title(keys, result, by, shown), x=0.012, ha="left", fontsize=12)
         out = BytesIO()
         figure.savefig(out, format=kind.lower(), dpi=130)
     return out.getvalue()
 
 
-def _title(keys: Keys, result: Replay, shown: int) -> str:
-    batches = "" if len(result.batch_rows) == 1 else f", batch {shown} (of 0 to {len(result.batch_rows) - 1})"
-    return f"{keys.name}: load of {result.job.partitions} partitions{batches}, {result.batch_rows[shown]:,} rows"
+def _title(keys: Keys, result: Replay, by: PolicyResult, shown: int) -> str:
+    told = f"{keys.name}: load of {result.job.partitions} partitions"
+    if len(result.batch_rows) == 1:
+        return f"{told}, {result.batch_rows[0]:,} rows"
+    which = f"batch {shown} of 0 to {len(result.batch_rows) - 1}, {result.batch_rows[shown]:,} rows"
+    if len(result.counted) == 1:
+        return f"{told}\n{which}: the only one that is counted"
+    half = "" if len(result.counted) % 2 else "upper "
+    return f"{told}\n{which}: the one in which {by.policy}, the best here, has its {half}median imbalance"
 
 
-def _typical(result: Replay) -> int:
-    """The counted batch in which plain hash has its (lower) median imbalance."""
-    ordered = sorted(result.counted, key=lambda number: (result.hash[number].imbalance, number))
-    return ordered[(len(ordered) - 1) // 2]
+def _typical(policy: PolicyResult) -> int:
+    """The batch in which this policy has its median imbalance; of two in the middle the worse."""
+    ordered = sorted(policy.batches, key=lambda batch: (batch.routed.imbalance, batch.number))
+    return ordered[len(ordered) // 2].number
 
 
 def _shares(result: Replay, routed: Routed) -> NDArray[np.float64]:
@@ -135,33 +147,33 @@ def _bars(panel: Axes, plain: NDArray[np.float64], load: NDArray[np.float64], na
         panel.bar(np.arange(n) - 0.21, plain, 0.4, color=PLAIN, label="hash")
         panel.bar(np.arange(n) + 0.21, load, 0.4, color=colour, label=name)
     panel.set_xlim(-0.8, n - 0.2)
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if n <= 32:
-        panel.set_xticks(np.arange(0, n, 1 if n <= 16 else 2))
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
 
 
 def _over_batches(panel: Axes, result: Replay, mine: Sequence[PolicyResult]) -> None:
     """Hash over all counted batches, each policy over the same."""
     from matplotlib.ticker import MaxNLocator
 
-    plain = [result.hash[number].imbalance for number in result.counted]
-    panel.plot(result.counted, plain, color=FAINT, lw=2.2, marker="o", ms=4, label="hash")
-    for number, policy in enumerate(mine):
-        if policy.policy != "hash":
-            mean = [b.routed.imbalance for b in policy.batches]
-            colour = COLOURS[number % len(COLOURS)]
-            panel.plot(
-                result.counted,
-                mean,
-                color=colour,
-                lw=max(3.0 - 0.4 * number, 1.2),
-                marker="o",
-                ms=3.5,
-                label=policy.policy,
-            )
+    counted = np.array(result.counted)
+    others = [policy for policy in mine if policy.policy != "hash"]
+    for number, policy in enumerate((None, *others)):
+        routed = [result.hash[batch] for batch in counted] if policy is None else [b.routed for b in policy.batches]
+        lines = len(counted) >= _LINES_FROM
+        beside = 0.0 if lines else 0.06 * (number - len(others) / 2)
+        panel.plot(
+            counted + beside,
+            [each.imbalance for each in routed],
+            color=FAINT if policy is None else COLOURS[(number - 1) % len(COLOURS)],
+            lw=max(2.6 - 0.2 * number, 1.2) if lines else 0,
+            marker="o",
+            ms=3.5 if lines else 6,
+            label="hash" if policy is None else policy.policy,
+        )
     panel.axhline(1.0, color=INK, lw=0.8, ls=(0, (4, 3)))
     panel.set_ylim(bottom=0)
     panel.set_title("imbalance of every batch (fullest partition / its fair share)")
     panel.set_xlabel("batch")
     panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+    if len(counted) < _LINES_FROM:
+        panel.set_xlim(counted[0] - 0.5, counted[-1] + 0.5)
     panel.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.005, 1.0))

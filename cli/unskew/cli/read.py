@@ -1,8 +1,12 @@
 """Reads the key column of a recorded stream and hashes it as Spark would: Parquet, CSV or text, plain or gzipped.
 
 A folder is read as Spark writes one: all its part files in the order of their names. Text has one key a line, in one
-column that is called ``value`` as in Spark (``key`` will do). Keys are hashed file by file, so that no more than one
+column that is called ``value`` as in Spark (``key`` will do). CSV columns are strings and an empty field is NULL,
+quoted or not, as in ``spark.read.option("header", True).csv``. Keys are hashed file by file, so that no more than one
 file's values are in memory.
+
+Deviation: a quote inside a quoted field is doubled, and line ends in it are kept, as in RFC 4180; Spark does so with
+``.option("escape", '"').option("multiLine", True)``.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unskew.cli.errors import InputError, first_line
+from unskew.cli.errors import InputError, choices, first_line
 from unskew.core.errors import ConfigError, KeyTypeError, UnskewError
 from unskew.core.hashing import hash_keys
 from unskew.core.keytypes import KeyType, arrow_of, parse, type_of
@@ -32,8 +36,14 @@ __all__ = ["Keys", "read_keys"]
 
 T = TypeVar("T")
 Kind = Literal["parquet", "csv", "text"]
-_EXACT = 2.0**53  # from here on a double stands for several whole numbers
 _PARQUET_MAGIC = b"PAR1"
+_SIGNED = {  # as Spark's Parquet reader takes unsigned columns
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
+_OTHER_SEPARATORS = (";", "\t", "|")
 _BYTES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
@@ -59,7 +69,7 @@ def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = ()) -> 
         if known not in (None, (names, found)):
             raise InputError(f"{part}: the key is {_told(names, found)} here but {_told(*known)} in earlier files")
         known = (names, found)
-        hashed.append(hash_keys(*arrays, types=found))
+        hashed.append(_hashed(names, arrays, found))
     hashes = np.concatenate(hashed)
     if known is None or len(hashes) == 0:
         raise InputError(f"{path}: no rows; give a file with at least one key")
@@ -69,6 +79,20 @@ def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = ()) -> 
 
 def _told(names: tuple[str, ...], types: tuple[KeyType, ...]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in zip(names, types, strict=True))
+
+
+def _hashed(
+    names: tuple[str, ...], arrays: Sequence[pa.ChunkedArray], types: tuple[KeyType, ...]
+) -> NDArray[np.uint64]:
+    try:
+        return hash_keys(*arrays, types=types)
+    except KeyTypeError:
+        for name, array, kind in zip(names, arrays, types, strict=True):  # which of them was it?
+            try:
+                hash_keys(array, types=(kind,))
+            except KeyTypeError as why:
+                raise KeyTypeError(f"column {name!r}: {why}") from None
+        raise
 
 
 def _types(names: tuple[str, ...], arrays: Sequence[pa.ChunkedArray]) -> tuple[KeyType, ...]:
@@ -106,7 +130,9 @@ def _guarded(path: Path, read: Callable[[], T]) -> T:
     except UnicodeEncodeError:
         raise InputError(f"{path}: cannot be read: its path is not UTF-8; rename it") from None
     except (pa.ArrowException, EOFError, ValueError, zlib.error) as why:
-        raise InputError(f"{path}: cannot be read as {_kind(path)}: {first_line(why)}") from None
+        encoding = isinstance(why, UnicodeDecodeError) or "utf8" in str(why).lower()
+        told = "not UTF-8; re-encode it (iconv -f ISO-8859-1 -t UTF-8 ...)" if encoding else first_line(why)
+        raise InputError(f"{path}: cannot be read as {_kind(path)}: {told}") from None
     except OSError as why:
         raise InputError(f"{path}: cannot be read: {why.strerror or first_line(why)}") from None
 
@@ -139,10 +165,17 @@ def _chosen(path: Path, columns: Sequence[str], there: Sequence[str]) -> tuple[s
         raise InputError(f"{path}: say which column is the key; --column one of {', '.join(there)}")
     for column in columns:
         if column not in there:
-            raise ConfigError("--column", column, there)
+            raise ConfigError("--column", column, _columns_instead(column, there))
         if there.count(column) > 1:
             raise InputError(f"{path}: {there.count(column)} columns are called {column!r}; rename all but one")
     return tuple(columns)
+
+
+def _columns_instead(column: str, there: Sequence[str]) -> str:
+    parts = [part.strip() for part in column.split(",")]
+    if len(parts) > 1 and all(part in there for part in parts):
+        return "one option a column: " + " ".join(f"--column {part}" for part in parts)
+    return choices(column, there)
 
 
 def _read_parquet(
@@ -155,7 +188,12 @@ def _read_parquet(
     strings = [name for name in chosen if schema.field(name).type in _BYTES]
     with pq.ParquetFile(path, read_dictionary=strings) as file:
         table = file.read(columns=list(chosen))
-    return chosen, [table.column(name) for name in chosen]
+    return chosen, [_as_spark_reads(table.column(name)) for name in chosen]
+
+
+def _as_spark_reads(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    values = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return column.cast(_SIGNED[values]) if values in _SIGNED else column
 
 
 def _read_csv(
@@ -164,22 +202,30 @@ def _read_csv(
     tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes]
     parsing = pacsv.ParseOptions(delimiter="\t" if tabs else ",", newlines_in_values=True)
     with pacsv.open_csv(path, parse_options=parsing) as head:
-        chosen = _chosen(path, columns, head.schema.names)
-    given = {name: arrow_of(kind) for name, kind in zip(chosen, types, strict=False)}
-    converting = pacsv.ConvertOptions(include_columns=list(chosen), column_types=given)
+        there = head.schema.names
+    _refuse_unsplit(path, columns, there)
+    chosen = _chosen(path, columns, there)
+    kinds = types or (KeyType("string"),) * len(chosen)
+    converting = pacsv.ConvertOptions(
+        include_columns=list(chosen),
+        column_types={name: arrow_of(kind) for name, kind in zip(chosen, kinds, strict=True)},
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=True,
+    )
     table = pacsv.read_csv(path, parse_options=parsing, convert_options=converting)
-    for name in () if types else chosen:
-        _refuse_rounded(path, name, table.column(name))
     return chosen, [table.column(name) for name in chosen]
 
 
-def _refuse_rounded(path: Path, name: str, column: pa.ChunkedArray) -> None:
-    """Whole numbers that do not fit a bigint are taken for doubles, and then different keys are one."""
-    if pa.types.is_floating(column.type) and pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py():
-        raise InputError(
-            f"{path}: column {name!r} has numbers that a double cannot tell apart; say what the job reads it as: "
-            "--type string, --type 'decimal(38,0)', --type double ..."
-        )
+def _refuse_unsplit(path: Path, columns: Sequence[str], there: Sequence[str]) -> None:
+    """A file with another separator has one column with all of the header for a name; unless that name is asked for."""
+    if len(there) == 1 and tuple(columns) != tuple(there):
+        for separator in _OTHER_SEPARATORS:
+            if separator in there[0]:
+                raise InputError(
+                    f"{path}: its only column is called {there[0]!r}: the separator seems to be {separator!r}; "
+                    "write it with commas, or with tabs as .tsv"
+                )
 
 
 def _read_text(

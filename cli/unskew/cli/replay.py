@@ -29,13 +29,14 @@ from unskew.core.plan import Plan
 from unskew.core.planners import Feedback, Origin, Planner, make_planner
 from unskew.core.quality import LinearCost, cardinalities, load_imbalance, loads, makespan
 
-__all__ = ["BatchResult", "Fresh", "Job", "PolicyResult", "Replay", "Routed", "cut", "replay", "steps"]
+__all__ = ["BatchResult", "Fresh", "Job", "PolicyResult", "Replay", "Routed", "cut", "equals", "replay", "steps"]
 
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
 Fresh = Literal["previous", "same"]
 
 _SPREAD_SALT = 0x5EED
+_ABOUT = 1.02  # the makespan is a model: within 2 % of each other it does not decide
 _COST = LinearCost()
 
 
@@ -109,22 +110,26 @@ class PolicyResult:
 
     @property
     def replication(self) -> float:
-        """(key, partition) pairs over keys, mean of the batches. It is Prompt's KSR too."""
-        return fmean(b.routed.ksr for b in self.batches)
+        """(key, partition) pairs over keys, in the median batch. It is Prompt's KSR too."""
+        return median(b.routed.ksr for b in self.batches)
 
     @property
     def bsi(self) -> float:
-        return fmean(b.routed.bsi for b in self.batches)
+        return median(b.routed.bsi for b in self.batches)
 
     @property
     def bci(self) -> float:
-        return fmean(b.routed.bci for b in self.batches)
+        return median(b.routed.bci for b in self.batches)
 
     @property
     def moved_share(self) -> float:
         """The share of the rows whose place changed, mean of the plans that replaced another."""
         moved = [b.moved for b in self.batches if b.moved is not None]
         return fmean(moved) if moved else 0.0
+
+    @property
+    def moved_in_all(self) -> float:
+        return sum(b.moved for b in self.batches if b.moved is not None)
 
     @property
     def plans(self) -> int:
@@ -154,6 +159,13 @@ class Replay:
     def counted(self) -> tuple[int, ...]:
         """The batches that the figures are over."""
         return tuple(range(1 if self.fresh == "previous" else 0, len(self.batch_rows)))
+
+
+def equals(policies: Sequence[PolicyResult]) -> list[PolicyResult]:
+    """The policies of about the shortest makespan, best first: the one that moves least and makes fewest plans."""
+    bound = _ABOUT * min(p.relative_makespan for p in policies)
+    near = [p for p in policies if p.relative_makespan <= bound]
+    return sorted(near, key=lambda p: (p.moved_in_all, p.plans, p.relative_makespan))
 
 
 def cut(rows: int, batch: int) -> tuple[slice, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -15,28 +15,46 @@ from rich.table import Table
 from rich.text import Text
 
 from unskew.cli.read import Keys
-from unskew.cli.replay import BatchResult, PolicyResult, Replay
+from unskew.cli.replay import BatchResult, PolicyResult, Replay, equals
+from unskew.core.planners import PLANNERS
 
 __all__ = ["as_json", "as_table", "document", "table", "verdict"]
 
 LEAVE_IT = 1.10  # DESIGN, promise 6: within 10 % of even there is nothing to gain (the bound of policy auto)
+WORTH_IT = 0.95  # a shorter gain than 5 % is none
 _WIDTH = 118
 _HEADINGS = (
     "policy", "imbalance\nmedian", "imbalance\nworst", "planned", "replication\n(KSR)", "BSI\nrows", "BCI\nkeys",
     "moved\na plan", "plans", "makespan\n/ hash", "build\nms",
 )  # fmt: skip
+_ONLY_WHERE_WIDE = (5, 6, 8, 10)  # BSI, BCI, plans, build: left out where the terminal is too narrow for all
 
 
 def as_table(keys: Keys, result: Replay, written: Iterable[Path] = ()) -> str:
     """The table for stdout, as wide as it needs to be where stdout is no terminal."""
-    console = Console(highlight=False) if sys.stdout.isatty() else Console(highlight=False, width=_WIDTH)
+    terminal = sys.stdout.isatty()
+    console = Console(highlight=False) if terminal else Console(highlight=False, width=_WIDTH)
     with console.capture() as shown:
         for line in heading(keys, result):
-            console.print(Text(line), soft_wrap=True)
-        console.print(table(result))
-        for line in [*verdict(result), *(f"wrote {path}" for path in written)]:
-            console.print(Text(line), soft_wrap=True)
+            console.print(Text(line), soft_wrap=not terminal)
+        _print_table(console, result)
+        for line in verdict(result):
+            console.print(Text(line), soft_wrap=not terminal)
+        for path in written:
+            console.print(Text(f"wrote {path}"), soft_wrap=True)
     return shown.get()
+
+
+def _print_table(console: Console, result: Replay) -> None:
+    """All columns where they fit, else the main ones. No cell is ever cut: a still narrower terminal breaks lines."""
+    shown = table(result)
+    if _width(console, shown) > console.width:
+        shown = table(result, without=_ONLY_WHERE_WIDE)
+    console.print(shown, width=max(console.width, _width(console, shown)), crop=False, soft_wrap=False)
+
+
+def _width(console: Console, shown: Table) -> int:
+    return console.measure(shown, options=console.options.update(width=10_000)).maximum
 
 
 def heading(keys: Keys, result: Replay) -> list[str]:
@@ -48,10 +66,23 @@ def heading(keys: Keys, result: Replay) -> list[str]:
     batch = "" if len(sizes) == 1 else f", the heaviest of a batch {result.heaviest_in_batch:.1%} (median)"
     return [
         f"{keys.name}: {result.rows:,} rows, {result.keys:,} distinct keys ({key}), {many}, {partitions}",
-        f"The heaviest key has {result.heaviest:.1%} of all rows{batch}; "
-        f"an even share of a partition is {1 / job.partitions:.1%}.",
+        f"The heaviest key has {result.heaviest:.1%} of all rows{batch}; {_fair(result)}.",
         _how(result),
     ]
+
+
+def _fair(result: Replay) -> str:
+    weights = result.job.weights
+    if weights is None:
+        return f"an even share of a partition is {1 / result.job.partitions:.1%}"
+    least, most = min(weights) / sum(weights), max(weights) / sum(weights)
+    if least == most:
+        return f"the fair share of a partition is {least:.1%} (the weights are equal)"
+    return f"the fair share of a partition is {least:.1%} to {most:.1%}, by its weight"
+
+
+def _mean(result: Replay) -> str:
+    return "the mean" if result.job.weights is None else "its fair share"
 
 
 def _how(result: Replay) -> str:
@@ -66,15 +97,17 @@ def _how(result: Replay) -> str:
     return f"Each batch goes by a plan made from itself{seen} (--fresh same)."
 
 
-def table(result: Replay) -> Table:
-    """One line a policy; the shortest makespan stands out."""
+def table(result: Replay, without: Sequence[int] = ()) -> Table:
+    """One line a policy; the best one of those that beat hash stands out."""
     out = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    for number, name in enumerate(_HEADINGS):
-        out.add_column(name, justify="right" if number else "left", no_wrap=True, vertical="bottom")
-    best = min(p.relative_makespan for p in result.policies)
+    kept = [number for number in range(len(_HEADINGS)) if number not in without]
+    for number in kept:
+        out.add_column(_HEADINGS[number], justify="right" if number else "left", no_wrap=True, vertical="bottom")
+    best = equals(result.policies)[0]
     for policy in result.policies:
-        style = "bold green" if policy.relative_makespan == best < 1 else None
-        out.add_row(*_cells(policy), style=style)
+        cells = _cells(policy)
+        style = "bold green" if policy is best and best.relative_makespan < 1 else None
+        out.add_row(*(cells[number] for number in kept), style=style)
     return out
 
 
@@ -98,26 +131,40 @@ def verdict(result: Replay) -> list[str]:
     """What to do, in a sentence or two. Where hashing is even enough: nothing."""
     hashed = median(result.hash[number].imbalance for number in result.counted)
     if hashed <= LEAVE_IT:
-        return [f"Do nothing: with plain hash the fullest partition is within {hashed - 1:.0%} of the mean."]
+        return [f"Do nothing: with plain hash the fullest partition is within {hashed - 1:.0%} of {_mean(result)}."]
     tried = [p for p in result.policies if p.policy != "hash"]
     if not tried:
-        return [f"Plain hash gives the fullest partition {hashed:.1f} times the mean. Try other policies: --policies."]
-    best = min(tried, key=lambda p: p.relative_makespan)
-    if best.relative_makespan > 0.95:
+        return [
+            f"Plain hash gives the fullest partition {hashed:.1f} times {_mean(result)}. "
+            "Try other policies: --policies."
+        ]
+    best = equals(tried)
+    if min(p.relative_makespan for p in best) > WORTH_IT:
         return ["Leave it at plain hash: none of these policies would make a batch more than 5 % shorter."]
-    lines = [f"Best here: {_praise(best, hashed)}."]
-    whole = [p for p in tried if not p.splits]
-    if best.splits and whole:
-        kept = min(whole, key=lambda p: p.relative_makespan)
-        if kept.relative_makespan <= 0.95:
-            lines.append(f"Where a key may not be split: {_praise(kept, hashed)}.")
+    lines = [f"Best here: {_praise(best, hashed, result)}."]
+    if PLANNERS[best[0].policy].splits:
+        lines.append(f"Where a key may not be split: {_unsplit(tried, hashed, result)}.")
     return lines
 
 
-def _praise(p: PolicyResult, hashed: float) -> str:
+def _unsplit(tried: Sequence[PolicyResult], hashed: float, result: Replay) -> str:
+    """The best of the policies that never split a key, whatever they happened to do here."""
+    whole = [p for p in tried if not PLANNERS[p.policy].splits]
+    if not whole:
+        return "none of these policies; try --policies kip"
+    best = equals(whole)
+    if min(p.relative_makespan for p in best) <= WORTH_IT:
+        return _praise(best, hashed, result)
+    of = "the rows" if len(result.batch_rows) == 1 else "the rows of a batch"
+    return f"leave it at plain hash (the heaviest key is {result.heaviest_in_batch:.1%} of {of})"
+
+
+def _praise(equal: Sequence[PolicyResult], hashed: float, result: Replay) -> str:
+    p, *others = equal
+    same = f"; about equal: {', '.join(other.policy for other in others)}" if others else ""
     return (
         f"{p.policy}, with batches in {p.relative_makespan:.2f} of the time that plain hash is predicted to take "
-        f"(fullest partition {p.imbalance:.2f} times the mean instead of {hashed:.2f})"
+        f"(fullest partition {p.imbalance:.2f} times {_mean(result)} instead of {hashed:.2f}){same}"
     )
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
+from unskew.cli.errors import choices
 from unskew.cli.numerals import fractions, whole
-from unskew.cli.output import check_apart, check_file, check_folder, writing
+from unskew.cli.output import check_apart, check_file, check_folder, path_of, writing
 from unskew.cli.read import Keys, read_keys
 from unskew.cli.replay import Fresh, Job, Replay, replay, steps
 from unskew.core.errors import ConfigError
@@ -34,12 +35,13 @@ class Asked:
     as_json: bool
     plot: Path | None
     save_plans: Path | None
+    saved: tuple[str, ...]
 
     @classmethod
     def of(
         cls,
         *,
-        file: Path,
+        file: str,
         columns: Sequence[str],
         types: Sequence[str],
         partitions: str,
@@ -50,13 +52,15 @@ class Asked:
         weights: str,
         seed: str,
         as_json: bool,
-        plot: Path | None,
-        save_plans: Path | None,
+        plot: str | None,
+        save_plans: str | None,
     ) -> Asked:
         n = whole("--partitions", partitions, 1, MAX_PARTITIONS)
         rows = whole("--batch", batch, 1, MAX_ROWS)
+        names = _names(policies)
+        source = path_of("FILE", file)
         job = Job(
-            policies=_names(policies),
+            policies=tuple(dict.fromkeys(("hash", *names))),  # the yardstick comes first, asked for or not
             partitions=n,
             batch=rows,
             window=max(1, round(whole("--window", window, 1, MAX_ROWS) / rows)) if window else 1,
@@ -64,17 +68,27 @@ class Asked:
             seed=whole("--seed", seed, 0, 2**63 - 1),
             fresh=_fresh(fresh),
         )
-        job.planners()
-        if plot is not None:
+        _check(job)
+        picture = None if plot is None else path_of("--plot", plot)
+        folder = None if save_plans is None else path_of("--save-plans", save_plans)
+        if picture is not None:
             from unskew.cli.plot import check_plot
 
-            check_plot(plot)
-            check_file("--plot", plot)
-        if save_plans is not None:
-            check_folder("--save-plans", save_plans, (_file_of(policy) for policy in job.policies))
-        if plot is not None and save_plans is not None:
-            check_apart(plot, save_plans)
-        return cls(file, tuple(columns), tuple(types), job, as_json, plot, save_plans)
+            check_plot(picture)
+            check_file("--plot", picture)
+        if folder is not None:
+            check_folder("--save-plans", folder, map(_file_of, names))
+        if picture is not None and folder is not None:
+            check_apart(picture, folder)
+        return cls(source, tuple(columns), tuple(types), job, as_json, picture, folder, names)
+
+
+def _check(job: Job) -> None:
+    """What a planner does not take, by the name of the option that it came from."""
+    try:
+        job.planners()
+    except ConfigError as why:
+        raise ConfigError(f"--{why.parameter}", why.value, why.allowed) from None
 
 
 def run(asked: Asked) -> None:
@@ -98,7 +112,7 @@ def _replayed(keys: Keys, job: Job) -> Replay:
 def _files(asked: Asked, keys: Keys, result: Replay) -> dict[Path, bytes]:
     files = {}
     if asked.save_plans is not None:
-        for policy in result.policies:
+        for policy in (policy for policy in result.policies if policy.policy in asked.saved):
             files[asked.save_plans / _file_of(policy.policy)] = plan_to_bytes(policy.plan)
     if asked.plot is not None:
         from unskew.cli.plot import drawn
@@ -128,7 +142,11 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 def _names(text: str) -> tuple[str, ...]:
     if not text:
         return tuple(PLANNERS)
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in names:
+        if name not in PLANNERS:
+            raise ConfigError("--policies", name, choices(name, PLANNERS))
+    return names
 
 
 def _fresh(text: str) -> Fresh:

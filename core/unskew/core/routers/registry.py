@@ -13,12 +13,15 @@ from unskew.core.routers.cam import RowAffinity
 from unskew.core.routers.ch import ConsistentHash
 from unskew.core.routers.chbl import BoundedConsistentHash
 from unskew.core.routers.cm import Cardinality
+from unskew.core.routers.dagreedy import Greedy
+from unskew.core.routers.dchoices import FewestChoices
 from unskew.core.routers.hashed import Hashed
 from unskew.core.routers.lm import Hybrid
 from unskew.core.routers.pk import PartialKey
 from unskew.core.routers.porc import RandomChoices
 from unskew.core.routers.potc import TwoRandom
 from unskew.core.routers.shuffle import Shuffle
+from unskew.core.routers.wchoices import AllChoices
 
 __all__ = ["ROUTERS", "Entry", "make_router"]
 
@@ -41,10 +44,13 @@ ROUTERS: dict[str, Entry] = {
     "potc": Entry(TwoRandom, "two random workers a message, the less loaded gets it", splits=True),
     "pk2": Entry(PartialKey, "partial key grouping: the less loaded of a key's two workers", splits=True),
     "pk5": Entry(PartialKey, "the same with five workers a key", splits=True, preset={"choices": 5}),
+    "dchoices": Entry(FewestChoices, "two workers a key, for hot keys as many as balance needs", splits=True),
+    "wchoices": Entry(AllChoices, "two workers a key, for hot keys the least loaded of all", splits=True),
     "cm": Entry(Cardinality, "Holistic's CM: of a key's two workers the one with fewer keys", splits=True),
     "am": Entry(Affinity, "Holistic's AM: whole inside a window, new keys where fewer keys are", splits=True),
     "cam": Entry(RowAffinity, "Holistic's cAM: whole inside a window, new keys where fewer rows are", splits=True),
     "lm": Entry(Hybrid, "Holistic's LM: rows and keys weighed", splits=True),
+    "dagreedy": Entry(Greedy, "hot keys by load and by who holds them already, the rest by hash", splits=True),
     "porc": Entry(RandomChoices, "PoRC: a key's salted hashes until a worker has room", splits=True),
 }
 
