@@ -130,11 +130,17 @@ def _guarded(path: Path, read: Callable[[], T]) -> T:
     except UnicodeEncodeError:
         raise InputError(f"{path}: cannot be read: its path is not UTF-8; rename it") from None
     except (pa.ArrowException, EOFError, ValueError, zlib.error) as why:
-        encoding = isinstance(why, UnicodeDecodeError) or "utf8" in str(why).lower()
-        told = "not UTF-8; re-encode it (iconv -f ISO-8859-1 -t UTF-8 ...)" if encoding else first_line(why)
+        told = "not UTF-8; re-encode it first, as with iconv" if _otherwise_encoded(path, why) else first_line(why)
         raise InputError(f"{path}: cannot be read as {_kind(path)}: {told}") from None
     except OSError as why:
         raise InputError(f"{path}: cannot be read: {why.strerror or first_line(why)}") from None
+
+
+def _otherwise_encoded(path: Path, why: Exception) -> bool:
+    """Whether a library stumbled over the encoding; UTF-16 it meets as torn lines."""
+    with path.open("rb") as file:
+        utf16 = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
+    return utf16 or isinstance(why, UnicodeDecodeError) or "utf8" in str(why).lower()
 
 
 def _kind(path: Path) -> Kind:

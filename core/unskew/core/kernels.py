@@ -85,9 +85,15 @@ def mixed(key: np.uint64, salt: np.uint64) -> np.uint64:
 
 
 @kernel
+def scaled_down(hashed: np.uint64, among: int) -> Int:
+    """The top half of a hash, scaled to 0 .. among - 1."""
+    return np.int64(((hashed >> _S32) * np.uint64(among)) >> _S32)
+
+
+@kernel
 def chosen(key: np.uint64, salt: np.uint64, among: int) -> Int:
     """One of ``among`` workers, evenly: the top half of a salted hash, scaled."""
-    return np.int64(((mixed(key, salt) >> _S32) * np.uint64(among)) >> _S32)
+    return scaled_down(mixed(key, salt), among)
 
 
 @kernel
@@ -188,21 +194,23 @@ def route_random_choices(
 ) -> None:
     """PoRC: salted hashes of the key until one names a worker with room under (1 + epsilon) of the mean.
 
-    After 8 n vain tries the first worker with room from the last choice on: somebody is always below the mean.
+    The salts only add up: the j-th hash is ``a + j b`` with two hashes of the key, b odd (double hashing), since most
+    of the work for a heavy key is in vain tries. After 8 n of them the first worker with room from the last choice on: somebody is always below the mean.
     """
     workers = load.shape[0]
     for i in range(keys.shape[0]):
         if slides[i] != clock[SLIDE]:
             advance(clock, ring, load, slides[i])
         room = capacity(clock[ROWS], workers, over)
-        salt = seed
-        worker = chosen(keys[i], salt, workers)
+        hashed = mixed(keys[i], seed)
+        worker = scaled_down(hashed, workers)
+        stride = (hashed * _GAMMA) | _ONE
         tries = 0
         while load[worker] >= room:
             tries += 1
             if tries < 8 * workers:
-                salt += _ONE
-                worker = chosen(keys[i], salt, workers)
+                hashed += stride
+                worker = scaled_down(hashed, workers)
             else:
                 worker = worker + 1 if worker + 1 < workers else 0
         out[i] = worker
