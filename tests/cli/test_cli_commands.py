@@ -73,6 +73,8 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     helped = in_process(capsys, "--help")
     assert helped.code == 0
     assert all(command in helped.out for command in ("policies", "whatif", "explain"))
+    bare = in_process(capsys)
+    assert (bare.code, bare.out, bare.err) == (0, helped.out, "")
 
 
 def test_policies_starts_without_what_only_whatif_needs(tmp_path: Path) -> None:
@@ -193,6 +195,22 @@ def test_the_plot_names_hash_and_each_policy(
     assert "<!-- a$b$.parquet: load of" in comments
 
 
+@pytest.mark.parametrize("partitions", ["8", "16", "20", "32"])
+def test_the_ticks_of_a_small_panel_are_few(
+    partitions: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """With all policies a panel is a third of the picture wide: at most ten partitions are named below it."""
+    path = write_stream(tmp_path / "s.parquet")
+    arguments = ["--column", "key", "--partitions", partitions, "--batch", "8000", "--plot", tmp_path / "load.svg"]
+    in_process(capsys, "whatif", path, *arguments)
+    axes = [
+        g for g in ElementTree.parse(tmp_path / "load.svg").iter() if g.get("id", "").startswith("matplotlib.axis_")
+    ]
+    ticks = [sum(g.get("id", "").startswith("xtick") for g in axis.iter()) for axis in axes[::2]]
+    assert ticks == [max(ticks)] * (len(PLANNERS) - 1)
+    assert 3 <= max(ticks) <= 10
+
+
 def test_saved_plans_route_as_the_replay_did(capsys: pytest.CaptureFixture[str], stream: Path, tmp_path: Path) -> None:
     """One file a policy, with the stream's name and key type inside, and the digest that JSON tells."""
     told = json.loads(whatif(capsys, stream, "--json", "--save-plans", tmp_path / "a/b").out)
@@ -243,6 +261,20 @@ def test_explain_reads_a_key_by_the_types_of_the_plan(capsys: pytest.CaptureFixt
     assert told["plan"]["key_types"] == ["smallint", "date", "double", "boolean"]
     dashed = json.loads(explain(capsys, tmp_path / "kip.plan", "--json", "--", "5", "1970-01-03", "-1", "true"))
     assert dashed["rows"] == 1
+
+
+def test_explain_takes_null_for_a_part_of_a_key(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """--null N stands for the N-th part, whose KEY is left out: the rows of exactly that key are found."""
+    keys = {"a": [None, None, "x", "x"], "n": pa.array([1, 1, None, 2]), "b": ["y", "y", None, "y"]}
+    pq.write_table(pa.table(keys), tmp_path / "k.parquet")
+    columns = [part for name in keys for part in ("--column", name)]
+    in_process(capsys, "whatif", tmp_path / "k.parquet", *columns, "--policies", "kip", "--save-plans", tmp_path)
+    told = json.loads(explain(capsys, tmp_path / "kip.plan", "1", "y", "--null", "1", "--json"))
+    assert (told["key"], told["rows"]) == ([None, "1", "y"], 2)
+    told = json.loads(explain(capsys, tmp_path / "kip.plan", "--null", "2", "--null", "3", "x", "--json"))
+    assert (told["key"], told["rows"]) == (["x", None, None], 1)
+    void = json.loads(explain(capsys, tmp_path / "kip.plan", "--null", "1", "--null", "2", "--null", "3", "--json"))
+    assert void["hash"] == f"{42:#018x}"
 
 
 def test_a_progress_bar_shows_on_a_terminal_only(stream: Path, tmp_path: Path) -> None:

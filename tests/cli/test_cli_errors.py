@@ -38,7 +38,11 @@ def folder(tmp_path: Path) -> Path:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "good\udcff.parquet").write_bytes((tmp_path / "good.parquet").read_bytes())
     (tmp_path / "twice.csv").write_text("id,id\n1,2\n")
-    (tmp_path / "long.csv").write_text(f"id\n{2**64}\n{2**64 + 1}\n")
+    (tmp_path / "latin.csv").write_bytes("id,n\nnaïve,1\n".encode("latin-1"))
+    (tmp_path / "header.latin.csv").write_bytes("naïve,n\nx,1\n".encode("latin-1"))
+    (tmp_path / "wide.csv").write_bytes("id,n\nx,1\n".encode("utf-16"))
+    (tmp_path / "latin.txt").write_bytes("naïve\n".encode("latin-1"))
+    (tmp_path / "semicolons.csv").write_text("id;n\nx;1\n")
     return tmp_path
 
 
@@ -49,9 +53,15 @@ def files_in(folder: Path) -> dict[str, bytes | None]:
 LONG = "a" * 300
 GOOD = ["whatif", "good.parquet", "--column", "key"]
 BAD = {
-    "unknown policy": ([*GOOD, "--policies", "hash,kipp"], ["kipp", "hash", "balanced", "prompt", "kip"]),
-    "no policy": ([*GOOD, "--policies", ","], ["policy", "hash", "kip"]),
-    "wrong column": (["whatif", "good.parquet", "--column", "kee"], ["kee", "key", "number", "day"]),
+    "unknown policy": (
+        [*GOOD, "--policies", "hash,kipp"],
+        ["--policies: 'kipp'", "hash", "balanced", "prompt", "(did you mean kip?)"],
+    ),
+    "no policy": ([*GOOD, "--policies", ","], ["--policies", "hash", "kip"]),
+    "wrong column": (
+        ["whatif", "good.parquet", "--column", "kee"],
+        ["kee", "key", "number", "day (did you mean key?)"],
+    ),
     "wrong column of CSV": (["whatif", "good.csv", "--column", "kee"], ["kee", "id", "name"]),
     "wrong column of text": (["whatif", "binary.txt", "--column", "kee"], ["kee", "value"]),
     "no column": (["whatif", "good.parquet"], ["--column", "key", "number", "day"]),
@@ -74,8 +84,8 @@ BAD = {
     "seed negative": ([*GOOD, "--seed", "-1"], ["--seed", "-1", "0 to"]),
     "fresh": ([*GOOD, "--fresh", "never"], ["--fresh", "never", "previous", "same"]),
     "weights no numbers": ([*GOOD, "--weights", "1,heavy"], ["--weights", "heavy", "16"]),
-    "weights too few": ([*GOOD, "--weights", "1,2"], ["weights", "16"]),
-    "weights negative": ([*GOOD, "--partitions", "2", "--weights", "1,-2"], ["weights", "-2", "above 0"]),
+    "weights too few": ([*GOOD, "--weights", "1,2"], ["--weights: '1,2'", "16 numbers"]),
+    "weights negative": ([*GOOD, "--partitions", "2", "--weights", "1,-2"], ["--weights", "-2", "above 0"]),
     **{
         f"{option} as {text[:4]!a}": ([*GOOD, option, text], [option, "a whole number"])
         for option in ("--partitions", "--batch", "--window", "--seed")
@@ -91,7 +101,20 @@ BAD = {
     "explain name too long": (["explain", LONG, "x"], [LONG, "File name too long"]),
     "path not UTF-8": (["whatif", "good\udcff.parquet", "--column", "key"], ["good", "UTF-8", "rename"]),
     "column twice in CSV": (["whatif", "twice.csv", "--column", "id"], ["twice.csv", "2 columns", "'id'"]),
-    "integers past 64 bits": (["whatif", "long.csv"], ["long.csv", "'id'", "--type string"]),
+    **{
+        f"not UTF-8: {name}": (["whatif", name, "--column", column], [name, "not UTF-8; re-encode it"])
+        for name, column in (("latin.csv", "id"), ("header.latin.csv", "n"), ("wide.csv", "id"), ("latin.txt", "value"))
+    },
+    "another separator": (["whatif", "semicolons.csv", "--column", "id"], ["'id;n'", "separator seems to be ';'"]),
+    "columns with commas": (
+        ["whatif", "good.parquet", "--column", "key, day"],
+        ["'key, day'", "--column key --column day"],
+    ),
+    "empty file name": (["whatif", ""], ["FILE: ''", "name of a file"]),
+    "empty plan name": (["explain", "", "x"], ["PLAN: ''", "name of a file"]),
+    "a table for a plan": (["explain", "good.csv", "x"], ["good.csv", "`unskew whatif --save-plans` wrote"]),
+    "weights not finite": ([*GOOD, "--partitions", "2", "--weights", "1,nan"], ["--weights", "2 numbers above 0"]),
+    "weights too far apart": ([*GOOD, "--partitions", "2", "--weights", "1,1e7"], ["--weights", "1e6"]),
     "unknown type": ([*GOOD, "--type", "strong"], ["strong", "bigint", "string"]),
     "types too many": ([*GOOD, "--type", "string", "--type", "int"], ["--type", "string, int"]),
     "unknown option": ([*GOOD, "--partition", "4"], ["--partition", "--help"]),
@@ -146,6 +169,8 @@ def test_the_real_command_keeps_the_contract_too(case: str, folder: Path) -> Non
         (["--plot", f"{LONG}.png"], ["--plot", LONG, "File name too long"]),
         (["--save-plans", LONG], ["--save-plans", LONG, "File name too long"]),
         (["--save-plans", f"new/{LONG}"], [LONG, "File name too long"]),
+        (["--save-plans", ""], ["--save-plans: ''", "name of a file or folder"]),
+        (["--plot", ""], ["--plot: ''", "name of a file"]),
         (["--plot", "pipe.png"], ["--plot", "pipe.png", "regular file"]),
         (["--save-plans", "taken"], ["--save-plans", "taken/kip.plan", "is a folder"]),
         (["--plot", "same.png", "--save-plans", "same.png"], ["--plot", "same.png", "--save-plans"]),
@@ -263,9 +288,20 @@ def test_a_damaged_plan_is_one_line(damage: str, tmp_path: Path, capsys: pytest.
     ("types", "key", "parts"),
     [
         (("bigint",), ["seven"], ["KEY", "seven", "bigint"]),
+        (("int",), [str(2**31)], ["KEY", "int, -2147483648 to 2147483647"]),
+        (("boolean",), ["maybe"], ["maybe", "boolean such as true"]),
+        (("timestamp",), ["2024-01-31T12:00:00"], ["KEY", "timestamp such as 2024-01-31T12:00:00Z"]),
+        (("timestamp_ntz",), ["2024-01-31T12:00:00Z"], ["KEY", "timestamp_ntz such as 2024-01-31T12:00:00"]),
+        (("string", "int"), ["--null", "3", "a"], ["--null", "'3'", "1 to 2"]),
+        (("string", "int"), ["--null", "0", "a"], ["--null", "'0'", "1 to 2"]),
+        (("string", "int"), ["--null", "2", "a", "7"], ["KEY", "1 value (string) beside --null 2"]),
+        (("string", "int"), ["--null", "2"], ["KEY", "1 value (string) beside --null 2"]),
+        (("string",), ["--null", "1", "a"], ["KEY", "no values beside --null 1"]),
+        (("string",), ["--null", "1", "--hash", "0x1"], ["--hash", "not both"]),
+        ((), ["--null", "1"], ["KEY", "--hash"]),
         (("date",), ["yesterday"], ["KEY", "yesterday", "date", "2024-01-31"]),
         (("string", "int"), ["a"], ["KEY", "2 values", "string, int"]),
-        (("string",), ["a", "b"], ["KEY", "a b", "string"]),
+        (("string",), ["a", "b"], ["KEY", "a b", "1 value (string); a hash"]),
         (("string",), [], ["KEY", "--hash"]),
         ((), ["a"], ["KEY", "--hash"]),
         (("string",), ["\udcff"], ["KEY", "UTF-8", "--hash"]),

@@ -20,7 +20,8 @@ WORDS = ["b", "a", "", "b", "naïve"]
 
 
 def test_parquet_csv_and_text_agree(tmp_path: Path) -> None:
-    """The same strings in each format, plain or gzipped, in the same order: the same hashes."""
+    """The same strings in each format, plain or gzipped, in the same order: the same hashes. CSV has no empty string:
+    it is NULL there."""
     lines = "\n".join(WORDS) + "\n"
     pq.write_table(pa.table({"key": WORDS, "n": range(5)}), tmp_path / "k.parquet")
     (tmp_path / "k.txt").write_text(lines)
@@ -31,10 +32,10 @@ def test_parquet_csv_and_text_agree(tmp_path: Path) -> None:
     (tmp_path / "k.csv").write_text(table)
     (tmp_path / "k.csv.gz").write_bytes(gzip.compress(table.encode()))
     (tmp_path / "k.tsv").write_text(table.replace(",", "\t"))
-    expected = hash_keys(WORDS).tolist()
+    words, fields = hash_keys(WORDS).tolist(), hash_keys([word or None for word in WORDS]).tolist()
     for name in ("k.parquet", "k.csv", "k.csv.gz", "k.tsv", "k.txt", "k.log.gz", "dos.txt", "open.txt"):
         keys = read_keys(tmp_path / name, ["key"])
-        assert (name, keys.hashes.tolist()) == (name, expected)
+        assert (name, keys.hashes.tolist()) == (name, fields if ".csv" in name or ".tsv" in name else words)
         assert (keys.name, keys.columns, keys.types) == (name, ("key",), ("string",))
 
 
@@ -115,21 +116,58 @@ def test_a_wrong_column_lists_those_there_are(tmp_path: Path) -> None:
             read_keys(path, columns)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "".join(f"{5 * 10**19 + key}\n" for key in range(1000)),
-        f"{-(10**30)}\n\n7\n",
-        f"{2**53}\n1.5\n",
-        "9" * 400 + "\n",
-        "7\n" * 300_000 + f"{2**64}\n",
-    ],
-)
-def test_integers_that_a_double_would_merge_are_refused(content: str, tmp_path: Path) -> None:
-    """Past 64 bits, or beside a fraction: in the first block or the last; the line names --type."""
-    (tmp_path / "k.csv").write_text("id\n" + content)
-    with pytest.raises(InputError, match=r"column 'id' .* --type string"):
-        read_keys(tmp_path / "k.csv", ["id"])
+def test_csv_keys_are_strings_and_empty_is_null(tmp_path: Path) -> None:
+    """As ``spark.read.option("header", True).csv`` reads them: digits stay as written, in the first block and the last;
+    an empty field is NULL, quoted or not; blanks and the word null are text."""
+    words = ["007", "7", str(2**64), str(2**64 + 1), "1.0", "1.00", None, None, "null", "NA", " 7 ", "true", "a,b"]
+    rows = ["007", "7", str(2**64), str(2**64 + 1), "1.0", "1.00", "", '""', "null", "NA", " 7 ", "true", '"a,b"']
+    (tmp_path / "k.csv").write_text("id,n\n" + "".join(f"{row},1\n" for row in rows) + "07,1\n" * 300_000)
+    keys = read_keys(tmp_path / "k.csv", ["id"])
+    assert keys.types == ("string",)
+    assert keys.hashes[: len(words)].tolist() == hash_keys(pa.array(words)).tolist()
+    assert set(keys.hashes[len(words) :].tolist()) == set(hash_keys(["07"]).tolist())
+
+
+def test_an_empty_line_of_text_is_an_empty_key(tmp_path: Path) -> None:
+    """As in ``spark.read.text``; the end of the last line begins no further one."""
+    (tmp_path / "k.txt").write_text("a\n\nb\n")
+    assert read_keys(tmp_path / "k.txt", []).hashes.tolist() == hash_keys(["a", "", "b"]).tolist()
+
+
+def test_unsigned_columns_are_taken_as_spark_takes_them(tmp_path: Path) -> None:
+    """The next wider signed type; 64 bits as decimal(20,0). Dictionaries and NULLs too, and --type on top of it."""
+    for bits, kind, arrow in (
+        (8, "smallint", pa.int16()),
+        (16, "int", pa.int32()),
+        (32, "bigint", pa.int64()),
+        (64, "decimal(20,0)", pa.decimal128(20, 0)),
+    ):
+        values = [0, 1, 2**bits - 1, None]
+        unsigned = pa.array(values, getattr(pa, f"uint{bits}")())
+        pq.write_table(pa.table({"u": unsigned, "d": unsigned.dictionary_encode()}), tmp_path / "k.parquet")
+        for column in ("u", "d"):
+            keys = read_keys(tmp_path / "k.parquet", [column])
+            assert keys.types == (kind,)
+            assert keys.hashes.tolist() == hash_keys(pa.array(values, arrow)).tolist()
+    pq.write_table(pa.table({"u": pa.array([7], pa.uint8())}), tmp_path / "k.parquet")
+    assert read_keys(tmp_path / "k.parquet", ["u"], ["bigint"]).hashes.tolist() == hash_keys(np.array([7])).tolist()
+
+
+def test_a_type_that_does_not_fit_names_its_column(tmp_path: Path) -> None:
+    """The second of two, with both types given."""
+    path = write_stream(tmp_path / "s.parquet", 400)
+    with pytest.raises(KeyTypeError, match=r"column 'day': .*date.* int"):
+        read_keys(path, ["key", "day"], ["string", "int"])
+
+
+def test_another_separator_is_told(tmp_path: Path) -> None:
+    """The whole header is one column then; who names exactly that column gets it."""
+    for separator, shown in ((";", "';'"), ("\t", r"'\\t'"), ("|", r"'\|'")):
+        (tmp_path / "k.csv").write_text(f"id{separator}n\n1{separator}2\n")
+        for columns in ([], ["id"]):
+            with pytest.raises(InputError, match=f"separator seems to be {shown}"):
+                read_keys(tmp_path / "k.csv", columns)
+        assert len(read_keys(tmp_path / "k.csv", [f"id{separator}n"]).hashes) == 1
 
 
 def test_with_its_type_named_a_long_integer_keeps_its_digits(tmp_path: Path) -> None:
@@ -142,12 +180,14 @@ def test_with_its_type_named_a_long_integer_keeps_its_digits(tmp_path: Path) -> 
     assert keys == {"string": 1000, "decimal(20,0)": 1000, "double": 1}
 
 
-def test_numbers_that_fit_are_read_as_they_are(tmp_path: Path) -> None:
-    """The largest bigints, and doubles whose neighbours are nearer than 1."""
-    (tmp_path / "i.csv").write_text(f"id\n{2**63 - 1}\n{-(2**63)}\n")
-    (tmp_path / "d.csv").write_text(f"id\n{2**53 - 1}.0\n-0.5\nnan\n")
-    assert read_keys(tmp_path / "i.csv", []).types == ("bigint",)
-    assert read_keys(tmp_path / "d.csv", []).types == ("double",)
+def test_csv_numbers_with_their_type_given(tmp_path: Path) -> None:
+    """The largest bigints, doubles with NaN, and empty fields, which are NULL there too."""
+    (tmp_path / "i.csv").write_text(f"id,n\n{2**63 - 1},1\n{-(2**63)},1\n,1\n")
+    (tmp_path / "d.csv").write_text(f"id,n\n{2**53 - 1}.0,1\n-0.5,1\nNaN,1\n,1\n")
+    whole = pa.array([2**63 - 1, -(2**63), None])
+    assert read_keys(tmp_path / "i.csv", ["id"], ["bigint"]).hashes.tolist() == hash_keys(whole).tolist()
+    doubles = pa.array([2.0**53 - 1, -0.5, float("nan"), None], from_pandas=False)
+    assert read_keys(tmp_path / "d.csv", ["id"], ["double"]).hashes.tolist() == hash_keys(doubles).tolist()
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

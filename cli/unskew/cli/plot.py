@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def drawn(keys: Keys, result: Replay, kind: str) -> bytes:
         _load_panels(panels, result, mine, shown)
         if lines:
             _over_batches(figure.add_subplot(grid[rows, :]), result, mine)
-        figure.suptitle(_title(keys, result, by, shown), x=0.012, ha="left", fontsize=12)
+        figure.suptitle(_title(keys, result, by, shown), x=0.012, ha="left", fontsize=11)
         out = BytesIO()
         figure.savefig(out, format=kind.lower(), dpi=130)
     return out.getvalue()
@@ -93,11 +94,16 @@ def _title(keys: Keys, result: Replay, by: PolicyResult, shown: int) -> str:
     told = f"{keys.name}: load of {result.job.partitions} partitions"
     if len(result.batch_rows) == 1:
         return f"{told}, {result.batch_rows[0]:,} rows"
-    which = f"batch {shown} of 0 to {len(result.batch_rows) - 1}, {result.batch_rows[shown]:,} rows"
+    which = f"batch {shown} (of 0 to {len(result.batch_rows) - 1}), {result.batch_rows[shown]:,} rows"
     if len(result.counted) == 1:
         return f"{told}\n{which}: the only one that is counted"
     half = "" if len(result.counted) % 2 else "upper "
-    return f"{told}\n{which}: the one in which {by.policy}, the best here, has its {half}median imbalance"
+    hashed = "" if by.policy == "hash" else f"; hash's own median is {_median_of_hash(result):.2f}"
+    return f"{told}\n{which}: where {by.policy}, the best here, has its {half}median imbalance{hashed}"
+
+
+def _median_of_hash(result: Replay) -> float:
+    return median(result.hash[number].imbalance for number in result.counted)
 
 
 def _typical(policy: PolicyResult) -> int:
@@ -147,7 +153,7 @@ def _bars(panel: Axes, plain: NDArray[np.float64], load: NDArray[np.float64], na
         panel.bar(np.arange(n) - 0.21, plain, 0.4, color=PLAIN, label="hash")
         panel.bar(np.arange(n) + 0.21, load, 0.4, color=colour, label=name)
     panel.set_xlim(-0.8, n - 0.2)
-    panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=[1, 2, 4, 5, 10]))
 
 
 def _over_batches(panel: Axes, result: Replay, mine: Sequence[PolicyResult]) -> None:

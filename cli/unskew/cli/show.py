@@ -47,10 +47,13 @@ def as_table(keys: Keys, result: Replay, written: Iterable[Path] = ()) -> str:
 
 def _print_table(console: Console, result: Replay) -> None:
     """All columns where they fit, else the main ones. No cell is ever cut: a still narrower terminal breaks lines."""
+    terminal = console.width
     shown = table(result)
-    if _width(console, shown) > console.width:
+    if _width(console, shown) > terminal:
         shown = table(result, without=_ONLY_WHERE_WIDE)
-    console.print(shown, width=max(console.width, _width(console, shown)), crop=False, soft_wrap=False)
+    console.width = max(terminal, _width(console, shown))
+    console.print(shown)
+    console.width = terminal
 
 
 def _width(console: Console, shown: Table) -> int:
