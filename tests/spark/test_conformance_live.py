@@ -15,7 +15,7 @@ from unskew.core.keytypes import common_type
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 
 @pytest.mark.parametrize("name", ["hashes.json", "common_types.json", "collations.json"])
