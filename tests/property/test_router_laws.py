@@ -77,7 +77,7 @@ def test_keys_stay_whole_where_the_router_says_so(name: str) -> None:
 
 @every_router
 def test_seeds_are_parameters(name: str) -> None:
-    """Same seed, same routes; another seed, other routes wherever there is chance (none in plain hashing and DAGreedy)."""
+    """Same seed, same routes; another seed, other routes wherever there is chance (``hash``, ``dagreedy``: none)."""
     keys = stream(2_000)
     assert np.array_equal(make_router(name, 8, seed=3).route(keys), make_router(name, 8, seed=3).route(keys))
     same = np.array_equal(make_router(name, 8, seed=3).route(keys), make_router(name, 8, seed=4).route(keys))

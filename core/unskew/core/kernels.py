@@ -75,7 +75,16 @@ def kernel(loop: Loop) -> Loop:
     return compiled
 
 
-@kernel
+def inner(loop: Loop) -> Loop:
+    """Compile a small function into the loops that call it. It must not allocate: reference counting is off, which
+    else costs more than what it does (a call counts every array that it is given, twice)."""
+    if njit is None:
+        return loop
+    compiled: Loop = njit(nogil=True, forceinline=True, _nrt=False)(loop)
+    return compiled
+
+
+@inner
 def mixed(key: np.uint64, salt: np.uint64) -> np.uint64:
     """``hashing.mix`` of one key hash."""
     z = key + (salt + _ONE) * _GAMMA
@@ -84,19 +93,19 @@ def mixed(key: np.uint64, salt: np.uint64) -> np.uint64:
     return z ^ (z >> _S31)
 
 
-@kernel
+@inner
 def scaled_down(hashed: np.uint64, among: int) -> Int:
     """The top half of a hash, scaled to 0 .. among - 1."""
     return np.int64(((hashed >> _S32) * np.uint64(among)) >> _S32)
 
 
-@kernel
+@inner
 def chosen(key: np.uint64, salt: np.uint64, among: int) -> Int:
     """One of ``among`` workers, evenly: the top half of a salted hash, scaled."""
     return scaled_down(mixed(key, salt), among)
 
 
-@kernel
+@inner
 def another(key: np.uint64, salt: np.uint64, workers: int, picked: I64, before: int) -> Int:
     """A worker unlike the ``before`` ones in ``picked``: drawn among those that are left, so that choices never
     coincide (FIDELITY). ``picked`` is kept in ascending order, the new one included."""
@@ -127,7 +136,7 @@ def advance(clock: I64, ring: NDArray[np.int64], load: I64, slide: int) -> None:
     clock[SLIDE] = slide
 
 
-@kernel
+@inner
 def count(clock: I64, ring: NDArray[np.int64], load: I64, worker: int) -> None:
     """One more row for this worker in the slide in use."""
     ring[clock[PLACE], worker] += 1
@@ -135,7 +144,7 @@ def count(clock: I64, ring: NDArray[np.int64], load: I64, worker: int) -> None:
     clock[ROWS] += 1
 
 
-@kernel
+@inner
 def capacity(rows: int, workers: int, over: float) -> Int:
     """ceil((1 + epsilon) x mean load), the row in hand included."""
     return np.int64(np.ceil((1.0 + over) * np.float64(rows + 1) / np.float64(workers)))
@@ -195,7 +204,8 @@ def route_random_choices(
     """PoRC: salted hashes of the key until one names a worker with room under (1 + epsilon) of the mean.
 
     The salts only add up: the j-th hash is ``a + j b`` with two hashes of the key, b odd (double hashing), since most
-    of the work for a heavy key is in vain tries. After 8 n of them the first worker with room from the last choice on: somebody is always below the mean.
+    of the work for a heavy key is in vain tries. After 8 n of them the first worker with room from the last choice on:
+    somebody is always below the mean.
     """
     workers = load.shape[0]
     for i in range(keys.shape[0]):
@@ -217,7 +227,7 @@ def route_random_choices(
         count(clock, ring, load, worker)
 
 
-@kernel
+@inner
 def clockwise(position: np.uint64, cells: I64, shift: np.uint64, points: U64) -> int:
     """The first point of the circle at or after a position: look up its cell, then walk."""
     at = cells[np.int64(position >> shift)]
@@ -259,7 +269,7 @@ def route_bounded_ring(
         count(clock, ring, load, owner[at])
 
 
-@kernel
+@inner
 def raised(values: I64, extent: I64, worker: int) -> None:
     """One more for this worker; ``extent`` (least value, how many have it, most) is kept up to date. The least is
     looked for again only when the last worker leaves it, so that a row costs O(1) on average."""
@@ -276,14 +286,14 @@ def raised(values: I64, extent: I64, worker: int) -> None:
             extent[AT_LEAST] += 1 if values[other] == extent[LEAST] else 0
 
 
-@kernel
+@inner
 def scaled(value: Int, extent: I64) -> Int:
     """Holistic, Eq. 7 and 8: min-max scaled, 0 where all are equal."""
     span = extent[MOST] - extent[LEAST]
     return np.float64(value - extent[LEAST]) / np.float64(span) if span > 0 else 0.0
 
 
-@kernel
+@inner
 def place_of(key: np.uint64, window: int, known: U64, stamp: I64) -> Int:
     """Where a key is in an open table, or where it would go; entries of other windows count as empty."""
     mask = known.shape[0] - 1

@@ -2,7 +2,8 @@
 
 A worker has room while it holds less than ``ceil((1 + epsilon) x mean load)``. A key stays with its first choice as
 long as that has room, so light keys hardly spread and heavy ones spread as far as they must; no worker is ever more
-than 1 + epsilon over the mean. Its hashes are two, combined (``kernels``). The paper runs it over virtual workers, which ``cg`` adds.
+than 1 + epsilon over the mean. All hashes of a key are combined of two (``kernels``). The paper runs it over virtual
+workers, which ``cg`` adds.
 """
 
 from __future__ import annotations

@@ -1,0 +1,81 @@
+"""DAGreedy (the greedy baseline of Dalton's experiments): hot keys by load and by who holds them, the rest by hash.
+
+A key with more than 1 / (100 n) of the window's rows goes to the worker with the highest
+``0.5 [it holds the key] - 0.5 (L_w - mean) / mean``, the lowest on ties; the others where ``hash`` sends them.
+Reconstructed from FIDELITY's line. Frequencies, loads and holders are exact and of the same span: the sliding window,
+reference-counted per slide (Dalton, section 3.3); so memory is that of the distinct (key, worker, slide) in a window.
+Without a window they are of the whole stream, and memory is that of all keys it has ever had.
+The row in hand counts, so that among fewer than 100 n rows every key is hot. Ties and scores are in whole numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core import kernels_greedy as kernels
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import host_of
+from unskew.core.kernels_frequency import reseat
+from unskew.core.plan import host_bits
+from unskew.core.planners.base import common as plan_settings
+from unskew.core.planners.hashed import hash_tail
+from unskew.core.routers.base import Common, Loads
+from unskew.core.routers.frequent import knock_out
+
+__all__ = ["Greedy"]
+
+_FIRST_ROOM = 1024
+
+
+@dataclass(eq=False)
+class Greedy:
+    """``share``: a key is hot over 1 / (share n) of the rows; 100 in FIDELITY's line."""
+
+    common: Common
+    share: int = 100
+    _ledger: kernels.Ledger = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.share <= 1_000_000:
+            raise ConfigError("share", self.share, "1 to 1000000")
+        n = self.common.workers
+        self._tail = hash_tail(plan_settings(n))
+        self._loads = Loads.of(self.common)
+        self._tree = knock_out(n)
+        log = 0 if self.common.window is None else _FIRST_ROOM
+        self._ledger = kernels.Ledger(
+            np.zeros(_FIRST_ROOM, np.uint64),
+            np.zeros((_FIRST_ROOM, 2), np.int64),
+            np.zeros((_FIRST_ROOM, 5), np.int64),
+            np.zeros(2 * _FIRST_ROOM, np.int64),
+            np.zeros((log, 2), np.int64),
+            np.zeros(self.common.slides, np.int64),
+            np.zeros(7, np.int64),
+        )
+
+    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+        homes, done, at = self._tail.take(host_of(keys, host_bits(self.common.workers))), 0, self._loads
+        while True:
+            done = kernels.route_greedy(
+                keys, homes, slides, out, done, int(self.share), at.clock, at.ring, at.load, self._tree, self._ledger
+            )
+            if done == len(keys):
+                return
+            self._grow()
+
+    def _grow(self) -> None:
+        """Twice the room for what is full: the log, or keys and pairs and the table of keys."""
+        of = self._ledger
+        tail, head = int(of.books[kernels.TAIL]), int(of.books[kernels.HEAD])
+        if 0 < len(of.log) == head - tail:
+            records, log = np.arange(tail, head), np.zeros((2 * len(of.log), 2), np.int64)
+            log[records & (len(log) - 1)] = of.log[records & (len(of.log) - 1)]
+            self._ledger = of._replace(log=log)
+            return
+        known, table = np.concatenate([of.known, np.zeros_like(of.known)]), np.zeros(2 * len(of.table), np.int64)
+        reseat(known, of.table, table)
+        entry, pair = (np.concatenate([part, np.zeros_like(part)]) for part in (of.entry, of.pair))
+        self._ledger = of._replace(known=known, entry=entry, pair=pair, table=table)

@@ -1,0 +1,32 @@
+"""W-choices (Nasir et al., "When two choices are not enough"): a hot key goes to the least loaded of all workers.
+
+Hot is a key with 1 / (5 n) of the rows or more, by SpaceSaving; the rest have two choices. Ties among all workers go to
+the lowest. A reconstruction from FIDELITY's line. Deviation: with a window, frequencies are of this window and the one
+before (``frequent``), not of the whole stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.routers.base import Common
+from unskew.core.routers.frequent import FrequentKeys
+
+__all__ = ["AllChoices"]
+
+
+@dataclass(eq=False)
+class AllChoices:
+    """No parameters of its own."""
+
+    common: Common
+    _frequent: FrequentKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._frequent = FrequentKeys(self.common, None)
+
+    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+        self._frequent.route(keys, slides, out)
