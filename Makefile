@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A caller's PYTHONPATH or active venv must not decide what is tested.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help venv demo test test-long check lint types layers stubs stubs-check bench wheel dist constraints java clean
+.PHONY: help venv demo test test-long check lint types layers stubs stubs-check bench wheel dist constraints java clean clean-kernels
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,6 +83,9 @@ dist: $(STAMP)  ## build sdist and wheel into dist/
 
 constraints:  ## resolve constraints.txt anew: make constraints PYTHONS="python3.10 python3.11 ..."
 	$(PYTHON) tools/constraints.py $(or $(PYTHONS),$(error say which: make constraints PYTHONS="python3.10 python3.11 python3.12 python3.13"))
+
+clean-kernels:  ## forget compiled kernels: numba does not notice an edit in another file
+	find core -name '*.nb[ic]' -delete
 
 clean:  ## remove the venv, caches and everything built
 	rm -rf $(VENV) dist build demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

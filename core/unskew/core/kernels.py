@@ -9,6 +9,9 @@ State lives in arrays that the routers own and pass in. A window is a ring of sl
 ``ring[j, w]`` counts the rows of slide j on worker w, ``load[w]`` is the sum over the ring, and ``clock`` holds the
 place of the slide in use, its number, and the rows in the window. A row costs O(1); a slide costs its workers once,
 when it is evicted.
+
+numba keeps compiled code beside the source and looks at the age of that one file: after an edit of a helper here that
+``kernels_frequency`` or ``kernels_greedy`` inlines, run ``make clean-kernels``.
 """
 
 from __future__ import annotations
