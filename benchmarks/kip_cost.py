@@ -17,7 +17,8 @@ import numpy as np
 
 from unskew.core.hashing import mix
 from unskew.core.histogram import Histogram, top_rows
-from unskew.core.plan import Plan, host_bits
+from unskew.core.limits import host_bits
+from unskew.core.plan import Plan
 from unskew.core.planners.registry import make_planner
 
 PARTITIONS, KEYS, LISTED = 256, 1_000_000, 4 * 2 * 256

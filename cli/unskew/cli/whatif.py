@@ -15,7 +15,7 @@ from unskew.cli.output import check_apart, check_file, check_folder, path_of, wr
 from unskew.cli.read import Keys, read_keys
 from unskew.cli.replay import Fresh, Job, Replay, replay, steps
 from unskew.core.errors import ConfigError
-from unskew.core.plan import MAX_PARTITIONS
+from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.planners import PLANNERS, Origin
 from unskew.wire import plan_to_bytes
 

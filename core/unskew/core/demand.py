@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.histogram import Histogram, exact_sum, top_rows
-from unskew.core.plan import MAX_BYTES, MAX_SLOTS, host_bits
+from unskew.core.limits import MAX_BYTES, MAX_SLOTS, host_bits
 
 __all__ = ["MAX_LISTED", "SPREAD_PER_FRAGMENT", "Demand", "listed_budget", "slot_budget"]
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.hotkeys import HotKeys, SplitSlots
 from unskew.core.lookup import find_lookup
-from unskew.core.plan import HotKeys, Plan, PlanInfo, SplitSlots
+from unskew.core.plan import Plan, PlanInfo
 from unskew.core.slots import KeySlots, slots_for
 
 __all__ = ["Placement", "build_plan"]

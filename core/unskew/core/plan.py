@@ -19,42 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.apportion import apportion
-from unskew.core.errors import KeyTypeError, PlanError
+from unskew.core.errors import PlanError
 from unskew.core.histogram import Histogram, exact_sum, fold_hosts, host_of
-from unskew.core.keytypes import parse
-from unskew.core.lookup import Lookup, find_lookup
-from unskew.core.slots import UNITS_BITS, units_of
+from unskew.core.hotkeys import SPLIT, HotKeys, pick
+from unskew.core.plancheck import check_plan
+from unskew.core.slots import UNITS_BITS
 from unskew.core.values import by_fields, frozen, hashes_of
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_PARTITIONS",
-    "MAX_SLOTS",
-    "Explanation",
-    "HotKeys",
-    "Plan",
-    "PlanInfo",
-    "SplitSlots",
-    "Version",
-    "host_bits",
-]
+__all__ = ["Explanation", "Plan", "PlanInfo", "Version"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
-MAX_PARTITIONS = 8192  # beyond it the tail alone would break the plan's bound of 1 MB
-MAX_SLOTS = 65_536
-MAX_BYTES = 1 << 20
-_MIN_HOST_BITS = 12
 _BLOCK = 16_384  # rows routed at a time: the intermediate arrays stay in cache
-_SPLIT = -1
 _UINT64 = 2**64 - 1
-
-
-def host_bits(partitions: int) -> int:
-    """log2 of H, the least power of two >= max(4096, 32 n)."""
-    return max(_MIN_HOST_BITS, (32 * partitions - 1).bit_length())
 
 
 @dataclass(frozen=True, order=True)
@@ -73,112 +52,6 @@ class Version:
 
     def next(self) -> Version:
         return Version(self.incarnation, self.number + 1)
-
-
-@dataclass(frozen=True, eq=False)
-class SplitSlots:
-    """The slots of all split keys, one after another; key j has ``2**bits[j]`` of them from ``offset[j]``."""
-
-    bits: NDArray[np.uint8]
-    first: I32
-    second: I32
-    cut: U64
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bits", frozen(self.bits, np.uint8))
-        object.__setattr__(self, "first", frozen(self.first, np.int32))
-        object.__setattr__(self, "second", frozen(self.second, np.int32))
-        object.__setattr__(self, "cut", frozen(self.cut, np.uint64))
-
-    __reduce__ = by_fields
-
-    @cached_property
-    def offset(self) -> I64:
-        ends = np.cumsum(np.left_shift(np.int64(1), self.bits.astype(np.int64)))
-        return np.concatenate([np.zeros(1, np.int64), ends])
-
-    def units(self, key: int) -> dict[int, int]:
-        """Shares of 2^63 per partition of the j-th split key."""
-        at = slice(int(self.offset[key]), int(self.offset[key + 1]))
-        return units_of(int(self.bits[key]), self.first[at].tolist(), self.second[at].tolist(), self.cut[at].tolist())
-
-    @cached_property
-    def either(self) -> I32:
-        """``first`` and ``second`` in turn: the partition of a row is at 2 slot + (is it at or above the cut)."""
-        return np.stack([self.first, self.second], axis=1).reshape(-1)
-
-    def route(self, offset: I64, shift: U64, spread: U64) -> I32:
-        """The partition of each row, given where its key's slots begin and how far to shift for one."""
-        half = spread >> np.uint64(1)
-        slot = (half >> shift).view(np.int64)
-        slot += offset
-        above = half >= self.cut.take(slot)
-        slot <<= 1
-        slot += above
-        return self.either.take(slot)
-
-
-@dataclass(frozen=True, eq=False)
-class HotKeys:
-    """The keys with a route of their own, sorted by hash.
-
-    ``home`` is the partition of a key that is kept whole, and -1 - j for the j-th split key. ``rows`` and
-    ``reason`` (an index into ``reasons``) say what the planner knew and why it chose so.
-    """
-
-    hashes: U64
-    home: I32
-    rows: I64
-    reason: NDArray[np.uint8]
-    reasons: tuple[str, ...]
-    slots: SplitSlots
-    lookup: Lookup
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "hashes", frozen(self.hashes, np.uint64))
-        object.__setattr__(self, "home", frozen(self.home, np.int32))
-        object.__setattr__(self, "rows", frozen(self.rows, np.int64))
-        object.__setattr__(self, "reason", frozen(self.reason, np.uint8))
-
-    __reduce__ = by_fields
-
-    @classmethod
-    def none(cls) -> HotKeys:
-        keys, rows, places = np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int32)
-        small = np.zeros(0, np.uint8)
-        slots = SplitSlots(small, places, places, keys)
-        return cls(keys, places, rows, small, (), slots, find_lookup(keys))
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-    @cached_property
-    def table(self) -> tuple[U64, I32, I64]:
-        """Per bucket: the key there, its home and its index. An empty bucket holds a key of another bucket, which
-        no row that comes to this one can have."""
-        at = self.lookup.bucket(self.hashes)
-        index = np.zeros(self.lookup.buckets, np.int64)
-        index[at] = np.arange(len(at))
-        return self.hashes[index], self.home[index], index
-
-    @cached_property
-    def split_table(self) -> tuple[I64, U64]:
-        """Per bucket: where the slots of the split key there begin, and the shift that leaves its slot bits. Where
-        no split key is, slot 0 is named and not used."""
-        _, home, _ = self.table
-        key = np.maximum(_SPLIT - home, 0)
-        split = home < 0
-        offset = np.where(split, self.slots.offset[key], 0)
-        shift = UNITS_BITS - np.where(split, self.slots.bits[key], 0).astype(np.int64)
-        return offset, shift.astype(np.uint64)
-
-    def find(self, hashes: U64) -> I64:
-        """The index of each of these keys, or -1."""
-        if len(self) == 0:
-            return np.full(len(hashes), -1, np.int64)
-        keys, _, index = self.table
-        bucket = self.lookup.bucket(np.ascontiguousarray(hashes, np.uint64))
-        return np.where(keys.take(bucket) == hashes, index.take(bucket), -1)
 
 
 @dataclass(frozen=True)
@@ -228,7 +101,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tail", frozen(self.tail, np.int32))
-        _check(self)
+        check_plan(self)
 
     __reduce__ = by_fields
 
@@ -295,7 +168,7 @@ class Plan:
             return tail, None
         table, home, _ = self.hot.table
         bucket = self.hot.lookup.bucket(keys)
-        return _pick(table.take(bucket) == keys, home.take(bucket), tail), bucket
+        return pick(table.take(bucket) == keys, home.take(bucket), tail), bucket
 
     def _route_split(self, out: I32, bucket: I64, spread: U64) -> None:
         """Replace the places below 0 by a partition: picked out where they are few, else all at once."""
@@ -306,7 +179,7 @@ class Plan:
             at = bucket[rows]
             out[rows] = self.hot.slots.route(offset.take(at), shift.take(at), spread[rows])
         else:
-            out[:] = _pick(split, self.hot.slots.route(offset.take(bucket), shift.take(bucket), spread), out)
+            out[:] = pick(split, self.hot.slots.route(offset.take(bucket), shift.take(bucket), spread), out)
 
     def _need_spread(self, keys: U64, spread: U64 | None) -> None:
         if spread is None and self.splits:
@@ -329,7 +202,7 @@ class Plan:
         if home >= 0:
             return home
         slots = self.hot.slots
-        j = _SPLIT - home
+        j = SPLIT - home
         slot = int(slots.offset[j]) + ((spread >> 1) >> (UNITS_BITS - int(slots.bits[j])))
         return int(slots.first[slot] if (spread >> 1) < int(slots.cut[slot]) else slots.second[slot])
 
@@ -355,7 +228,7 @@ class Plan:
                 f"it is not listed in this plan: its host, {host}, goes there",
             )
         home, rows = int(self.hot.home[index]), int(self.hot.rows[index])
-        units = {home: 1 << UNITS_BITS} if home >= 0 else self.hot.slots.units(_SPLIT - home)
+        units = {home: 1 << UNITS_BITS} if home >= 0 else self.hot.slots.units(SPLIT - home)
         return Explanation(
             key,
             "hot" if home >= 0 else f"hot, split in {len(units)}",
@@ -386,7 +259,7 @@ class Plan:
         nothing = np.zeros(0, np.int64)
         keys, partitions, rows = [nothing], [nothing.astype(np.int32)], [nothing]
         for i in np.flatnonzero(place < 0).tolist():
-            units = self.hot.slots.units(_SPLIT - int(place[i]))
+            units = self.hot.slots.units(SPLIT - int(place[i]))
             parts = np.array(apportion(int(counts[i]), list(units.values())), np.int64)
             some = parts > 0
             keys.append(np.full(int(some.sum()), i))
@@ -454,14 +327,6 @@ class Plan:
         return self.moved(previous, histogram)[0]
 
 
-def _pick(mask: NDArray[np.bool_], yes: I32, no: I32) -> I32:
-    """``np.where`` without a branch a row: which rows are hot is random, and mispredicting costs more than this."""
-    yes -= no
-    yes *= mask
-    yes += no
-    return yes
-
-
 def _moved_listed(plan: Plan, previous: Plan, histogram: Histogram) -> tuple[int, int]:
     now, before = plan.place(histogram.hashes), previous.place(histogram.hashes)
     whole = (now >= 0) & (before >= 0)
@@ -478,59 +343,4 @@ def _moved_listed(plan: Plan, previous: Plan, histogram: Histogram) -> tuple[int
 
 
 def _shares(plan: Plan, place: int) -> dict[int, int]:
-    return {place: 1 << UNITS_BITS} if place >= 0 else plan.hot.slots.units(_SPLIT - place)
-
-
-def _check(plan: Plan) -> None:
-    """Refuse tables that could route a row nowhere: they may come from outside."""
-    n, hosts, hot, slots = plan.partitions, len(plan.tail), plan.hot, plan.hot.slots
-    if not 1 <= n <= MAX_PARTITIONS:
-        raise PlanError(f"partitions: {n!r} is not allowed; use 1 to {MAX_PARTITIONS}")
-    if not 2 <= hosts <= 1 << host_bits(MAX_PARTITIONS) or hosts & (hosts - 1):
-        raise PlanError(f"the tail has {hosts} hosts; a power of two is needed, 2 to {1 << host_bits(MAX_PARTITIONS)}")
-    if not len(hot.hashes) == len(hot.home) == len(hot.rows) == len(hot.reason):
-        raise PlanError("hot keys: hashes, homes, rows and reasons differ in length")
-    if (hot.hashes[1:] <= hot.hashes[:-1]).any():
-        raise PlanError("hot keys must be sorted by hash and distinct")
-    if len(hot) and int(hot.reason.max()) >= len(hot.reasons):
-        raise PlanError("hot keys: a reason is not in the table of reasons")
-    if (slots.bits > 16).any() or not len(slots.first) == len(slots.second) == len(slots.cut) == slots.offset[-1]:
-        raise PlanError("split keys: the slots do not match their bit counts")
-    split = np.sort(_SPLIT - hot.home[hot.home < 0])
-    if not np.array_equal(split, np.arange(len(slots.bits))):
-        raise PlanError("split keys: each must have its own slots")
-    for places in (plan.tail, hot.home[hot.home >= 0], slots.first, slots.second):
-        if len(places) and not (int(places.min()) >= 0 and int(places.max()) < n):
-            raise PlanError(f"a route leads outside the partitions 0..{n - 1}")
-    if len(hot) and int(hot.rows.min()) < 0:
-        raise PlanError("hot keys: negative rows")
-    if plan.slots > MAX_SLOTS:
-        raise PlanError(f"{plan.slots} slots; a plan holds at most {MAX_SLOTS}: list fewer hot keys")
-    _check_cuts(slots)
-    _check_info(plan)
-    if hot.lookup.bits > max(len(hot) - 1, 0).bit_length() + 8 or len(hot.lookup.displacement) > max(len(hot), 1):
-        raise PlanError(f"the look-up table is far larger than {len(hot)} hot keys need")
-    if len(hot) and len(np.unique(hot.lookup.bucket(hot.hashes))) < len(hot):
-        raise PlanError("the look-up table sends two hot keys to one bucket")
-
-
-def _check_info(plan: Plan) -> None:
-    """What goes with the tables must be true of them, and printable."""
-    info = plan.info
-    try:
-        for name in plan.key_types:
-            parse(name)
-    except KeyTypeError as why:
-        raise PlanError(f"the plan's {why}") from None
-    if len(info.loads) not in (0, plan.partitions):
-        raise PlanError(f"{len(info.loads)} predicted loads for {plan.partitions} partitions")
-    if not (0.0 <= info.moved_rows <= 1.0 and 0.0 <= info.moved_keys <= 1.0):
-        raise PlanError(f"moved shares {info.moved_rows!r} and {info.moved_keys!r} are no shares, 0 to 1")
-
-
-def _check_cuts(slots: SplitSlots) -> None:
-    bits = np.repeat(slots.bits.astype(np.int64), np.diff(slots.offset))
-    slot = np.arange(len(bits)) - np.repeat(slots.offset[:-1], np.diff(slots.offset))
-    part = slots.cut - (slot.astype(np.uint64) << (UNITS_BITS - bits).astype(np.uint64))
-    if (part > (np.uint64(1) << (UNITS_BITS - bits).astype(np.uint64))).any():
-        raise PlanError("split keys: a cut lies outside its slot")
+    return {place: 1 << UNITS_BITS} if place >= 0 else plan.hot.slots.units(SPLIT - place)

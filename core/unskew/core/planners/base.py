@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram import Histogram
+from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.placement import Placement, build_plan
-from unskew.core.plan import MAX_PARTITIONS, Plan, PlanInfo, Version
+from unskew.core.plan import Plan, PlanInfo, Version
 from unskew.core.values import by_fields, frozen
 
 __all__ = ["Algorithm", "Common", "Decision", "Feedback", "Keep", "Origin", "Place", "Planner", "common"]

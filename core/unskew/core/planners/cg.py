@@ -26,8 +26,9 @@ from unskew.core.demand import Demand, slot_budget
 from unskew.core.errors import ConfigError
 from unskew.core.hashing import mix
 from unskew.core.histogram import Histogram, fold_hosts
+from unskew.core.limits import host_bits
 from unskew.core.placement import Placement
-from unskew.core.plan import Plan, host_bits
+from unskew.core.plan import Plan
 from unskew.core.planners.base import Common, Feedback, Place
 
 __all__ = ["Cg"]

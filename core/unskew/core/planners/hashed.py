@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.histogram import Histogram
+from unskew.core.limits import host_bits
 from unskew.core.placement import Placement
-from unskew.core.plan import Plan, host_bits
+from unskew.core.plan import Plan
 from unskew.core.planners.base import Common, Feedback, Place
 
 __all__ = ["Hashed", "hash_tail"]

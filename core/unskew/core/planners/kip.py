@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 from unskew.core.demand import MAX_LISTED, listed_budget
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram, host_of, top_rows
+from unskew.core.limits import host_bits
 from unskew.core.placement import Placement, build_plan
-from unskew.core.plan import Plan, PlanInfo, host_bits
+from unskew.core.plan import Plan, PlanInfo
 from unskew.core.planners.base import Common, Feedback, Keep, Place
 from unskew.core.planners.gate import Gate
 from unskew.core.planners.hashed import hash_tail

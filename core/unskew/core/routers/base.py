@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.errors import ConfigError, HistogramError
-from unskew.core.plan import MAX_PARTITIONS
+from unskew.core.limits import MAX_PARTITIONS
 
 __all__ = ["Algorithm", "Common", "Loads", "Router", "check_choices", "check_share", "common"]
 

@@ -19,7 +19,7 @@ from unskew.core import kernels_greedy as kernels
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import host_of
 from unskew.core.kernels_frequency import reseat
-from unskew.core.plan import host_bits
+from unskew.core.limits import host_bits
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
 from unskew.core.routers.base import Common, Loads

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.histogram import host_of
-from unskew.core.plan import host_bits
+from unskew.core.limits import host_bits
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
 from unskew.core.routers.base import Common
