@@ -13,16 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.packaging.portions import PORTIONS
+
 ROOT = Path(__file__).resolve().parents[2]
-HOME = {
-    "core": "core/unskew/core",
-    "wire": "core/unskew/wire",
-    "v1": "proto/unskew/v1",
-    "client": "client/unskew/client",
-    "service": "service/unskew/service",
-    "spark": "spark_integration/unskew/spark",
-    "cli": "cli/unskew/cli",
-}
 UP = "cli -> spark -> client -> wire -> core | v1"
 SERVES = "cli -> service -> wire -> core | v1"
 PURE = "core is pure"
@@ -58,7 +51,7 @@ FOREIGN = [
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The six roots and pyproject.toml, free to be spoilt."""
-    for folder in HOME.values():
+    for folder in PORTIONS.values():
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -67,7 +60,7 @@ def copy(tmp_path: Path) -> Path:
 
 def lint(copy: Path) -> str:
     """The report of import-linter on the copy, and on nothing else of the name."""
-    roots = {str(copy / folder.split("/")[0]) for folder in HOME.values()}
+    roots = {str(copy / folder.split("/")[0]) for folder in PORTIONS.values()}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sorted(roots)), "COLUMNS": "200"}
     code = "from importlinter.cli import lint_imports_command as run; run(['--no-cache'])"
     done = subprocess.run(
@@ -86,7 +79,7 @@ def test_each_wrong_import_between_portions_is_reported(copy: Path) -> None:
     """Every arrow that DESIGN section 3 does not draw breaks the contract that forbids it."""
     missed = []
     for source, target, contract in BROKEN:
-        planted = copy / HOME[source] / "planted.py"
+        planted = copy / PORTIONS[source] / "planted.py"
         planted.write_text(f"import unskew.{target}\n")
         report = lint(copy)
         if f"{contract} BROKEN" not in report:
@@ -99,7 +92,7 @@ def test_each_foreign_import_is_reported(copy: Path) -> None:
     """A clock, a thread, a server or Spark in the wrong portion is seen, also inside a function."""
     missed = []
     for portion, line, contract in FOREIGN:
-        planted = copy / HOME[portion] / "planted.py"
+        planted = copy / PORTIONS[portion] / "planted.py"
         planted.write_text(line + "\n")
         if f"{contract} BROKEN" not in lint(copy):
             missed.append(f"{portion}: {line}")

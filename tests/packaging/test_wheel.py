@@ -19,19 +19,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.packaging.portions import PORTIONS
+
 # One worker for this file: two would each build the venv.
 pytestmark = pytest.mark.xdist_group("wheel")
 
 ROOT = Path(__file__).resolve().parents[2]
-PORTIONS = {
-    "core": "core/unskew/core",
-    "wire": "core/unskew/wire",
-    "v1": "proto/unskew/v1",
-    "client": "client/unskew/client",
-    "service": "service/unskew/service",
-    "spark": "spark_integration/unskew/spark",
-    "cli": "cli/unskew/cli",
-}
 # What the tests in the clean venv need beside the wheel itself.
 TEST_TOOLS = ["pytest", "hypothesis"]
 # Written beside the copied tests. A small dose: `make test` has run the full one against the same code.

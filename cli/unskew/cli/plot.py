@@ -134,7 +134,7 @@ def _load_panels(panels: Sequence[Axes], result: Replay, mine: Sequence[PolicyRe
         panel.set_xlabel("partition")
         panel.legend(frameon=False, loc="upper right", ncols=2, handlelength=1.0)
     for panel in panels:
-        if panel.get_subplotspec().is_first_col():  # type: ignore[union-attr]
+        if panel.get_subplotspec().is_first_col():  # type: ignore[union-attr]  # every panel is in a grid
             panel.set_ylabel("load / fair share")
 
 

@@ -64,7 +64,7 @@ def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = ()) -> 
         raise ConfigError("--type", ", ".join(types), f"one type for each of the {max(len(columns), 1)} key columns")
     hashed, known = [], None
     for part in _guarded(path, lambda: _parts(path)):
-        names, arrays = _guarded(part, lambda part=part: _read(part, columns, wanted))  # type: ignore[misc]
+        names, arrays = _guarded(part, lambda part=part: _read(part, columns, wanted))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
         found = wanted or _types(names, arrays)
         if known not in (None, (names, found)):
             raise InputError(f"{part}: the key is {_told(names, found)} here but {_told(*known)} in earlier files")

@@ -167,7 +167,7 @@ def _payload(array: pa.Array, key: KeyType) -> Payload:
     if key.is_decimal:
         return _decimal(array, key)
     if key.name == "boolean":
-        return _bools(pc.fill_null(array, False)).astype(np.uint32)  # noqa: FBT003
+        return _bools(pc.fill_null(array, False)).astype(np.uint32)  # noqa: FBT003 - the value to fill in
     if key.name in ("timestamp", "timestamp_ntz"):
         array = array.view(pa.int64())
     elif key.name == "date":

@@ -60,4 +60,6 @@ def make_planner(
     if entry is None:
         raise ConfigError("policy", name, PLANNERS)
     chosen = checked(name, entry.algorithm, parameters)
-    return Planner(name, entry.algorithm(common(partitions, seed, weights), **chosen), entry.splits)  # type: ignore[call-arg]
+    settings = common(partitions, seed, weights)
+    algorithm = entry.algorithm(settings, **chosen)  # type: ignore[call-arg]  # a Protocol has no constructor
+    return Planner(name, algorithm, entry.splits)

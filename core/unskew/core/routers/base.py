@@ -69,7 +69,7 @@ def common(workers: int, seed: int, window: float | None, slide: float | None) -
 
 def _positive(name: str, value: object) -> None:
     fine = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-    if not fine or not 0 < value < float("inf"):  # type: ignore[operator]
+    if not fine or not 0 < value < float("inf"):  # type: ignore[operator]  # a number, as just checked
         raise ConfigError(name, value, "a number of tuples, or of seconds where tuples have times, above 0")
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from unskew.core.errors import ConfigError
 from unskew.core.parameters import checked
-from unskew.core.routers.am import Affinity
+from unskew.core.routers.affinity import Affinity
 from unskew.core.routers.base import Algorithm, Router, common
-from unskew.core.routers.cam import RowAffinity
 from unskew.core.routers.ch import ConsistentHash
 from unskew.core.routers.chbl import BoundedConsistentHash
 from unskew.core.routers.cm import Cardinality
@@ -48,7 +47,12 @@ ROUTERS: dict[str, Entry] = {
     "wchoices": Entry(AllChoices, "two workers a key, for hot keys the least loaded of all", splits=True),
     "cm": Entry(Cardinality, "Holistic's CM: of a key's two workers the one with fewer keys", splits=True),
     "am": Entry(Affinity, "Holistic's AM: whole inside a window, new keys where fewer keys are", splits=True),
-    "cam": Entry(RowAffinity, "Holistic's cAM: whole inside a window, new keys where fewer rows are", splits=True),
+    "cam": Entry(
+        Affinity,
+        "Holistic's cAM: whole inside a window, new keys where fewer rows are",
+        splits=True,
+        preset={"by": "rows"},
+    ),
     "lm": Entry(Hybrid, "Holistic's LM: rows and keys weighed", splits=True),
     "dagreedy": Entry(Greedy, "hot keys by load and by who holds them already, the rest by hash", splits=True),
     "porc": Entry(RandomChoices, "PoRC: a key's salted hashes until a worker has room", splits=True),
@@ -75,4 +79,4 @@ def make_router(
         raise ConfigError("router", name, ROUTERS)
     chosen = checked(name, entry.algorithm, {**entry.preset, **parameters})
     settings = common(workers, seed, window, slide)
-    return Router(name, entry.algorithm(settings, **chosen))  # type: ignore[call-arg]
+    return Router(name, entry.algorithm(settings, **chosen))  # type: ignore[call-arg]  # a Protocol has no constructor

@@ -105,7 +105,7 @@ class FrequentItems:
         same = np.array_equal(self.hashes, other.hashes) and np.array_equal(self.counts, other.counts)
         return same and mine == theirs
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # equal by content of arrays: not for dictionaries
 
     @property
     def bound(self) -> int:
