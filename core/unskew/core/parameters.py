@@ -4,35 +4,48 @@ kind. Ranges are checked by the algorithms themselves."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 
 from unskew.core.errors import ConfigError
 
 __all__ = ["checked", "defaults_of"]
 
+_KINDS: dict[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+    "None": (type(None),),
+}
+
 
 def defaults_of(algorithm: type) -> dict[str, object]:
     """The parameters of an algorithm (a dataclass) and their defaults."""
-    return {field.name: field.default for field in fields(algorithm) if field.init and field.default is not MISSING}
+    return {name: field.default for name, field in _parameters(algorithm).items()}
 
 
 def checked(policy: str, algorithm: type, given: Mapping[str, object]) -> dict[str, object]:
     """The given parameters, or a ``ConfigError`` that names the one that is unknown or of the wrong kind."""
-    known = defaults_of(algorithm)
+    known = _parameters(algorithm)
     for parameter, value in given.items():
         if parameter not in known:
             raise ConfigError(f"{policy} parameter", parameter, known or "none: it has no parameters")
-        if not _like(known[parameter], value):
-            raise ConfigError(parameter, value, f"a value like its default, {known[parameter]!r}")
+        kinds = str(known[parameter].type)
+        if not _is_a(value, kinds):
+            raise ConfigError(parameter, value, f"{kinds.replace(' | ', ' or ')}, as {known[parameter].default!r}")
     return dict(given)
 
 
-def _like(default: object, value: object) -> bool:
-    """Whether a value is of the kind that the default is of; None stands for an optional whole number."""
-    if isinstance(default, bool) or isinstance(value, bool):
-        return isinstance(default, bool) and isinstance(value, bool)
-    if isinstance(default, float):
-        return isinstance(value, (int, float))
-    if default is None:
-        return value is None or isinstance(value, int)
-    return isinstance(value, type(default))
+def _parameters(algorithm: type) -> dict[str, Field[object]]:
+    return {field.name: field for field in fields(algorithm) if field.init and field.default is not MISSING}
+
+
+def _is_a(value: object, kinds: str) -> bool:
+    """Whether a value is of an annotated kind: names joined by " | " (annotations are not evaluated in this package);
+    the words of a ``Literal`` are left to the algorithm. True and False are no numbers."""
+    if kinds.startswith("Literal"):
+        return isinstance(value, str)
+    allowed = [kind for name in kinds.split(" | ") for kind in _KINDS[name]]
+    if isinstance(value, bool):
+        return bool in allowed
+    return isinstance(value, tuple(allowed))

@@ -18,6 +18,7 @@ from unskew.core.histogram import Histogram
 from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.placement import Placement, build_plan
 from unskew.core.plan import Plan, PlanInfo, Version
+from unskew.core.qtable import QTable
 from unskew.core.values import by_fields, frozen
 
 __all__ = ["Algorithm", "Common", "Decision", "Feedback", "Keep", "Origin", "Place", "Planner", "common"]
@@ -78,7 +79,8 @@ class Feedback:
     """What was observed since the last plan. Everything is optional; a planner uses what it knows.
 
     ``busy`` and ``idle`` are partitions in the order in which they signalled (CG's FCFS queues). ``state`` counts
-    the rows of state per key that would have to move with it, where that is more than the histogram itself.
+    the rows of state per key that would have to move with it, where that is more than the histogram itself. ``table``
+    is what partitioners have learned (Dalton).
     """
 
     loads: NDArray[np.int64] | None = None
@@ -88,6 +90,7 @@ class Feedback:
     busy: Sequence[int] = ()
     idle: Sequence[int] = ()
     state: Histogram | None = None
+    table: QTable | None = None
 
 
 @dataclass(frozen=True, eq=False)

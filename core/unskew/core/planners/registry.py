@@ -12,6 +12,7 @@ from unskew.core.planners.auto import Auto
 from unskew.core.planners.balanced import Balanced
 from unskew.core.planners.base import Algorithm, Planner, common
 from unskew.core.planners.cg import Cg
+from unskew.core.planners.dalton import Dalton
 from unskew.core.planners.hashed import Hashed
 from unskew.core.planners.kip import Kip
 from unskew.core.planners.mixed import Mixed
@@ -42,6 +43,7 @@ PLANNERS: dict[str, Entry] = {
     "scan": Entry(Scan, "Gedik's Scan, rebuilt: heavy keys by balance against migration", splits=False),
     "mixed": Entry(Mixed, "Fang's Mixed, rebuilt: a bounded table, best load per migration", splits=False),
     "cg": Entry(Cg, "CG: virtual workers that change hands between busy and idle partitions", splits=True),
+    "dalton": Entry(Dalton, "Dalton: hot keys where partitioners learned that they are worth most", splits=True),
     "auto": Entry(
         Auto, "ours: does nothing where hashing is good enough, else the cheapest of the others", splits=True
     ),

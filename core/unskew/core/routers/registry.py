@@ -9,10 +9,12 @@ from unskew.core.errors import ConfigError
 from unskew.core.parameters import checked
 from unskew.core.routers.affinity import Affinity
 from unskew.core.routers.base import Algorithm, Router, common
+from unskew.core.routers.cg import ConsistentGrouping
 from unskew.core.routers.ch import ConsistentHash
 from unskew.core.routers.chbl import BoundedConsistentHash
 from unskew.core.routers.cm import Cardinality
 from unskew.core.routers.dagreedy import Greedy
+from unskew.core.routers.dalton import Dalton
 from unskew.core.routers.dchoices import FewestChoices
 from unskew.core.routers.hashed import Hashed
 from unskew.core.routers.lm import Hybrid
@@ -56,6 +58,8 @@ ROUTERS: dict[str, Entry] = {
     "lm": Entry(Hybrid, "Holistic's LM: rows and keys weighed", splits=True),
     "dagreedy": Entry(Greedy, "hot keys by load and by who holds them already, the rest by hash", splits=True),
     "porc": Entry(RandomChoices, "PoRC: a key's salted hashes until a worker has room", splits=True),
+    "dalton": Entry(Dalton, "Dalton: where to send hot keys is learned, the rest by hash", splits=True),
+    "cg": Entry(ConsistentGrouping, "CG: PoRC over virtual workers, which real workers own by capacity", splits=True),
 }
 
 

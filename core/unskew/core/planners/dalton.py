@@ -1,0 +1,123 @@
+"""Dalton as a plan: what the learner knows about hot keys, as the share that each partition gets of them.
+
+The histogram is a batch seen whole, so this is Dalton for micro-batches (section 3.4, ``core/microbatch``) on its
+counts: keys with 1/n of the rows are hot, go heaviest first to the partitions that are worth most by the Q-table of the
+feedback, and move its values on the way. Without a Q-table the previous plan's fragments are what is known.
+
+Deviations: a decision is for a 4,096th of a partition's rows, or one row if that is more, so that cost does not grow
+with the rows; loads are compared after dividing by capacity; splits that the plan's size would not hold are not made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.demand import Demand, slot_budget
+from unskew.core.histogram import Histogram, host_of
+from unskew.core.learning import MOST_CELLS, Learning
+from unskew.core.limits import host_bits
+from unskew.core.placement import Placement
+from unskew.core.plan import Plan
+from unskew.core.planners.base import Common, Feedback, Place
+from unskew.core.planners.hashed import hash_tail
+from unskew.core.pouring import Poured, learning, pour, workers_allowed
+from unskew.core.qtable import UNTRIED, QTable
+
+__all__ = ["Dalton"]
+
+_GRAIN = 4096
+REASONS = (
+    "hot: learned to be worth most there",
+    "too few distinct spread values to split it: where it is worth most",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Dalton:
+    """The settings are those of the router of this name (``core/routers/dalton``)."""
+
+    common: Common
+    gamma: float = 0.1
+    epsilon: float = 0.1
+    p1: float = 0.5
+    look: int = 8
+    split_cap: int | str | None = "share"
+    share: float = 4.0
+    keep_untried: bool = False
+
+    def __post_init__(self) -> None:
+        self._learning()
+
+    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:
+        """The placement of the hot keys; ``learn`` also says what was learned on the way."""
+        known = feedback.table if feedback is not None else None
+        placement, done = self.learn(histogram, self._known(histogram, previous) if known is None else known)
+        return Place(
+            placement, f"{len(done.placed)} hot keys, {int((done.placed > 0).sum())} fragments, the rest hashed"
+        )
+
+    def learn(self, histogram: Histogram, table: QTable) -> tuple[Placement, Poured]:
+        """Where the hot keys go, and the Q-table after that."""
+        n, tail = self.common.partitions, hash_tail(self.common)
+        demand = Demand.of(histogram, n, self._hot(histogram), self.common.smallest)
+        homes = tail.take(host_of(demand.hashes, host_bits(n)))
+        most = np.where(demand.splittable, self._allowed(demand), 1)
+        load = np.bincount(tail, demand.host_rows, n).astype(np.int64)
+        grain = max(int(demand.mean) // _GRAIN, 1)
+        rule = self._learning().rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
+        done = pour(
+            demand.hashes,
+            demand.rows,
+            homes,
+            most,
+            load,
+            self.common.relative,
+            table.resized(n),
+            rule,
+            self.common.seed,
+        )
+        key, partition = np.nonzero(done.placed)
+        placement = Placement(
+            tail,
+            demand.hashes,
+            key,
+            partition.astype(np.int32),
+            done.placed[key, partition],
+            REASONS,
+            (~demand.splittable).astype(np.uint8),
+        )
+        return placement, done
+
+    def _learning(self) -> Learning:
+        return learning(
+            self.gamma, self.epsilon, self.p1, self.look, self.split_cap, self.share, keep_untried=self.keep_untried
+        )
+
+    def _hot(self, histogram: Histogram) -> int:
+        """How many keys have 1/n of the rows, or of what the smallest partition bears."""
+        n = self.common.partitions
+        hot = int((histogram.counts >= max(histogram.total / n * self.common.smallest, 1.0)).sum())
+        return min(hot, max(MOST_CELLS // n, 1))
+
+    def _allowed(self, demand: Demand) -> NDArray[np.int64]:
+        """How many partitions each key may be on; fewer for all where the plan would be too large."""
+        most = workers_allowed(self._learning(), demand.rows, demand.total, self.common.partitions)
+        room = slot_budget(self.common.partitions, len(demand.hashes)) // 2
+        over = most.sum() / max(room, 1)
+        return most if over <= 1 else np.maximum((most / over).astype(np.int64), 1)
+
+    def _known(self, histogram: Histogram, previous: Plan | None) -> QTable:
+        """The hot keys of the previous plan, each worth what an even share of it would be; all others untried."""
+        n = self.common.partitions
+        if previous is None or previous.partitions != n or len(previous.hot.hashes) == 0:
+            return QTable.empty(n)
+        hashes = previous.hot.hashes
+        rows = np.maximum(histogram.count(hashes), 1)
+        key, partition, _ = previous.fragments(hashes, rows)
+        held = np.zeros((len(hashes), n), np.bool_)
+        held[key, partition] = True
+        even = -(1.0 - self.p1) * held.sum(axis=1, keepdims=True) / n
+        return QTable.of(hashes, np.where(held, even, UNTRIED), rows, held)

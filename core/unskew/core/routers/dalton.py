@@ -1,0 +1,89 @@
+"""Dalton (Algorithm 1): hot keys where a contextual bandit has learned that they are worth most, the rest by hash.
+
+A key with L / n tuples or more, L being the load of the interval before, is hot for this interval and the next. Its
+tuple goes to the worker with the highest Q, or with probability epsilon elsewhere to explore; the reward
+``R = -(p1 CI + (1 - p1) CA)`` (Eq. 3, 4) of imbalance and fragmentation over the sliding window moves that worker's Q
+by ``gamma (R - Q)`` (Eq. 5). A worker never tried has -2.
+
+What the paper leaves open is settled in FIDELITY. These settings differ from the paper's, which cannot keep balance at
+many workers (docs/decisions/0011); ``PAPER`` has its own:
+- ``slide_weight``: R has a third term, CI of the slide in use, else one slide's tuples herd on one worker;
+- ``look``: exploring takes the least loaded of so many random workers, not any one of them;
+- ``keep_untried=False``: the first reward of a worker takes the place of -2, which is none, and is not averaged in;
+- ``split_cap="share"``: exploring puts no key on more workers than ``share`` times its share of the load needs;
+- ``stats``: an interval (STATS_WIN) is whole slides of together ``stats`` n tuples at least, not one slide of any size:
+  in fewer tuples L / n says nothing;
+- ``renew``: a key that is hot stays so while it has this share of L / n, else a key at the threshold is hot in every
+  other interval and never learned.
+Also: L is not less than the tuples of the interval so far, so that a burst does not make everything hot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.learning import Learning
+from unskew.core.routers.base import Common
+from unskew.core.routers.learner import Learner
+
+__all__ = ["PAPER", "Dalton"]
+
+PAPER: Mapping[str, object] = MappingProxyType(
+    {"slide_weight": 0.0, "look": 1, "keep_untried": True, "split_cap": None, "stats": 0, "renew": 1.0}
+)
+
+
+@dataclass(eq=False)
+class Dalton:
+    """``quantum`` (key idea 2): a decision is for so many tuples of a key. ``frequencies`` (section 5): exact in a
+    ``map``, by count-min ``sketch``, or ``hybrid``: the sketch after an interval of more than ``sketch_above`` keys.
+    ``split_cap`` also takes a number, None, or "adaptive": from 2, doubled when 70 % of the hot keys are at it.
+    """
+
+    common: Common
+    gamma: float = 0.1
+    epsilon: float = 0.1
+    p1: float = 0.5
+    slide_weight: float = 0.5
+    look: int = 8
+    split_cap: int | str | None = "share"
+    share: float = 4.0
+    keep_untried: bool = False
+    quantum: int = 1
+    stats: int = 16
+    renew: float = 0.5
+    frequencies: str = "hybrid"
+    sketch_above: int = 65_536
+    learner: Learner = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.learner = Learner(self.common, self._learning(), self.sketch_above, self.frequencies)
+
+    def _learning(self) -> Learning:
+        return Learning(
+            self.gamma,
+            self.epsilon,
+            self.p1,
+            self.slide_weight,
+            self.look,
+            self.split_cap,
+            self.share,
+            self.keep_untried,
+            self.quantum,
+            self.stats,
+            self.renew,
+        )
+
+    def partner(self, number: int) -> Learner:
+        """The same learner as one of several (section 4)."""
+        return Learner(
+            self.common, self._learning(), self.sketch_above, self.frequencies, number=number, cooperating=True
+        )
+
+    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+        self.learner.step(keys, slides, out)

@@ -1,0 +1,279 @@
+"""Dalton's learner: its arrays, and how its state leaves and enters them as values.
+
+``kernels_dalton`` has the loop. Here is what happens between tuples: rows and tables grow, an interval ends when a
+SYNC says so, a Q-table goes out, and a global one comes in (section 4.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core import kernels_dalton as kernels
+from unskew.core import kernels_hot as hot
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import host_of
+from unskew.core.kernels_frequency import reseat
+from unskew.core.learning import FIRST_ROOM, Learning, Rule
+from unskew.core.limits import host_bits
+from unskew.core.planners.base import common as plan_settings
+from unskew.core.planners.hashed import hash_tail
+from unskew.core.qtable import UNTRIED, QTable
+from unskew.core.routers.base import Common, Loads
+from unskew.core.sketches.frequent import FrequentItems
+
+__all__ = ["Learner"]
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+
+_FIRST_PLACES = 4096
+_PARTS = ("now", "rows", "loads")
+_NEVER = 1 << 62
+_WORDS = 1 << 12  # of the bitmap that counts distinct keys beside the sketch: 262,144 bits
+
+
+@dataclass(eq=False)
+class Learner:
+    """The state of one partitioner. ``cooperating``: it keeps its rewards since the last report, and its
+    intervals end when ``end_interval`` says so."""
+
+    common: Common
+    learning: Learning
+    sketch_above: int
+    frequencies: str
+    number: int = 0
+    cooperating: bool = False
+    rule: Rule = field(init=False)
+    loads: Loads = field(init=False)
+    now: hot.Frequencies = field(init=False)
+    rows: kernels.Rows = field(init=False)
+
+    def __post_init__(self) -> None:
+        n, windowed = self.common.workers, self.common.window is not None
+        rule = self.learning.rule(n, self.common.salt(self.number), windowed=windowed)
+        self.rule = rule._replace(records=_NEVER) if self.cooperating else rule
+        self._tail = hash_tail(plan_settings(n))
+        self.loads = Loads.of(self.common)
+        self.now = _frequencies(n, self.frequencies, self.sketch_above)
+        self.rows = _rows(n, min(FIRST_ROOM, self.rule.room), windowed=windowed, cooperating=self.cooperating)
+        self.rows.books[kernels.CAP] = self.learning.first_cap(n)
+
+    def homes(self, keys: U64) -> I32:
+        """Where plain hashing sends these keys."""
+        return self._tail.take(host_of(keys, host_bits(self.common.workers)))
+
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
+        """Route all tuples; whatever is full is made larger on the way."""
+        homes, done, at = self.homes(keys), 0, self.loads
+        while True:
+            done = kernels.route_learned(
+                keys, homes, slides, out, done, self.rule, at.clock, at.ring, at.load, self.now, self.rows
+            )
+            if done == len(keys):
+                return
+            self._grow()
+
+    def table(self) -> QTable:
+        """All rows, with the tuples that their keys had in the interval so far; those without a value are keys that
+        are no longer hot and still split in the window."""
+        slots = self._slots()
+        of, known = self.rows, self.rows.known[slots]
+        often = np.zeros(len(known), np.int64)
+        with np.errstate(over="ignore"):
+            hot.counted(known, self.now, often)
+        held = (of.used[slots] != kernels.NEVER) | (of.away[slots] != 0)
+        return QTable.of(known, of.values[slots], often, held)
+
+    def hot_keys(self) -> U64:
+        """The keys in the Q-table now, ascending."""
+        slots = self._slots()
+        return np.sort(self.rows.known[slots][self.rows.entry[slots, kernels.UNTIL] != kernels.NEVER])
+
+    def split_keys(self) -> U64:
+        """The keys that may have tuples in the window elsewhere than where plain hashing sends them, ascending: all
+        others are final where they are (key-forwarding, section 4.2)."""
+        return np.sort(self.rows.known[self._slots()])
+
+    @property
+    def records(self) -> int:
+        """Tuples in this interval."""
+        return int(self.now.tally[hot.RECORDS])
+
+    def frequent(self, capacity: int) -> FrequentItems:
+        """What came in this interval: exact counts, cut to ``capacity`` of them with the error stated."""
+        size = int(self.now.tally[hot.DISTINCT])
+        keys, counts = np.empty(size, np.uint64), np.empty(size, np.int64)
+        hot.listed(self.now.table, int(self.now.tally[hot.INTERVAL]), keys, counts)
+        return FrequentItems(capacity).update(keys, counts)
+
+    def end_interval(self) -> None:
+        """STATS_WIN ends here (Dalton, section 4.1: it is DSYNC)."""
+        with np.errstate(over="ignore"):
+            kernels.finish(self.rows, self.now, self.rule)
+
+    def forget_pending(self) -> None:
+        """From here on rewards are kept for the next answer: those so far are in a report."""
+        self.rows.pending[kernels.DECAY] = 1.0
+        self.rows.pending[kernels.GAIN] = 0.0
+        self.rows.pending[kernels.FRESH] = UNTRIED
+
+    @property
+    def span(self) -> int:
+        """L: the load that hot is measured by."""
+        return int(self.now.tally[hot.SPAN])
+
+    def set_span(self, span: int) -> None:
+        """L, where it is not the load of the interval before."""
+        self.now.tally[hot.SPAN] = span
+
+    def adopt(self, table: QTable, unsure: frozenset[int], span: int, others: I64, echo: int) -> None:
+        """Take a global state: its Q-table with the rewards met since the last report merged in (Eq. 5), its load as L
+        over the span of an interval, and what all other agents hold."""
+        mine = self.hot_keys()
+        with np.errstate(over="ignore"):
+            for key in mine[~np.isin(mine, table.hashes)]:
+                if int(key) not in unsure:
+                    kernels.turn_cold(kernels.row_of(key, self.rows), self.rows)
+            self._adopt_rows(table, span, others)
+        self.rows.books[kernels.ECHO] = echo
+
+    def _adopt_rows(self, table: QTable, span: int, others: I64) -> None:
+        self.set_span(span)
+        self.rows.loads[:] = others
+        self.rows.books[kernels.OTHERS] = int(others.sum())
+        self.rows.away[:] = 0
+        self._recount()
+        homes = self.homes(table.hashes)
+        for j, key in enumerate(table.hashes):
+            self._adopt_row(key, int(homes[j]), table.values[j], int(table.rows[j]), table.held[j])
+
+    def _adopt_row(self, key: np.uint64, home: int, values: NDArray[np.float64], often: int, held: Any) -> None:
+        of, row = self.rows, int(kernels.row_of(key, self.rows))
+        if row < 0:
+            self._make_room()
+            row = int(kernels.admit(key, home, self.rows))
+            of = self.rows
+        if row < 0:
+            return
+        of.values[row] = self._merged(row, values)
+        entry = of.entry[row]
+        entry[kernels.UNTIL], entry[kernels.WEIGHT] = int(self.now.tally[hot.INTERVAL]) + 1, often
+        of.away[row] = held & (of.used[row] == kernels.NEVER)
+        entry[kernels.HELD] = int(((of.used[row] != kernels.NEVER) | (of.away[row] != 0)).sum())
+        entry[kernels.TRIED] = int((of.values[row] != UNTRIED).sum())
+        kernels.prune(row, self._most(row), of)
+
+    def _most(self, row: int) -> int:
+        """How many workers the key of this row may be on."""
+        books, entry, n = self.rows.books, self.rows.entry, self.common.workers
+        return int(kernels.limit(row, 0, self.span, self.rule, entry, books, n))
+
+    def _merged(self, row: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Global values moved by the rewards of the waiting time; where nobody had tried, by those alone."""
+        decay, gain, fresh = self.rows.pending[:, row]
+        merged: NDArray[np.float64] = np.where(values == UNTRIED, fresh, decay * values + gain)
+        return merged
+
+    def _recount(self) -> None:
+        """Fragments of all rows as of this agent alone; rows that were kept only for others' go."""
+        of = self.rows
+        for row in self._slots():
+            of.entry[row, kernels.HELD] = int((of.used[row] != kernels.NEVER).sum())
+            if of.entry[row, kernels.UNTIL] == kernels.NEVER:
+                kernels.turn_cold(row, of)
+
+    def _slots(self) -> NDArray[np.intp]:
+        """The rows in use."""
+        return np.sort(self.rows.table[self.rows.table > 0] - 1).astype(np.intp)
+
+    def _make_room(self) -> None:
+        books = self.rows.books
+        if not books[kernels.FREE] and books[kernels.USED] == len(self.rows.known) < self.rule.room:
+            self.rows = _widened(self.rows, min(2 * len(self.rows.known), self.rule.room))
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """All of it as arrays by name."""
+        parts = {"now": self.now._asdict(), "rows": self.rows._asdict(), "loads": vars(self.loads)}
+        return {f"{part}.{name}": array.copy() for part, arrays in parts.items() for name, array in arrays.items()}
+
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a ``state`` of a learner with the same settings."""
+        taken = {part: {n.split(".")[1]: a.copy() for n, a in state.items() if n.startswith(part)} for part in _PARTS}
+        self.now, self.rows = hot.Frequencies(**taken["now"]), kernels.Rows(**taken["rows"])
+        self.loads = Loads(**taken["loads"])
+
+    def _grow(self) -> None:
+        """Twice the room for what is full."""
+        of = self.rows
+        self._make_room()
+        if 0 < len(of.log) < int(of.books[kernels.HEAD] - of.books[kernels.TAIL]) + 2:
+            self.rows = _longer(self.rows)
+        tally = self.now.tally
+        if tally[hot.MODE] == hot.MAP and 2 * tally[hot.DISTINCT] >= len(self.now.table):
+            wider = np.zeros((2 * len(self.now.table), 2), np.uint64)
+            hot.recount(self.now.table, int(tally[hot.INTERVAL]), wider)
+            self.now = self.now._replace(table=wider)
+
+
+def _frequencies(workers: int, kind: str, above: int) -> hot.Frequencies:
+    """An empty store. The sketch's noise is far under L / n (FIDELITY): 16 n cells a row at least, depth 4."""
+    if kind not in ("hybrid", "map", "sketch"):
+        raise ConfigError("frequencies", kind, "hybrid, map or sketch")
+    if not 1 <= above <= 1 << 24:
+        raise ConfigError("sketch_above", above, f"1 to {1 << 24} distinct keys in an interval")
+    bits = _WORDS << 6
+    low = bits * (1.0 - np.exp(-above / 2 / bits))  # bits set by half as many keys
+    tally = np.zeros(7, np.int64)
+    tally[hot.INTERVAL] = 1
+    tally[hot.MODE] = hot.SKETCH if kind == "sketch" else hot.MAP
+    tally[hot.HIGH] = above if kind == "hybrid" else _NEVER
+    tally[hot.LOW] = low if kind == "hybrid" else -1
+    cells = np.zeros((4, 1 << (16 * workers - 1).bit_length()), np.uint64)
+    return hot.Frequencies(np.zeros((_FIRST_PLACES, 2), np.uint64), cells, np.zeros(_WORDS, np.uint64), tally)
+
+
+def _rows(workers: int, room: int, *, windowed: bool, cooperating: bool) -> kernels.Rows:
+    return kernels.Rows(
+        known=np.zeros(room, np.uint64),
+        values=np.full((room, workers), UNTRIED),
+        used=np.full((room, workers), kernels.NEVER),
+        away=np.zeros((room, workers), np.uint8),
+        entry=_entries(room),
+        bound=np.full(room, UNTRIED),
+        pending=np.ones((3, room, workers if cooperating else 0)),
+        table=np.zeros(4 << (room - 1).bit_length(), np.int64),
+        log=np.zeros((4 * _FIRST_PLACES if windowed else 0, 2), np.int64),
+        loads=np.zeros(workers, np.int64),
+        books=np.zeros(9, np.int64),
+    )
+
+
+def _entries(room: int) -> I64:
+    entry = np.zeros((room, kernels.HOME + 1), np.int64)
+    entry[:, kernels.UNTIL] = kernels.NEVER
+    return entry
+
+
+def _widened(of: kernels.Rows, room: int) -> kernels.Rows:
+    """The same rows with room for more."""
+    n, had = of.values.shape[1], len(of.known)
+    wider = _rows(n, room, windowed=False, cooperating=of.pending.shape[2] > 0)
+    for name in ("known", "values", "used", "away", "entry", "bound"):
+        getattr(wider, name)[:had] = getattr(of, name)
+    wider.pending[:, :had] = of.pending
+    reseat(wider.known, of.table, wider.table)
+    return wider._replace(log=of.log, loads=of.loads, books=of.books)
+
+
+def _longer(of: kernels.Rows) -> kernels.Rows:
+    """The same rows with twice the log."""
+    log = np.zeros((2 * len(of.log), 2), np.int64)
+    records = np.arange(int(of.books[kernels.TAIL]), int(of.books[kernels.HEAD]))
+    log[records & (len(log) - 1)] = of.log[records & (len(of.log) - 1)]
+    return of._replace(log=log)
