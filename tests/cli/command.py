@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +57,34 @@ def in_shell(folder: Path, *arguments: str | Path, python: Sequence[str] = ("-m"
         check=False,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def on_a_terminal(width: int, *arguments: str | Path) -> list[str]:
+    """The lines that the real command puts on a terminal of this width."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+    env = {name: value for name, value in environment().items() if name not in ("COLUMNS", "LINES")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "unskew.cli.entry", *map(str, arguments)],
+        env={**env, "TERM": "xterm", "NO_COLOR": "1"},
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+    ) as run:
+        os.close(theirs)
+        shown = b""
+        while chunk := _read(ours):
+            shown += chunk
+    os.close(ours)
+    assert run.returncode == 0
+    bare = shown.decode().replace("\x1b[1m", "").replace("\x1b[0m", "")
+    return [line.rstrip() for line in bare.splitlines()]
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # Linux reports the closed other end so
+        return b""
 
 
 def is_one_line(err: str) -> bool:

@@ -42,6 +42,8 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "header.latin.csv").write_bytes("naïve,n\nx,1\n".encode("latin-1"))
     (tmp_path / "wide.csv").write_bytes("id,n\nx,1\n".encode("utf-16"))
     (tmp_path / "latin.txt").write_bytes("naïve\n".encode("latin-1"))
+    (tmp_path / "keys.txt").write_text("a\n")
+    (tmp_path / "times.csv").write_text("key,falls,gaps,words\na,1,1,x\nb,2,,y\nc,1.5,3,z\n")
     (tmp_path / "semicolons.csv").write_text("id;n\nx;1\n")
     return tmp_path
 
@@ -52,12 +54,48 @@ def files_in(folder: Path) -> dict[str, bytes | None]:
 
 LONG = "a" * 300
 GOOD = ["whatif", "good.parquet", "--column", "key"]
+ROUTED = [*GOOD, "--policies", "kip,pk2"]
+TIMED = ["whatif", "times.csv", "--column", "key", "--policies", "kip,pk2", "--window", "5", "--time"]
 BAD = {
     "unknown policy": (
         [*GOOD, "--policies", "hash,kipp"],
         ["--policies: 'kipp'", "hash", "balanced", "prompt", "(did you mean kip?)"],
     ),
     "no policy": ([*GOOD, "--policies", ","], ["--policies", "hash", "kip"]),
+    "unknown router": ([*GOOD, "--policies", "wchoice"], ["--policies: 'wchoice'", "kip", "(did you mean wchoices?)"]),
+    "a planner as router": ([*GOOD, "--policies", "router:kip"], ["'router:kip'", "pk2", "wchoices"]),
+    "a router as planner": ([*GOOD, "--policies", "planner:pk2"], ["'planner:pk2'", "kip", "balanced"]),
+    "another kind": ([*GOOD, "--policies", "plan:kip"], ["'plan:kip'", "planner: or router:"]),
+    "a kind without name": ([*GOOD, "--policies", "router:"], ["'router:'", "pk2"]),
+    "no kind before a name": ([*GOOD, "--policies", ":kip"], ["':kip'", "planner: or router:"]),
+    "slide beyond the window": ([*ROUTED, "--window", "100", "--slide", "101"], ["--slide", "101", "the window, 100"]),
+    "slides too many": ([*ROUTED, "--window", "1000000", "--slide", "1"], ["--slide", "10 or more"]),
+    "slides too large": (
+        [*ROUTED, "--partitions", "8192", "--window", "100000", "--slide", "1", "--agents", "1024"],
+        ["--slide", "12500 or more (memory)"],
+    ),
+    "agents of planners": ([*GOOD, "--agents", "2"], ["--agents: '2'", "a router among --policies"]),
+    "agents too many": ([*ROUTED, "--agents", "1025"], ["--agents", "1 to 1024"]),
+    "dsync alone": ([*ROUTED, "--dsync", "100"], ["--dsync", "100", "--agents"]),
+    "dsync of strangers": ([*ROUTED, "--agents", "2", "--dsync", "100"], ["--dsync", "cooperate (dalton)"]),
+    "dsync no number": ([*ROUTED, "--agents", "2", "--dsync", "1e3"], ["--dsync", "1e3", "a whole number"]),
+    "capacities too few": ([*GOOD, "--capacities", "1,2"], ["--capacities: '1,2'", "16 numbers"]),
+    "capacities too far apart": ([*GOOD, "--partitions", "2", "--capacities", "1,1e7"], ["--capacities", "1e6"]),
+    "capacities and weights": (
+        [*GOOD, "--partitions", "2", "--capacities", "1,2", "--weights", "1,2"],
+        ["--weights", "--capacities", "not both"],
+    ),
+    "time without a window": ([*ROUTED, "--time", "day"], ["--window", "seconds", "--time"]),
+    "time and no such window": ([*ROUTED, "--time", "day", "--window", "1e3"], ["--window", "1e3", "60 or 0.5"]),
+    "time and no such slide": (
+        [*ROUTED, "--time", "day", "--window", "1.5", "--slide", "2"],
+        ["--slide", "not more than the window, 1.5"],
+    ),
+    "time of no column": ([*TIMED, "fall"], ["--time: 'fall'", "key, falls, gaps, words (did you mean falls?)"]),
+    "time that falls": ([*TIMED, "falls"], ["--time: 'falls'", "after row 2"]),
+    "time with gaps": ([*TIMED, "gaps"], ["--time: 'gaps'", "without NULL"]),
+    "time in words": ([*TIMED, "words"], ["--time: 'words'", "timestamps"]),
+    "time in text": (["whatif", "keys.txt", "--window", "5", "--time", "value"], ["--time", "Parquet or CSV"]),
     "wrong column": (
         ["whatif", "good.parquet", "--column", "kee"],
         ["kee", "key", "number", "day (did you mean key?)"],
@@ -88,7 +126,7 @@ BAD = {
     "weights negative": ([*GOOD, "--partitions", "2", "--weights", "1,-2"], ["--weights", "-2", "above 0"]),
     **{
         f"{option} as {text[:4]!a}": ([*GOOD, option, text], [option, "a whole number"])
-        for option in ("--partitions", "--batch", "--window", "--seed")
+        for option in ("--partitions", "--batch", "--window", "--seed", "--agents", "--slide")
         for text in ("1_6", "\u0661\u0666", " 16", "+16", "0x10", "1e1", "9" * 5000)
     },
     "weights with an underscore": ([*GOOD, "--partitions", "2", "--weights", "1_0,1"], ["--weights", "1_0,1", "2 num"]),
@@ -172,6 +210,7 @@ def test_the_real_command_keeps_the_contract_too(case: str, folder: Path) -> Non
         (["--save-plans", ""], ["--save-plans: ''", "name of a file or folder"]),
         (["--plot", ""], ["--plot: ''", "name of a file"]),
         (["--plot", "pipe.png"], ["--plot", "pipe.png", "regular file"]),
+        (["--policies", "pk2", "--save-plans", "plans"], ["--save-plans", "planner", "routers make no plans"]),
         (["--save-plans", "taken"], ["--save-plans", "taken/kip.plan", "is a folder"]),
         (["--plot", "same.png", "--save-plans", "same.png"], ["--plot", "same.png", "--save-plans"]),
         (["--plot", "same.png", "--save-plans", "same.png/plans"], ["--plot", "same.png", "--save-plans"]),

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.command import skewed
-from unskew.cli.replay import Fresh, Job, Replay, cut, replay, steps
+from unskew.cli.job import Fresh, Job
+from unskew.cli.replay import cut, replay, steps
+from unskew.cli.results import Replay
 from unskew.core import quality
 from unskew.core.hashing import hash_keys
 from unskew.core.histogram import Histogram

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import struct
-import subprocess
-import sys
-import termios
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,10 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.command import environment, in_process, skewed, write_stream
+from tests.cli.command import in_process, on_a_terminal, skewed, write_stream
+from unskew.cli.document import document
+from unskew.cli.job import Job
 from unskew.cli.read import Keys
-from unskew.cli.replay import Job, PolicyResult, Replay, equals, replay
-from unskew.cli.show import document, heading, verdict
+from unskew.cli.replay import replay
+from unskew.cli.results import PolicyResult, Replay, equals
+from unskew.cli.show import heading, verdict
 from unskew.core.hashing import hash_keys
 from unskew.core.planners import PLANNERS, Origin
 
@@ -39,34 +35,6 @@ ALL = [
     "makespan",
     "build",
 ]
-
-
-def on_a_terminal(width: int, *arguments: str | Path) -> list[str]:
-    """The lines that the real command puts on a terminal of this width."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-    env = {name: value for name, value in environment().items() if name not in ("COLUMNS", "LINES")}
-    with subprocess.Popen(
-        [sys.executable, "-m", "unskew.cli.entry", *map(str, arguments)],
-        env={**env, "TERM": "xterm", "NO_COLOR": "1"},
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-    ) as run:
-        os.close(theirs)
-        shown = b""
-        while chunk := _read(ours):
-            shown += chunk
-    os.close(ours)
-    assert run.returncode == 0
-    bare = shown.decode().replace("\x1b[1m", "").replace("\x1b[0m", "")
-    return [line.rstrip() for line in bare.splitlines()]
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 4096)
-    except OSError:  # Linux reports the closed other end so
-        return b""
 
 
 @pytest.mark.parametrize(("width", "columns"), [(60, MAIN), (80, MAIN), (100, MAIN), (120, ALL)])

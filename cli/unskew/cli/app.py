@@ -55,12 +55,27 @@ def whatif(
     ] = None,
     partitions: Annotated[str, typer.Option(metavar="N", help="Number of partitions.")] = "16",
     policies: Annotated[
-        str, typer.Option(metavar="A,B,...", help="Planners to try beside hash; all when left out.")
+        str,
+        typer.Option(metavar="A,B,...", help="Planners and routers to try beside hash; all planners when left out."),
     ] = "",
     batch: Annotated[str, typer.Option(metavar="ROWS", help="Rows of a micro-batch.")] = "100000",
     window: Annotated[
         str,
-        typer.Option(metavar="ROWS", help="Rows that a planner sees, in whole batches; one when left out."),
+        typer.Option(
+            metavar="ROWS", help="Rows that a policy sees (a planner: in whole batches); one batch when left out."
+        ),
+    ] = "",
+    slide: Annotated[
+        str, typer.Option(metavar="ROWS", help="By how much the window moves on; a fiftieth of it when left out.")
+    ] = "",
+    time: Annotated[
+        str, typer.Option(metavar="NAME", help="The column of times: --window and --slide are then in seconds.")
+    ] = "",
+    agents: Annotated[
+        str, typer.Option(metavar="N", help="Partitioners of each router, each with every N-th row.")
+    ] = "1",
+    dsync: Annotated[
+        str, typer.Option(metavar="ROWS", help="Rows of the stream after which agents that can cooperate do so.")
     ] = "",
     fresh: Annotated[
         str,
@@ -68,9 +83,10 @@ def whatif(
             metavar="previous|same", help="Plan from the batches before, as in production, or from the batch itself."
         ),
     ] = "previous",
-    weights: Annotated[
-        str, typer.Option(metavar="W,W,...", help="Relative capacity of each partition; equal when left out.")
+    capacities: Annotated[
+        str, typer.Option(metavar="C,C,...", help="Relative capacity of each partition; equal when left out.")
     ] = "",
+    weights: Annotated[str, typer.Option(metavar="C,C,...", help="The same as --capacities.")] = "",
     seed: Annotated[str, typer.Option(metavar="N", help="Seed of the policies that draw.")] = "7",
     key_type: Annotated[
         list[str] | None,
@@ -97,7 +113,12 @@ def whatif(
         policies=policies,
         batch=batch,
         window=window,
+        slide=slide,
+        time=time,
+        agents=agents,
+        dsync=dsync,
         fresh=fresh,
+        capacities=capacities,
         weights=weights,
         seed=seed,
         as_json=as_json,

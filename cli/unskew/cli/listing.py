@@ -21,10 +21,10 @@ def listed(*, as_json: bool) -> str:
         return json.dumps({"planners": _rows(PLANNERS), "routers": _rows(ROUTERS)}, indent=2)
     return "\n".join(
         [
-            "Planners place the keys of a whole batch by their counts (unskew whatif tries them):",
+            "Planners place the keys of a whole batch by their counts (unskew whatif tries them all by default):",
             *_lines(PLANNERS),
             "",
-            "Routers place each row as it comes:",
+            "Routers place each row as it comes (unskew whatif tries those that --policies names):",
             *_lines(ROUTERS),
         ]
     )

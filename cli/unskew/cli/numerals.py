@@ -7,9 +7,10 @@ from math import isfinite
 
 from unskew.core.errors import ConfigError
 
-__all__ = ["bits", "fractions", "whole"]
+__all__ = ["above", "bits", "fractions", "whole"]
 
 _DIGITS = re.compile(r"[0-9]{1,20}")
+_DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _HEXADECIMAL = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 
 
@@ -18,6 +19,14 @@ def whole(option: str, text: str, least: int, most: int) -> int:
     number = int(text) if _DIGITS.fullmatch(text) else least - 1
     if not least <= number <= most:
         raise ConfigError(option, text, f"a whole number, {least} to {most}")
+    return number
+
+
+def above(option: str, text: str, most: float) -> float:
+    """A number above 0, with or without a point."""
+    number = float(text) if _DECIMAL.fullmatch(text) else 0.0
+    if not 0 < number <= most:
+        raise ConfigError(option, text, f"a number above 0, up to {most:g}, such as 60 or 0.5")
     return number
 
 

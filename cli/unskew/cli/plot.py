@@ -19,14 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.cli.errors import MissingExtraError
-from unskew.cli.replay import equals
+from unskew.cli.results import equals
 from unskew.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from unskew.cli.measure import Routed
     from unskew.cli.read import Keys
-    from unskew.cli.replay import PolicyResult, Replay, Routed
+    from unskew.cli.results import Replay, Result
 
 __all__ = ["check_plot", "drawn"]
 
@@ -35,6 +36,7 @@ INK, FAINT, PLAIN = "#2b2f36", "#8a919c", "#c3c8d0"
 COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#4d9221", "#b2182b",
 )  # fmt: skip
+_DASHES = ("-", "--", ":")  # once the colours are used up
 _STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -70,7 +72,7 @@ def drawn(keys: Keys, result: Replay, kind: str) -> bytes:
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    mine = [p for p in result.policies if p.policy != "hash"] or list(result.policies)
+    mine = [p for p in result.tried if p.label != "hash"] or list(result.tried)
     columns = min(len(mine), 2 if len(mine) <= 4 else 3)
     rows, lines = -(-len(mine) // columns), len(result.counted) > 1
     heights = [2.5] * rows + [2.9] * lines
@@ -90,7 +92,7 @@ def drawn(keys: Keys, result: Replay, kind: str) -> bytes:
     return out.getvalue()
 
 
-def _title(keys: Keys, result: Replay, by: PolicyResult, shown: int) -> str:
+def _title(keys: Keys, result: Replay, by: Result, shown: int) -> str:
     told = f"{keys.name}: load of {result.job.partitions} partitions"
     if len(result.batch_rows) == 1:
         return f"{told}, {result.batch_rows[0]:,} rows"
@@ -98,18 +100,18 @@ def _title(keys: Keys, result: Replay, by: PolicyResult, shown: int) -> str:
     if len(result.counted) == 1:
         return f"{told}\n{which}: the only one that is counted"
     half = "" if len(result.counted) % 2 else "upper "
-    hashed = "" if by.policy == "hash" else f"; hash's own median is {_median_of_hash(result):.2f}"
-    return f"{told}\n{which}: where {by.policy}, the best here, has its {half}median imbalance{hashed}"
+    hashed = "" if by.label == "hash" else f"; hash's own median is {_median_of_hash(result):.2f}"
+    return f"{told}\n{which}: where {by.label}, the best here, has its {half}median imbalance{hashed}"
 
 
 def _median_of_hash(result: Replay) -> float:
     return median(result.hash[number].imbalance for number in result.counted)
 
 
-def _typical(policy: PolicyResult) -> int:
+def _typical(policy: Result) -> int:
     """The batch in which this policy has its median imbalance; of two in the middle the worse."""
-    ordered = sorted(policy.batches, key=lambda batch: (batch.routed.imbalance, batch.number))
-    return ordered[len(ordered) // 2].number
+    ordered = sorted((batch.routed.imbalance, batch.number) for batch in policy.batches)
+    return ordered[len(ordered) // 2][1]
 
 
 def _shares(result: Replay, routed: Routed) -> NDArray[np.float64]:
@@ -118,18 +120,18 @@ def _shares(result: Replay, routed: Routed) -> NDArray[np.float64]:
     return np.asarray(np.array(routed.loads) / fair, np.float64)
 
 
-def _load_panels(panels: Sequence[Axes], result: Replay, mine: Sequence[PolicyResult], shown: int) -> None:
+def _load_panels(panels: Sequence[Axes], result: Replay, mine: Sequence[Result], shown: int) -> None:
     plain = _shares(result, result.hash[shown])
     loads = [_shares(result, p.batches[shown - result.counted[0]].routed) for p in mine]
     top = 1.18 * max(1.2, plain.max(), *(load.max() for load in loads))
     for number, (panel, policy, load) in enumerate(zip(panels, mine, loads, strict=True)):
         colour = COLOURS[number % len(COLOURS)]
-        _bars(panel, plain, load, policy.policy, colour)
+        _bars(panel, plain, load, policy.label, colour)
         panel.axhline(1.0, color=INK, lw=0.8, ls=(0, (4, 3)), zorder=3)
         panel.set_ylim(0, top)
         panel.set_title(
-            f"{policy.policy}: fullest {load.max():.2f}"
-            + ("" if policy.policy == "hash" else f", hash {plain.max():.2f}")
+            f"{policy.label}: fullest {load.max():.2f}"
+            + ("" if policy.label == "hash" else f", hash {plain.max():.2f}")
         )
         panel.set_xlabel("partition")
         panel.legend(frameon=False, loc="upper right", ncols=2, handlelength=1.0)
@@ -156,12 +158,12 @@ def _bars(panel: Axes, plain: NDArray[np.float64], load: NDArray[np.float64], na
     panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=[1, 2, 4, 5, 10]))
 
 
-def _over_batches(panel: Axes, result: Replay, mine: Sequence[PolicyResult]) -> None:
+def _over_batches(panel: Axes, result: Replay, mine: Sequence[Result]) -> None:
     """Hash over all counted batches, each policy over the same."""
     from matplotlib.ticker import MaxNLocator
 
     counted = np.array(result.counted)
-    others = [policy for policy in mine if policy.policy != "hash"]
+    others = [policy for policy in mine if policy.label != "hash"]
     for number, policy in enumerate((None, *others)):
         routed = [result.hash[batch] for batch in counted] if policy is None else [b.routed for b in policy.batches]
         lines = len(counted) >= _LINES_FROM
@@ -171,9 +173,10 @@ def _over_batches(panel: Axes, result: Replay, mine: Sequence[PolicyResult]) -> 
             [each.imbalance for each in routed],
             color=FAINT if policy is None else COLOURS[(number - 1) % len(COLOURS)],
             lw=max(2.6 - 0.2 * number, 1.2) if lines else 0,
+            ls=_DASHES[max(number - 1, 0) // len(COLOURS) % len(_DASHES)],
             marker="o",
             ms=3.5 if lines else 6,
-            label="hash" if policy is None else policy.policy,
+            label="hash" if policy is None else policy.label,
         )
     panel.axhline(1.0, color=INK, lw=0.8, ls=(0, (4, 3)))
     panel.set_ylim(bottom=0)

@@ -16,6 +16,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -34,6 +35,7 @@ from unskew.core.keytypes import KeyType, arrow_of, parse, type_of
 
 __all__ = ["Keys", "read_keys"]
 
+F64 = NDArray[np.float64]
 T = TypeVar("T")
 Kind = Literal["parquet", "csv", "text"]
 _PARQUET_MAGIC = b"PAR1"
@@ -49,20 +51,21 @@ _BYTES = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """The key hash of every row, in the order of the file, and what it was hashed from."""
+    """The key hash of every row, in the order of the file, what it was hashed from, and when the row came (seconds)."""
 
     name: str
     columns: tuple[str, ...]
     types: tuple[str, ...]
     hashes: NDArray[np.uint64]
+    times: F64 | None = None
 
 
-def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = ()) -> Keys:
-    """The key column or columns of ``path``. No column is needed where the file has only one."""
+def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = (), time: str = "") -> Keys:
+    """The key column or columns of ``path``. No column is needed where the file has only one; ``time`` is one too."""
     wanted = tuple(parse(text) for text in types)
     if wanted and len(wanted) != max(len(columns), 1):
         raise ConfigError("--type", ", ".join(types), f"one type for each of the {max(len(columns), 1)} key columns")
-    hashed, known = [], None
+    hashed, when, known = [], [], None
     for part in _guarded(path, lambda: _parts(path)):
         names, arrays = _guarded(part, lambda part=part: _read(part, columns, wanted))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
         found = wanted or _types(names, arrays)
@@ -70,11 +73,45 @@ def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = ()) -> 
             raise InputError(f"{part}: the key is {_told(names, found)} here but {_told(*known)} in earlier files")
         known = (names, found)
         hashed.append(_hashed(names, arrays, found))
+        if time:
+            when.append(_guarded(part, lambda part=part: _seconds(part, time)))  # type: ignore[misc]  # as above
     hashes = np.concatenate(hashed)
     if known is None or len(hashes) == 0:
         raise InputError(f"{path}: no rows; give a file with at least one key")
     name = os.fsencode(path.name).decode("utf-8", "backslashreplace")  # it goes into plans and plots
-    return Keys(name, known[0], tuple(map(str, known[1])), hashes)
+    return Keys(name, known[0], tuple(map(str, known[1])), hashes, _in_order(time, when) if time else None)
+
+
+def _seconds(path: Path, time: str) -> F64:
+    """The time of each row: timestamps, dates, or numbers of seconds; in CSV as text."""
+    if _kind(path) == "text":
+        raise ConfigError("--time", time, "a column of a Parquet or CSV file; text has only keys")
+    try:
+        column = _read(path, (time,), ())[1][0]
+    except ConfigError as why:
+        raise ConfigError("--time", time, why.allowed) from None
+    seconds = _as_seconds(column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column)
+    if seconds is None or not np.isfinite(seconds).all():
+        raise ConfigError("--time", time, "a column of timestamps, or of numbers of seconds, without NULL")
+    return seconds
+
+
+def _as_seconds(column: pa.ChunkedArray) -> F64 | None:
+    with suppress(pa.ArrowException):
+        return np.asarray(column.cast(pa.float64(), safe=False), np.float64)
+    for zone in (None, "UTC"):  # a text says by its end whether it is of a zone
+        with suppress(pa.ArrowException):
+            micros = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
+            return 1e-6 * np.asarray(micros.cast(pa.float64(), safe=False), np.float64)
+    return None
+
+
+def _in_order(time: str, parts: Sequence[F64]) -> F64:
+    seconds = np.concatenate(parts)
+    fallen = np.flatnonzero(np.diff(seconds) < 0)
+    if len(fallen):
+        raise ConfigError("--time", time, f"a column that never falls, as after row {fallen[0] + 1:,}; sort by it")
+    return seconds
 
 
 def _told(names: tuple[str, ...], types: tuple[KeyType, ...]) -> str:

@@ -1,4 +1,4 @@
-"""Replays a recorded stream of key hashes through planning policies, batch by batch. Pure: the clock is passed in.
+"""Replays a recorded stream of key hashes through policies, batch by batch. Pure: the clock is passed in.
 
 Two ways to plan (``fresh``), those of the Spark library (DESIGN section 7):
 
@@ -6,9 +6,8 @@ Two ways to plan (``fresh``), those of the Spark library (DESIGN section 7):
   goes by plain hash; it teaches, and is left out of every policy's figures alike.
 - ``same``: a batch is counted first and routed by a plan made from itself (what Prompt does).
 
-Measured on the rows as they were routed, not on what the plans promised: imbalance, replication, block metrics and
-predicted makespan come from ``unskew.core.quality``; the makespan is the cost model that policy ``auto`` decides by.
-Batches report their loads and key counts back to the planners; there are no task times in a recording, so policies
+Routers decide row by row and need no plan; they route and learn from the first batch too, and are counted over the same
+batches. Planners are told each batch's loads and key counts; there are no task times in a recording, so policies
 that live on busy and idle signals (cg) get none.
 """
 
@@ -16,156 +15,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median
-from typing import Literal
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.cli.fleet import Clock, fleet_of, warm_up
+from unskew.cli.job import Fresh, Job
+from unskew.cli.measure import Measure, Routed, Windows
+from unskew.cli.results import BatchResult, PolicyResult, Replay, RoutedBatch, RouterResult
 from unskew.core.hashing import mix
 from unskew.core.histogram import Histogram
 from unskew.core.history import History
 from unskew.core.plan import Plan
 from unskew.core.planners import Feedback, Origin, Planner, make_planner
-from unskew.core.quality import LinearCost, cardinalities, load_imbalance, loads, makespan
 
-__all__ = ["BatchResult", "Fresh", "Job", "PolicyResult", "Replay", "Routed", "cut", "equals", "replay", "steps"]
+__all__ = ["cut", "replay", "steps"]
 
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
-Fresh = Literal["previous", "same"]
 
 _SPREAD_SALT = 0x5EED
-_ABOUT = 1.02  # the makespan is a model: within 2 % of each other it does not decide
-_COST = LinearCost()
-
-
-@dataclass(frozen=True)
-class Job:
-    """What to replay. ``window`` is the number of batches that a planner sees."""
-
-    policies: tuple[str, ...]
-    partitions: int = 16
-    batch: int = 100_000
-    window: int = 1
-    weights: tuple[float, ...] | None = None
-    seed: int = 7
-    fresh: Fresh = "previous"
-
-    def planners(self) -> tuple[Planner, ...]:
-        """One planner a policy; a policy, weight or number that is not allowed is refused here."""
-        return tuple(make_planner(name, self.partitions, self.seed, self.weights) for name in self.policies)
-
-
-@dataclass(frozen=True)
-class Routed:
-    """One batch as it was routed. Where partitions have weights, loads are compared after dividing by them; without,
-    ``bsi``, ``bci`` and ``ksr`` are Prompt's (``quality.block_metrics``)."""
-
-    loads: tuple[int, ...]
-    keys: tuple[int, ...]
-    imbalance: float
-    bsi: float
-    bci: float
-    ksr: float
-    makespan: float
-
-
-@dataclass(frozen=True)
-class BatchResult:
-    """One batch under one policy. ``moved`` is set where a new plan replaced another."""
-
-    number: int
-    rows: int
-    routed: Routed
-    planned: float
-    new_plan: bool
-    moved: float | None
-    build_seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class PolicyResult:
-    """All counted batches under one policy, and the last plan."""
-
-    policy: str
-    splits: bool
-    batches: tuple[BatchResult, ...]
-    relative_makespan: float
-    plan: Plan
-
-    @property
-    def imbalance(self) -> float:
-        """Largest load over mean load, in the median batch."""
-        return median(b.routed.imbalance for b in self.batches)
-
-    @property
-    def worst_imbalance(self) -> float:
-        return max(b.routed.imbalance for b in self.batches)
-
-    @property
-    def planned_imbalance(self) -> float:
-        """What the plans promised on the rows they were made from, in the median batch."""
-        return median(b.planned for b in self.batches)
-
-    @property
-    def replication(self) -> float:
-        """(key, partition) pairs over keys, in the median batch. It is Prompt's KSR too."""
-        return median(b.routed.ksr for b in self.batches)
-
-    @property
-    def bsi(self) -> float:
-        return median(b.routed.bsi for b in self.batches)
-
-    @property
-    def bci(self) -> float:
-        return median(b.routed.bci for b in self.batches)
-
-    @property
-    def moved_share(self) -> float:
-        """The share of the rows whose place changed, mean of the plans that replaced another."""
-        moved = [b.moved for b in self.batches if b.moved is not None]
-        return fmean(moved) if moved else 0.0
-
-    @property
-    def moved_in_all(self) -> float:
-        return sum(b.moved for b in self.batches if b.moved is not None)
-
-    @property
-    def plans(self) -> int:
-        """Plans that route otherwise than the one before."""
-        return sum(b.new_plan for b in self.batches)
-
-    @property
-    def build_ms(self) -> float:
-        return 1000 * median(b.build_seconds for b in self.batches)
-
-
-@dataclass(frozen=True, eq=False)
-class Replay:
-    """What came out, and of what. ``fresh`` may differ from what was asked: one batch can only plan for itself."""
-
-    job: Job
-    fresh: Fresh
-    rows: int
-    keys: int
-    heaviest: float
-    heaviest_in_batch: float
-    batch_rows: tuple[int, ...]
-    hash: tuple[Routed, ...]
-    policies: tuple[PolicyResult, ...]
-
-    @property
-    def counted(self) -> tuple[int, ...]:
-        """The batches that the figures are over."""
-        return tuple(range(1 if self.fresh == "previous" else 0, len(self.batch_rows)))
-
-
-def equals(policies: Sequence[PolicyResult]) -> list[PolicyResult]:
-    """The policies of about the shortest makespan, best first: the one that moves least and makes fewest plans."""
-    bound = _ABOUT * min(p.relative_makespan for p in policies)
-    near = [p for p in policies if p.relative_makespan <= bound]
-    return sorted(near, key=lambda p: (p.moved_in_all, p.plans, p.relative_makespan))
 
 
 def cut(rows: int, batch: int) -> tuple[slice, ...]:
@@ -180,26 +50,30 @@ def cut(rows: int, batch: int) -> tuple[slice, ...]:
 
 def steps(rows: int, job: Job) -> int:
     """How often ``replay`` calls ``tick``."""
-    return len(cut(rows, job.batch)) * len(job.policies)
+    return len(cut(rows, job.batch)) * (len(job.policies) + len(job.routers))
 
 
 def replay(
     hashes: U64,
     job: Job,
     origin: Origin,
-    clock: Callable[[], float],
+    clock: Clock,
     tick: Callable[[], None] = lambda: None,
+    times: F64 | None = None,
 ) -> Replay:
-    """Route every batch under every policy. There must be at least one row."""
+    """Route every batch under every policy. There must be at least one row; with ``times``, one a row."""
     parts = cut(len(hashes), job.batch)
     fresh: Fresh = "same" if len(parts) == 1 else job.fresh
-    lanes = [_Lane(planner, clock) for planner in job.planners()]
-    measure = _Measure(job, make_planner("hash", job.partitions, job.seed, job.weights).plan(Histogram.empty()))
+    skipped = 0 if fresh == "same" else parts[0].stop
+    planners = [_Lane(planner, clock, Windows(job, hashes, times, skipped)) for planner in job.planners()]
+    routers = [_RouterLane(name, job, clock, Windows(job, hashes, times, skipped)) for name in job.routers]
+    lanes: list[_Lane | _RouterLane] = [*planners, *routers]
+    measure, hashed = Measure(job), make_planner("hash", job.partitions, job.seed, job.weights).plan(Histogram.empty())
     plain: list[Routed] = []
     tops: list[float] = []
-    for batch in _batches(hashes, parts, job.window, fresh, origin):
-        measure.begin(batch)
-        plain.append(measure.routed(measure.plain))
+    for batch in _batches(hashes, times, parts, job.window, fresh, origin):
+        measure.begin(batch.hashes, batch.spread, batch.own.keys)
+        plain.append(measure.planned(hashed)[1])
         tops.append(_top_share(batch.own))
         for lane in lanes:
             lane.step(batch, measure)
@@ -215,7 +89,9 @@ def replay(
         heaviest_in_batch=median(tops),
         batch_rows=tuple(part.stop - part.start for part in parts),
         hash=tuple(plain),
-        policies=tuple(lane.result(counted) for lane in lanes),
+        policies=tuple(lane.result(counted) for lane in planners),
+        routers=tuple(lane.result(counted) for lane in routers),
+        timed=times is not None,
     )
 
 
@@ -227,13 +103,16 @@ def _top_share(counts: Histogram) -> float:
 class _Batch:
     number: int
     hashes: U64
+    times: F64 | None
     spread: U64
     own: Histogram
     window: Histogram | None
     origin: Origin
 
 
-def _batches(hashes: U64, parts: Sequence[slice], window: int, fresh: Fresh, origin: Origin) -> Iterator[_Batch]:
+def _batches(
+    hashes: U64, times: F64 | None, parts: Sequence[slice], window: int, fresh: Fresh, origin: Origin
+) -> Iterator[_Batch]:
     """Each batch with the histogram that its plan is to be made from: None where nothing has been seen yet."""
     record = History(depth=window)
     spread = mix(np.arange(len(hashes), dtype=np.uint64), _SPREAD_SALT)
@@ -242,60 +121,21 @@ def _batches(hashes: U64, parts: Sequence[slice], window: int, fresh: Fresh, ori
         record = record.add(own)
         used, last = (record, number) if fresh == "same" else (before, number - 1)
         seen = used.merged() if used.batches else None
-        yield _Batch(number, hashes[part], spread[part], own, seen, replace(origin, batch=last))
-
-
-class _Measure:
-    """Routes and measures a batch, once per plan that routes differently."""
-
-    def __init__(self, job: Job, plain: Plan) -> None:
-        self.plain = plain
-        self._n = job.partitions
-        weights = np.ones(job.partitions) if job.weights is None else np.asarray(job.weights, np.float64)
-        self._relative: F64 = weights / weights.mean()
-        self._known: dict[str, Routed] = {}
-
-    def begin(self, batch: _Batch) -> None:
-        self._batch = batch
-        self._known = {}
-
-    def imbalance(self, rows: Sequence[int]) -> float:
-        return load_imbalance(rows, self._relative)
-
-    def routed(self, plan: Plan) -> Routed:
-        if plan.digest not in self._known:
-            self._known[plan.digest] = self._route(plan)
-        return self._known[plan.digest]
-
-    def _route(self, plan: Plan) -> Routed:
-        hashes, n = self._batch.hashes, self._n
-        at = plan.route(hashes, self._batch.spread)
-        rows, keys, distinct = loads(at, n), cardinalities(hashes, at, n), self._batch.own.keys
-        fragments = int(keys.sum())
-        imbalance = load_imbalance(rows, self._relative)
-        return Routed(
-            loads=tuple(rows.tolist()),
-            keys=tuple(keys.tolist()),
-            imbalance=imbalance,
-            bsi=(imbalance - 1) * len(hashes) / n,
-            bci=(load_imbalance(keys, self._relative) - 1) * fragments / n,
-            ksr=fragments / distinct,
-            makespan=makespan(_COST.tasks(rows, keys) / self._relative)
-            + _COST.per_fragment * (fragments - distinct) / n,
-        )
+        when = None if times is None else times[part]
+        yield _Batch(number, hashes[part], when, spread[part], own, seen, replace(origin, batch=last))
 
 
 class _Lane:
     """One policy on its way through the batches: the plan in force and what has been measured."""
 
-    def __init__(self, planner: Planner, clock: Callable[[], float]) -> None:
-        self._planner, self._clock = planner, clock
+    def __init__(self, planner: Planner, clock: Clock, windows: Windows) -> None:
+        self._planner, self._clock, self._windows = planner, clock, windows
         self._plan: Plan | None = None
         self._feedback: Feedback | None = None
         self._results: list[BatchResult] = []
         self._splits = False
 
-    def step(self, batch: _Batch, measure: _Measure) -> None:
+    def step(self, batch: _Batch, measure: Measure) -> None:
         if batch.window is None:
             return
         before, started = self._plan, self._clock()
@@ -303,7 +143,8 @@ class _Lane:
         seconds = self._clock() - started
         new = before is None or plan.digest != before.digest
         promised = plan.info.loads if new else plan.loads(batch.window).tolist()
-        routed = measure.routed(plan)
+        at, routed = measure.planned(plan)
+        self._windows.add(at)
         self._results.append(
             BatchResult(
                 number=batch.number,
@@ -328,4 +169,32 @@ class _Lane:
             batches=tuple(self._results),
             relative_makespan=mine / sum(routed.makespan for routed in plain),
             plan=self._plan,
+            windows=self._windows.measured(),
+        )
+
+
+class _RouterLane:
+    """One router on its way through the batches."""
+
+    def __init__(self, name: str, job: Job, clock: Clock, windows: Windows) -> None:
+        self._name, self._windows, self._rows = name, windows, 0
+        warm_up(name, job, clock)
+        self._fleet = fleet_of(name, job, clock)
+        self._results: list[RoutedBatch] = []
+
+    def step(self, batch: _Batch, measure: Measure) -> None:
+        at = self._fleet.route(batch.hashes, batch.times)
+        self._rows += len(at)
+        if batch.window is not None:
+            self._windows.add(at)
+            self._results.append(RoutedBatch(batch.number, len(batch.hashes), measure.routed(at)))
+
+    def result(self, plain: Sequence[Routed]) -> RouterResult:
+        return RouterResult(
+            policy=self._name,
+            splits=any(b.routed.ksr > 1 for b in self._results),
+            batches=tuple(self._results),
+            relative_makespan=sum(b.routed.makespan for b in self._results) / sum(r.makespan for r in plain),
+            ns_per_tuple=1e9 * self._fleet.seconds / self._rows,
+            windows=self._windows.measured(),
         )

@@ -5,23 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
-from unskew.cli.errors import choices
+from unskew.cli.chosen import MAX_ROWS, agents_of, names, sliding
+from unskew.cli.fleet import fleet_of
+from unskew.cli.job import Fresh, Job
 from unskew.cli.numerals import fractions, whole
 from unskew.cli.output import check_apart, check_file, check_folder, path_of, writing
 from unskew.cli.read import Keys, read_keys
-from unskew.cli.replay import Fresh, Job, Replay, replay, steps
+from unskew.cli.replay import replay, steps
+from unskew.cli.results import Replay
 from unskew.core.errors import ConfigError
 from unskew.core.limits import MAX_PARTITIONS
-from unskew.core.planners import PLANNERS, Origin
+from unskew.core.planners import Origin
 from unskew.wire import plan_to_bytes
 
 __all__ = ["Asked", "run"]
-
-MAX_ROWS = 2**31
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Asked:
     file: Path
     columns: tuple[str, ...]
     types: tuple[str, ...]
+    time: str
     job: Job
     as_json: bool
     plot: Path | None
@@ -44,11 +46,16 @@ class Asked:
         file: str,
         columns: Sequence[str],
         types: Sequence[str],
+        time: str,
         partitions: str,
         policies: str,
         batch: str,
         window: str,
+        slide: str,
+        agents: str,
+        dsync: str,
         fresh: str,
+        capacities: str,
         weights: str,
         seed: str,
         as_json: bool,
@@ -57,18 +64,23 @@ class Asked:
     ) -> Asked:
         n = whole("--partitions", partitions, 1, MAX_PARTITIONS)
         rows = whole("--batch", batch, 1, MAX_ROWS)
-        names = _names(policies)
+        planners, routers = names(policies)
+        many, every = agents_of(agents, dsync, routers)
         source = path_of("FILE", file)
         job = Job(
-            policies=tuple(dict.fromkeys(("hash", *names))),  # the yardstick comes first, asked for or not
+            policies=tuple(dict.fromkeys(("hash", *planners))),  # the yardstick comes first, asked for or not
             partitions=n,
             batch=rows,
-            window=max(1, round(whole("--window", window, 1, MAX_ROWS) / rows)) if window else 1,
-            weights=fractions("--weights", weights, n) if weights else None,
+            window=max(1, round(whole("--window", window, 1, MAX_ROWS) / rows)) if window and not time else 1,
+            weights=_weights(capacities, weights, n),
             seed=whole("--seed", seed, 0, 2**63 - 1),
             fresh=_fresh(fresh),
+            routers=routers,
+            agents=many,
+            dsync=every,
         )
-        _check(job)
+        job = replace(job, sliding=sliding(job, window, slide, timed=bool(time)))
+        _check(job, "--capacities" if capacities else "--weights")
         picture = None if plot is None else path_of("--plot", plot)
         folder = None if save_plans is None else path_of("--save-plans", save_plans)
         if picture is not None:
@@ -77,36 +89,60 @@ class Asked:
             check_plot(picture)
             check_file("--plot", picture)
         if folder is not None:
-            check_folder("--save-plans", folder, map(_file_of, names))
+            if not planners:
+                raise ConfigError(
+                    "--save-plans", save_plans, "it with a planner among --policies; routers make no plans"
+                )
+            check_folder("--save-plans", folder, map(_file_of, planners))
         if picture is not None and folder is not None:
             check_apart(picture, folder)
-        return cls(source, tuple(columns), tuple(types), job, as_json, picture, folder, names)
+        return cls(source, tuple(columns), tuple(types), time, job, as_json, picture, folder, planners)
 
 
-def _check(job: Job) -> None:
-    """What a planner does not take, by the name of the option that it came from."""
+def _weights(capacities: str, weights: str, n: int) -> tuple[float, ...] | None:
+    if capacities and weights:
+        raise ConfigError("--weights", weights, "it or --capacities, which is the same, not both")
+    if capacities:
+        return fractions("--capacities", capacities, n)
+    return fractions("--weights", weights, n) if weights else None
+
+
+def _check(job: Job, weights: str) -> None:
+    """What a policy does not take, by the name of the option that it came from."""
     try:
         job.planners()
+        for router in job.routers:
+            fleet_of(router, job, perf_counter)
     except ConfigError as why:
-        raise ConfigError(f"--{why.parameter}", why.value, why.allowed) from None
+        option = weights if why.parameter == "weights" else f"--{why.parameter}"
+        raise ConfigError(option, why.value, why.allowed) from None
 
 
 def run(asked: Asked) -> None:
     """Print what each policy would have done; write the plot and the plans where asked for."""
-    from unskew.cli.show import as_json, as_table
+    from unskew.cli.document import as_json
+    from unskew.cli.show import as_table
 
-    keys = read_keys(asked.file, asked.columns, asked.types)
-    result = _replayed(keys, asked.job)
+    keys = read_keys(asked.file, asked.columns, asked.types, asked.time)
+    result = _replayed(keys, _in_batches(asked.job, keys))
     files = _files(asked, keys, result)
     text = as_json(keys, result) if asked.as_json else as_table(keys, result, files)
     with writing(files):
         print(text, end="", flush=True)
 
 
+def _in_batches(job: Job, keys: Keys) -> Job:
+    """With times, the window of the planners is as many batches as come in so many seconds, on average."""
+    if keys.times is None or job.sliding is None or keys.times[-1] <= keys.times[0]:
+        return job
+    seconds = float(keys.times[-1] - keys.times[0]) * job.batch / len(keys.times)
+    return replace(job, window=max(1, min(round(job.sliding.window / seconds), len(keys.times))))
+
+
 def _replayed(keys: Keys, job: Job) -> Replay:
     origin = Origin(stream=keys.name, key_types=keys.types)
     with _progress(steps(len(keys.hashes), job)) as tick:
-        return replay(keys.hashes, job, origin, perf_counter, tick)
+        return replay(keys.hashes, job, origin, perf_counter, tick, keys.times)
 
 
 def _files(asked: Asked, keys: Keys, result: Replay) -> dict[Path, bytes]:
@@ -137,16 +173,6 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("replaying", total=total)
         yield lambda: bar.advance(task)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    if not text:
-        return tuple(PLANNERS)
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    for name in names:
-        if name not in PLANNERS:
-            raise ConfigError("--policies", name, choices(name, PLANNERS))
-    return names
 
 
 def _fresh(text: str) -> Fresh:
