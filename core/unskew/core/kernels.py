@@ -29,9 +29,6 @@ except ImportError:
     njit = None
 
 __all__ = [
-    "BY_HYBRID",
-    "BY_KEYS",
-    "BY_ROWS",
     "COMPILED",
     "PLACE",
     "ROWS",
@@ -40,7 +37,6 @@ __all__ = [
     "clockwise",
     "count",
     "route_bounded_ring",
-    "route_cardinality",
     "route_choices",
     "route_random_choices",
     "route_random_pairs",
@@ -56,9 +52,6 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 COMPILED = njit is not None
 PLACE, SLIDE, ROWS = 0, 1, 2  # what ``clock`` holds
-
-BY_KEYS, BY_ROWS, BY_HYBRID = 0, 1, 2  # what ``route_cardinality`` keeps even
-LEAST, AT_LEAST, MOST = 0, 1, 2  # what an ``extent`` holds
 
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -270,124 +263,3 @@ def route_bounded_ring(
             at = at + 1 if at + 1 < points.shape[0] else 0
         out[i] = owner[at]
         count(clock, ring, load, owner[at])
-
-
-@inner
-def raised(values: I64, extent: I64, worker: int) -> None:
-    """One more for this worker; ``extent`` (least value, how many have it, most) is kept up to date. The least is
-    looked for again only when the last worker leaves it, so that a row costs O(1) on average."""
-    values[worker] += 1
-    extent[MOST] = max(extent[MOST], values[worker])
-    if values[worker] - 1 != extent[LEAST]:
-        return
-    extent[AT_LEAST] -= 1
-    if extent[AT_LEAST] == 0:
-        extent[LEAST] = values[worker]
-        for other in range(values.shape[0]):
-            extent[LEAST] = min(extent[LEAST], values[other])
-        for other in range(values.shape[0]):
-            extent[AT_LEAST] += 1 if values[other] == extent[LEAST] else 0
-
-
-@inner
-def scaled(value: Int, extent: I64) -> Int:
-    """Holistic, Eq. 7 and 8: min-max scaled, 0 where all are equal."""
-    span = extent[MOST] - extent[LEAST]
-    return np.float64(value - extent[LEAST]) / np.float64(span) if span > 0 else 0.0
-
-
-@inner
-def place_of(key: np.uint64, window: int, known: U64, stamp: I64) -> Int:
-    """Where a key is in an open table, or where it would go; entries of other windows count as empty."""
-    mask = known.shape[0] - 1
-    at = np.int64(mixed(key, _ONE) >> _S32) & mask
-    while stamp[at] == window and known[at] != key:
-        at = (at + 1) & mask
-    return at
-
-
-@kernel
-def restart(window: int, clock: I64, load: I64, cardinality: I64, extents: NDArray[np.int64]) -> None:
-    """Holistic, Algorithm 1, lines 3-5: a new window starts from nothing."""
-    clock[SLIDE] = window
-    clock[ROWS] = 0
-    load[:] = 0
-    cardinality[:] = 0
-    extents[:, LEAST] = 0
-    extents[:, AT_LEAST] = load.shape[0]
-    extents[:, MOST] = 0
-
-
-@kernel
-def route_cardinality(
-    keys: U64,
-    windows: I64,
-    out: I32,
-    start: int,
-    rule: int,
-    affinity: int,
-    bias: float,
-    published: int,
-    salts: U64,
-    picked: I64,
-    clock: I64,
-    load: I64,
-    cardinality: I64,
-    extents: NDArray[np.int64],
-    known: U64,
-    stamp: I64,
-    held: NDArray[np.uint64],
-) -> Int:
-    """Holistic's CM, AM, cAM and LM with exact sets (Algorithms 2-5), from tuple ``start`` on.
-
-    ``held[place]`` is the set of workers that have a key in this window, as bits. With ``affinity`` the first choice
-    that holds the key gets it; else the least by the rule, ties to the first choice. Returns the tuple at which the
-    table must grow, or the number of tuples. ``clock[ROWS]`` counts the keys in the table.
-    """
-    workers = load.shape[0]
-    for i in range(start, keys.shape[0]):
-        if windows[i] != clock[SLIDE]:
-            restart(windows[i], clock, load, cardinality, extents)
-        if 2 * clock[ROWS] >= known.shape[0]:
-            return i
-        at = place_of(keys[i], windows[i], known, stamp)
-        if stamp[at] != windows[i]:
-            stamp[at], known[at] = windows[i], keys[i]
-            held[at, :] = np.uint64(0)
-            clock[ROWS] += 1
-        best, least = -1, np.float64(0.0)
-        for j in range(salts.shape[0]):
-            worker = another(keys[i], salts[j], workers, picked, j)
-            has = (held[at, worker >> 6] >> np.uint64(worker & 63)) & _ONE
-            if affinity and has:
-                best = worker
-                break
-            if rule == BY_KEYS:
-                score = np.float64(cardinality[worker])
-            elif rule == BY_ROWS:
-                score = np.float64(load[worker])
-            elif published:
-                score = bias * np.float64(load[worker]) + (1.0 - bias) * np.float64(cardinality[worker])
-            else:
-                score = bias * scaled(load[worker], extents[0]) + (1.0 - bias) * scaled(cardinality[worker], extents[1])
-            if best < 0 or score < least:
-                best, least = worker, score
-        out[i] = best
-        raised(load, extents[0], best)
-        bit = _ONE << np.uint64(best & 63)
-        if not held[at, best >> 6] & bit:
-            held[at, best >> 6] |= bit
-            raised(cardinality, extents[1], best)
-    return keys.shape[0]
-
-
-@kernel
-def rehash(
-    window: int, known: U64, stamp: I64, held: NDArray[np.uint64], wider: U64, fresh: I64, bits: NDArray[np.uint64]
-) -> None:
-    """Move this window's keys to a wider table."""
-    for at in range(known.shape[0]):
-        if stamp[at] == window:
-            place = place_of(known[at], window, wider, fresh)
-            wider[place], fresh[place] = known[at], window
-            bits[place, :] = held[at, :]

@@ -34,6 +34,7 @@ __all__ = [
     "makespan",
     "moved_share",
     "replication",
+    "split_share",
     "utilisation_spread",
 ]
 
@@ -110,6 +111,13 @@ def replication(hashes: U64, partitions: NDArray[np.integer]) -> float:
     if len(key) == 0:
         return 1.0
     return len(key) / (int(key[-1]) + 1)
+
+
+def split_share(hashes: U64, partitions: NDArray[np.integer]) -> float:
+    """The share of the distinct keys that are on more than one partition; 0.0 when no key is split."""
+    key, _ = _pairs(hashes, partitions, _width(partitions))
+    held = np.bincount(key)
+    return float((held > 1).mean()) if held.size else 0.0
 
 
 def _width(partitions: NDArray[np.integer]) -> int:

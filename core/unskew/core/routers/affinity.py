@@ -1,7 +1,8 @@
 """Group affinity with imbalance minimization (AM and cAM; Holistic, Algorithms 3 and 4, which differ in one word).
 
 A key stays in its window with the choice that has it; a new one goes to the choice with fewest keys (AM) or fewest rows
-(cAM). Never splits a key inside a window, with exact sets. Counts start anew with each window.
+(cAM). Never splits a key inside a window with exact sets; with HyperLogLog some new keys are taken for known ones and
+some known ones change their worker (``quality.split_share`` says how many). Counts start anew with each window.
 """
 
 from __future__ import annotations
@@ -11,30 +12,42 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels
 from unskew.core.errors import ConfigError
-from unskew.core.routers.base import Common, check_choices
-from unskew.core.routers.sets import KeySets
+from unskew.core.kernels_holistic import BY_KEYS, BY_ROWS
+from unskew.core.routers.base import Common
+from unskew.core.routers.sets import Memory, Rule, memory
 
 __all__ = ["Affinity"]
 
-_RULES = {"keys": kernels.BY_KEYS, "rows": kernels.BY_ROWS}
+_RULES = {"keys": BY_KEYS, "rows": BY_ROWS}
 
 
 @dataclass(eq=False)
 class Affinity:
-    """``choices`` workers a key: 2 or 5 in the paper. ``by`` is what a new key looks at: "keys" or "rows"."""
+    """``choices`` workers a key: 2 or 5 in the paper. ``by`` is what a new key looks at: "keys" or "rows".
+
+    ``cardinality`` is "exact" or "hll", with 2**register_bits registers a worker. ``as_published`` (for "hll" alone)
+    takes the first choice that seems to have a key instead of the likeliest one.
+    """
 
     common: Common
     choices: int = 2
     by: str = "keys"
-    _sets: KeySets = field(init=False)
+    cardinality: str = "exact"
+    register_bits: int = 12
+    as_published: bool = False
+    _memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
-        check_choices(self.choices)
         if self.by not in _RULES:
             raise ConfigError("by", self.by, _RULES)
-        self._sets = KeySets(self.common, self.choices)
+        rule = Rule(_RULES[self.by], affinity=True, published=self.as_published)
+        self._memory = memory(self.common, self.choices, rule, self.cardinality, self.register_bits)
 
     def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
-        self._sets.route(keys, slides, out, _RULES[self.by], affinity=True)
+        self._memory.route(keys, slides, out)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of state: constant with HyperLogLog, growing with the distinct keys of a window with exact sets."""
+        return self._memory.nbytes

@@ -11,24 +11,31 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels
-from unskew.core.routers.base import Common, check_choices
-from unskew.core.routers.sets import KeySets
+from unskew.core.kernels_holistic import BY_KEYS
+from unskew.core.routers.base import Common
+from unskew.core.routers.sets import Memory, Rule, memory
 
 __all__ = ["Cardinality"]
 
 
 @dataclass(eq=False)
 class Cardinality:
-    """``choices`` workers a key: 2 or 5 in the paper."""
+    """``choices`` workers a key: 2 or 5 in the paper. ``cardinality`` is "exact" or "hll", with 2**register_bits
+    registers a worker."""
 
     common: Common
     choices: int = 2
-    _sets: KeySets = field(init=False)
+    cardinality: str = "exact"
+    register_bits: int = 12
+    _memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
-        check_choices(self.choices)
-        self._sets = KeySets(self.common, self.choices)
+        self._memory = memory(self.common, self.choices, Rule(BY_KEYS), self.cardinality, self.register_bits)
 
     def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
-        self._sets.route(keys, slides, out, kernels.BY_KEYS, affinity=False)
+        self._memory.route(keys, slides, out)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of state: constant with HyperLogLog, growing with the distinct keys of a window with exact sets."""
+        return self._memory.nbytes

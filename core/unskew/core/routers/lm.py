@@ -12,37 +12,37 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels
 from unskew.core.errors import ConfigError
-from unskew.core.routers.base import Common, check_choices
-from unskew.core.routers.sets import KeySets
+from unskew.core.kernels_holistic import BY_HYBRID
+from unskew.core.routers.base import Common
+from unskew.core.routers.sets import Memory, Rule, memory
 
 __all__ = ["Hybrid"]
 
 
 @dataclass(eq=False)
 class Hybrid:
-    """``bias`` is the paper's p: 1 looks at rows only, 0 at keys only."""
+    """``bias`` is the paper's p: 1 looks at rows only, 0 at keys only. ``cardinality`` is "exact" or "hll", with
+    2**register_bits registers a worker."""
 
     common: Common
     choices: int = 2
     bias: float = 0.5
     as_published: bool = False
-    _sets: KeySets = field(init=False)
+    cardinality: str = "exact"
+    register_bits: int = 12
+    _memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
-        check_choices(self.choices)
         if not 0.0 <= self.bias <= 1.0:
             raise ConfigError("bias", self.bias, "0 to 1")
-        self._sets = KeySets(self.common, self.choices)
+        rule = Rule(BY_HYBRID, bias=float(self.bias), published=self.as_published)
+        self._memory = memory(self.common, self.choices, rule, self.cardinality, self.register_bits)
 
     def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
-        self._sets.route(
-            keys,
-            slides,
-            out,
-            kernels.BY_HYBRID,
-            affinity=False,
-            bias=float(self.bias),
-            published=self.as_published,
-        )
+        self._memory.route(keys, slides, out)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of state: constant with HyperLogLog, growing with the distinct keys of a window with exact sets."""
+        return self._memory.nbytes
