@@ -350,6 +350,21 @@ def test_a_request_that_is_stale_is_ignored() -> None:
     assert rounds_of([20, 20, 40, 40], [False, True, True, True], 45.0) == [20.0, 40.0, 40.0, 80.0]
 
 
+def test_a_request_under_a_value_that_others_have_changed_is_ignored() -> None:
+    """One agent missed the round in which another one's request was granted: it asks for what it does not know of."""
+    rounds = Rounds(RULES)
+    rounds.handle(Renewed("b"), 0.0)
+    rounds.handle(Reported(report("a")), 0.0)
+    finish(rounds, asked(rounds.handle(Reported(report("b")), 0.0)), 25.0)
+    rounds.handle(Reported(report("a", 2, longer=True)), 25.0)
+    finish(rounds, asked(rounds.handle(Tick(), 55.0)), 56.0)
+    assert rounds.dsync == 40.0
+    rounds.handle(Renewed("b"), 60.0)
+    rounds.handle(Reported(report("a", 3, dsync=40.0)), 95.0)
+    finish(rounds, asked(rounds.handle(Reported(report("b", 2, longer=True)), 95.0)), 96.0)
+    assert rounds.dsync == 40.0
+
+
 def test_an_agent_that_waited_for_others_does_not_move_dsync() -> None:
     """A missing agent holds the round until the deadline, 30 s; the reducer then takes a second. The request is of no
     use, because no interval would be long enough."""

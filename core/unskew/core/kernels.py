@@ -36,6 +36,7 @@ __all__ = [
     "advance",
     "clockwise",
     "count",
+    "lightest",
     "route_bounded_ring",
     "route_choices",
     "route_random_choices",
@@ -116,6 +117,24 @@ def another(key: np.uint64, salt: np.uint64, workers: int, picked: I64, before: 
     return worker
 
 
+@inner
+def lightest(key: np.uint64, salts: U64, picked: I64, score: Any) -> Int:
+    """Of a key's choices the one with the lowest score, ties to the first. Two choices need no list of those picked."""
+    workers = score.shape[0]
+    best = chosen(key, salts[0], workers)
+    if salts.shape[0] == 2:
+        second = chosen(key, salts[1], workers - 1)
+        if second >= best:
+            second += 1
+        return second if score[second] < score[best] else best
+    picked[0] = best
+    for j in range(1, salts.shape[0]):
+        worker = another(key, salts[j], workers, picked, j)
+        if score[worker] < score[best]:
+            best = worker
+    return best
+
+
 @kernel
 def advance(clock: I64, ring: NDArray[np.int64], load: I64, slide: int) -> None:
     """Open this slide: those that fall out of the window are subtracted and their place is used again."""
@@ -163,15 +182,10 @@ def route_choices(
     keys: U64, slides: I64, out: I32, salts: U64, picked: I64, clock: I64, ring: NDArray[np.int64], load: I64
 ) -> None:
     """PKG: the least loaded of d different workers that the key hashes to; ties go to the first choice."""
-    workers = load.shape[0]
     for i in range(keys.shape[0]):
         if slides[i] != clock[SLIDE]:
             advance(clock, ring, load, slides[i])
-        best = -1
-        for j in range(salts.shape[0]):
-            worker = another(keys[i], salts[j], workers, picked, j)
-            if best < 0 or load[worker] < load[best]:
-                best = worker
+        best = lightest(keys[i], salts, picked, load)
         out[i] = best
         count(clock, ring, load, best)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.kernels import another, chosen, inner, kernel
+from unskew.core.kernels import another, inner, kernel, lightest
 
 __all__ = [
     "BY_HYBRID",
@@ -50,24 +50,6 @@ LEAST, AT_LEAST, MOST = 0, 1, 2  # what an ``extent`` holds
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _AHEAD = 4  # rows
 _ONE, _SPARE, _WORKER = np.uint64(1), np.uint64(16), np.uint64(0xFFFF)
-
-
-@inner
-def lightest(key: np.uint64, salts: U64, picked: I64, score: Numbers) -> Int:
-    """Of a key's choices the one with the lowest score, ties to the first. Two choices need no list of those picked."""
-    workers = score.shape[0]
-    best = chosen(key, salts[0], workers)
-    if salts.shape[0] == 2:
-        second = chosen(key, salts[1], workers - 1)
-        if second >= best:
-            second += 1
-        return second if score[second] < score[best] else best
-    picked[0] = best
-    for j in range(1, salts.shape[0]):
-        worker = another(key, salts[j], workers, picked, j)
-        if score[worker] < score[best]:
-            best = worker
-    return best
 
 
 @inner

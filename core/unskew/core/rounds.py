@@ -121,8 +121,12 @@ class Rounds:
         return self._state.deadline if self._state.entries else None
 
     def live(self) -> tuple[str, ...]:
-        """The agents that a round waits for."""
+        """The agents that have a lease."""
         return tuple(sorted(agent for agent, member in self._state.members.items() if member.lease > self._state.now))
+
+    def missing(self) -> tuple[str, ...]:
+        """Those of them that the open round waits for."""
+        return tuple(agent for agent in self.live() if agent not in self._state.entries)
 
     def state(self) -> dict[str, Any]:
         """All of it as plain data."""
@@ -228,7 +232,7 @@ class Rounds:
         self._forget()
         if not state.entries or state.sealed is not None:
             return ()
-        missing = [m.lease for agent, m in state.members.items() if agent not in state.entries and m.lease > state.now]
+        missing = [state.members[agent].lease for agent in self.missing()]
         if not missing or state.now >= state.deadline:
             return (self._seal(),)
         return (Wake(min(state.deadline, max(missing))),)
