@@ -1,7 +1,7 @@
 """What routing a tuple costs, beside a bare compiled two-choice loop in the same run; imbalance and replication too.
 
 The peer is the least that a load-aware router can do: two hashes, compare two counters, add one; no window. Targets:
-hash, pk2, cam and porc within 4x of it, dchoices and wchoices within 15x, dagreedy within 40x.
+hash, pk2, cam and porc within 4x of it, dalton within 16x, dchoices and wchoices within 15x, dagreedy within 40x.
 
 Run: ``python benchmarks/routers.py`` (needs numba: plain Python costs microseconds a tuple)
 """
