@@ -4,7 +4,8 @@ A pure function of the reports: they are taken in the order of their names, so i
 order they came and whoever does it again.
 
 Hot are the keys with a worker's mean share of the round, f(k) >= GL / n, by the merged summary of all agents: both
-sides are over the tuples since each agent's report before, however long that is. At most n keys can be (Theorem 3.4).
+sides are over the tuples since each agent's report before, however long that is. At most n keys can be (Theorem 3.4);
+with those that stay hot down to half of that (decision 11), 2 n.
 
 Deviations from the paper:
 
@@ -51,15 +52,20 @@ class Pool(NamedTuple):
     split: U64  # every key that some agent has a row for
 
 
-def merge(reports: Iterable[Report], previous: Answer | None = None, *, untried: Untried = "left out") -> Pool:
-    """The reports of one round, and the answer to the round before, as one state."""
+def merge(
+    reports: Iterable[Report], previous: Answer | None = None, *, untried: Untried = "left out", renew: float = 0.5
+) -> Pool:
+    """The reports of one round, and the answer to the round before, as one state. A key that was hot stays so while it
+    has ``renew`` of GL / n (1: as published)."""
+    if not 0.0 <= renew <= 1.0:
+        raise ConfigError("renew", renew, "0 to 1")
     if untried not in ("left out", "included"):
         raise ConfigError("untried", untried, ("left out", "included"))
     ordered = sorted(reports, key=lambda report: report.name)
     workers = _workers(ordered, previous)
     seen = FrequentItems.merge_all(report.frequent for report in ordered)
     before = np.zeros(0, np.uint64) if previous is None else previous.table.hashes
-    hot, unsure = _verdicts(ordered, seen, before, workers)
+    hot, unsure = _verdicts(ordered, seen, before, workers, renew)
     kept = np.union1d(hot, _heaviest(seen, np.intersect1d(unsure, before), workers))
     table = _mean([report.table for report in ordered], kept, seen, workers, left_out=untried == "left out")
     loads = np.asarray(sum(report.loads for report in ordered), np.int64)
@@ -80,13 +86,15 @@ def _workers(ordered: list[Report], previous: Answer | None) -> int:
     return found.pop()
 
 
-def _verdicts(ordered: list[Report], seen: FrequentItems, before: U64, workers: int) -> tuple[U64, U64]:
+def _verdicts(ordered: list[Report], seen: FrequentItems, before: U64, workers: int, renew: float) -> tuple[U64, U64]:
     """The hot keys, and those of which the summary cannot say: of all that anybody has a count or a row for."""
     named = np.unique(np.concatenate([seen.hashes, before, *(report.table.hashes for report in ordered)]))
     if not seen.total:
         return named[:0], named
     # Counts are whole: f >= GL / n exactly where f >= ceil(GL / n).
     verdicts = seen.verdicts(named, -(-seen.total // workers))
+    was_hot = np.isin(named, before)
+    verdicts[was_hot] = seen.verdicts(named[was_hot], max(renew * seen.total / workers, 1.0))
     return named[verdicts == Verdict.HOT], named[verdicts == Verdict.UNKNOWN]
 
 
