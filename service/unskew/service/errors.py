@@ -1,0 +1,75 @@
+"""What a verb can answer but success. The faces (``grpc_face``, ``http_face``) turn each into a status with details.
+
+``code`` is the name of a gRPC status; HTTP follows from it. A message says what was wrong, what is allowed, what to do.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConflictError",
+    "DeniedError",
+    "FieldError",
+    "LimitError",
+    "NotFoundError",
+    "ServiceError",
+    "UnauthenticatedError",
+    "UnavailableError",
+]
+
+
+class ServiceError(Exception):
+    """The root: nothing was changed where one of these is raised."""
+
+    code = "INTERNAL"
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+
+
+class FieldError(ServiceError):
+    """A field of the request is not allowed."""
+
+    code = "INVALID_ARGUMENT"
+
+    def __init__(self, field: str, value: object, allowed: object) -> None:
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+        super().__init__(f"{field}: {shown} is not allowed; use {allowed}", field=field)
+
+
+class NotFoundError(ServiceError):
+    """There is no such stream, batch or version."""
+
+    code = "NOT_FOUND"
+
+
+class ConflictError(ServiceError):
+    """The request is right by itself, but not for what is there: another number of partitions, another key type."""
+
+    code = "FAILED_PRECONDITION"
+
+
+class LimitError(ServiceError):
+    """Too much: try later or send less."""
+
+    code = "RESOURCE_EXHAUSTED"
+
+
+class UnauthenticatedError(ServiceError):
+    """No credential, or one that is not known."""
+
+    code = "UNAUTHENTICATED"
+
+
+class DeniedError(ServiceError):
+    """The credential is known and does not allow this."""
+
+    code = "PERMISSION_DENIED"
+
+
+class UnavailableError(ServiceError):
+    """The store does not answer: the same request may be sent again."""
+
+    code = "UNAVAILABLE"

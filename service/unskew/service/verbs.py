@@ -1,0 +1,105 @@
+"""What the service can be asked to do, in core values: the one thing behind gRPC, REST and the embedded service.
+
+``Engine`` (engine.py) is it. The faces check who may ask (``access``), translate, and call these; they hold no rules.
+All verbs may be repeated. They raise a ``ServiceError``, or a ``UnskewError`` of core where a value is not allowed (a
+face answers that as INVALID_ARGUMENT).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from unskew.core.histogram import Histogram
+from unskew.core.plan import Explanation, Version
+from unskew.core.stream import BatchWork, Part, StreamSpec
+from unskew.core.sync import Answer, Report
+
+__all__ = ["Built", "Fetched", "Scale", "StreamInfo", "Synced", "Verbs"]
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """A stream as it stands. ``version`` is that of its latest plan."""
+
+    name: str
+    spec: StreamSpec
+    created: float
+    version: Version | None
+    digest: str
+    epoch: int
+    agents: int
+    dsync: float
+
+
+@dataclass(frozen=True)
+class Built:
+    """A plan's bytes, what happened ("new", "kept", "nothing reported", "repeated"), and why."""
+
+    plan: bytes
+    digest: str
+    version: Version
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A plan's bytes; none where the caller has it. ``stale``: the store could not be asked."""
+
+    plan: bytes
+    digest: str
+    not_modified: bool = False
+    stale: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Synced:
+    """The answer of the newest merged round, if it is news to the caller."""
+
+    answer: Answer | None
+    incarnation: int = 0
+    merged: bool = False
+    age: float = 0.0
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Prompt's advice. Zone 0: not known yet."""
+
+    map_tasks: int
+    reduce_tasks: int
+    action: str  # "hold", "out", "in"
+    zone: int
+    reason: str
+
+
+class Verbs(Protocol):
+    async def put_stream(self, stream: str, spec: StreamSpec) -> tuple[StreamInfo, bool]: ...
+
+    async def get_stream(self, stream: str) -> StreamInfo: ...
+
+    async def list_streams(self, after: str, limit: int) -> Sequence[StreamInfo]: ...
+
+    async def delete_stream(self, stream: str) -> None: ...
+
+    async def report_histogram(self, stream: str, part: Part, histogram: Histogram) -> bool:
+        """Whether it was there already."""
+
+    async def build_plan(
+        self, stream: str, batch: int | None = None, *, fresh: bool = False, histogram: Histogram | None = None
+    ) -> Built: ...
+
+    async def get_plan(self, stream: str, version: Version | None = None, if_none_match: str = "") -> Fetched: ...
+
+    def watch_plans(self, stream: str, if_none_match: str = "") -> AsyncIterator[Fetched]: ...
+
+    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int]) -> Synced:
+        """Take the report; wait so many seconds for its round. ``known``: (incarnation, epoch) that the caller has."""
+
+    async def report_batch(self, stream: str, part: Part, batch: BatchWork) -> bool: ...
+
+    async def get_scale(self, stream: str) -> Scale: ...
+
+    async def explain(self, stream: str, key: int, version: Version | None = None) -> Explanation: ...
