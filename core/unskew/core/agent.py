@@ -10,6 +10,9 @@ Deviations from Algorithm 2:
 - a report is sent again, unchanged, each DSYNC until it is answered; with the first repeat the agent notes that the
   *next* report asks for a longer DSYNC (4.1);
 - an answer without its report (it came late for that round) is taken as well: its own rewards are in the report;
+- an answer that is not newer but names the report it waits for (the reducer went on from an older state) ends AWAIT;
+- an interval (STATS_WIN) ends with each DSYNC, also while it waits, so a reducer that is gone costs neither memory nor
+  what the agent can learn: after an interval without an answer it measures hot by its own load, as Algorithm 1;
 - loads and fragments of the others count in rewards (``lonely=True``: only its own, as published).
 """
 
@@ -22,11 +25,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core import kernels_dalton as kernels
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.parameters import checked
+from unskew.core.qtable import QTable
 from unskew.core.routers.base import Router, common
 from unskew.core.routers.dalton import Dalton
 from unskew.core.routers.learner import Learner
+from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.sync import Answer, Report
 
 __all__ = ["Agent", "Answered", "Event", "Routed", "Send", "Settings", "Tick", "Tuples"]
@@ -58,6 +64,12 @@ class Settings:
             raise ConfigError("capacity", self.capacity, f"1 to {1 << 20} keys in a report")
         if not 0 <= self.number < 1 << 31:
             raise ConfigError("number", self.number, f"0 to {(1 << 31) - 1}")
+        if self.session < 1:
+            raise ConfigError("session", self.session, "1 or more, and more than that of an earlier life of this agent")
+        if self.parameters.get("frequencies", "map") != "map":
+            raise ConfigError("frequencies", self.parameters["frequencies"], "'map': reports need the exact counts")
+        if isinstance(weight := self.parameters.get("slide_weight", 0), (int, float)) and weight > 1:
+            raise ConfigError("slide_weight", weight, "0 to 1 for an agent: a reward must not be below -2, never tried")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,12 +122,15 @@ class Agent:
     learner: Learner = field(init=False)
     router: Router = field(init=False)
     dsync: float = field(init=False)
-    epoch: int = field(default=0, init=False)
+    version: tuple[int, int] = field(default=(0, 0), init=False)
     seq: int = field(default=0, init=False)
     waiting: Report | None = field(default=None, init=False)
     _due: float | None = field(default=None, init=False)
     _late: bool = field(default=False, init=False)
     _span: int = field(default=0, init=False)
+    _began: float = field(default=0.0, init=False)
+    _heard: bool = field(default=False, init=False)
+    _kept: FrequentItems | None = field(default=None, init=False)
     _split: U64 = field(default_factory=lambda: np.zeros(0, np.uint64), init=False)
     _adopted_in: int = field(default=-1, init=False)
 
@@ -128,6 +143,11 @@ class Agent:
         self.dsync = float(of.dsync)
 
     @property
+    def epoch(self) -> int:
+        """The round whose answer it has."""
+        return self.version[1]
+
+    @property
     def awaiting(self) -> bool:
         return self.waiting is not None
 
@@ -138,7 +158,7 @@ class Agent:
             return ()
         routed: tuple[Action, ...] = ()
         if self._due is None:
-            self._due = now + self.dsync
+            self._began, self._due = now, now + self.dsync
         if isinstance(event, Tuples):
             routed = (Routed(self.router.route(event.hashes, event.times)),)
         return (*routed, *self._report(now))
@@ -158,35 +178,62 @@ class Agent:
     def _report(self, now: float) -> tuple[Action, ...]:
         if self._due is None or now < self._due:
             return ()
-        while self._due <= now:
-            self._due += self.dsync
+        self._due = max(self._due + self.dsync * ((now - self._due) // self.dsync + 1), now)
         if self.waiting is not None:
-            self._late = True
-            self.learner.set_span(self.learner.span + self._span)
+            self._late, self._kept = True, self._frequent()
+            self._end_interval(now)
+            self._age_others()
             return (Send(self.waiting),)
         self.seq += 1
+        frequent = self._frequent()
         self.waiting = Report(
             agent=self.settings.name,
             session=self.settings.session,
             seq=self.seq,
-            table=self.learner.table(),
-            records=self.learner.records,
-            frequent=self.learner.frequent(self.settings.capacity),
+            table=self._table(),
+            records=frequent.total,
+            frequent=frequent,
             loads=self.learner.loads.load.copy(),
             dsync=self.dsync,
             longer=self._late,
         )
-        self._late = False
-        self.learner.end_interval()
+        self._late, self._kept = False, None
+        self._end_interval(now)
         self.learner.forget_pending()
-        if self._span:
-            self.learner.set_span(self._span)
-        self._span = self._span or self.learner.span
         return (Send(self.waiting),)
+
+    def _frequent(self) -> FrequentItems:
+        """What came since the last report: the intervals that ended without an answer, and this one."""
+        here = self.learner.frequent(self.settings.capacity)
+        return here if self._kept is None else self._kept.merge(here)
+
+    def _table(self) -> QTable:
+        """The rows, with their tuples since the last report."""
+        table = self.learner.table()
+        before = 0 if self._kept is None else self._kept.lower(table.hashes)
+        return QTable(table.hashes, table.values, table.rows + before, table.held)
+
+    def _end_interval(self, now: float) -> None:
+        """STATS_WIN ends. L of the next one is GL, or what came here in this one if nothing was heard in it."""
+        self.learner.end_interval()
+        if self._heard:
+            self.learner.set_span(self._span)
+        self._began, self._heard = now, False
+
+    def _age_others(self) -> None:
+        """Nothing new is known of the others: of what they hold, as much leaves the window as is taken to come."""
+        books, loads = self.learner.rows.books, self.learner.rows.loads
+        total = int(books[kernels.OTHERS])
+        most = int(books[kernels.ECHO]) * int(self.learner.loads.load.sum())
+        if self.settings.window is not None and total > most:
+            loads[:] = np.floor(loads * (most / total)).astype(np.int64)
+            books[kernels.OTHERS] = loads.sum()
 
     def _take(self, event: Answered, now: float) -> None:
         answer = event.answer
-        if answer.epoch <= self.epoch:
+        if answer.version <= self.version:
+            if self.waiting is not None and self.waiting.name in answer.merged:
+                self.waiting = None
             return
         if answer.table.workers != self.settings.workers:
             raise PlanError(
@@ -200,13 +247,18 @@ class Agent:
             others = np.zeros_like(others)
             table = type(table)(table.hashes, table.values, table.rows, np.zeros_like(table.held))
         asked = mine.dsync if mine is not None else self.dsync
-        self._span = max(round(answer.records * answer.dsync / asked), 1)
-        self.learner.adopt(table, answer.unsure, self._span, np.maximum(others, 0), self._echo(answer, mine))
         self.dsync = float(answer.dsync)
-        self.epoch, self._split, self._adopted_in = answer.epoch, answer.split, self._slide()
         if mine is not None:
             self.waiting = None
             self._due = now - (event.age or 0.0) + self.dsync
+        self._heard, self._span = True, max(round(answer.records * self.dsync / asked), 1)
+        self.learner.adopt(table, answer.unsure, self._interval(), np.maximum(others, 0), self._echo(answer, mine))
+        self.version, self._split, self._adopted_in = answer.version, answer.split, self._slide()
+
+    def _interval(self) -> int:
+        """L for the interval that an answer came into: it is as much longer than a DSYNC as the answer was late."""
+        due = self._began + self.dsync if self._due is None else self._due
+        return max(round(self._span * (due - self._began) / self.dsync), self._span)
 
     def _echo(self, answer: Answer, mine: Report | None) -> int:
         """How many tuples of others go with one of ours, if they do as we do: until the next answer so many more are
@@ -220,7 +272,8 @@ class Agent:
         return {
             "learner": self.learner.state(),
             "position": self.router.position,
-            "machine": (self.dsync, self.epoch, self.seq, self._due, self._late, self._span, self._adopted_in),
+            "machine": (self.dsync, self.version, self.seq, self._due, self._late, self._span, self._adopted_in),
+            "interval": (self._began, self._heard, self._kept),
             "split": self._split,
             "waiting": self.waiting,
         }
@@ -232,6 +285,7 @@ class Agent:
         agent.learner.restore(state["learner"])
         agent.router.resume(state["position"])
         machine = state["machine"]
-        agent.dsync, agent.epoch, agent.seq, agent._due, agent._late, agent._span, agent._adopted_in = machine
+        agent.dsync, agent.version, agent.seq, agent._due, agent._late, agent._span, agent._adopted_in = machine
+        agent._began, agent._heard, agent._kept = state["interval"]
         agent._split, agent.waiting = state["split"], state["waiting"]
         return agent

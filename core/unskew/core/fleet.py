@@ -17,9 +17,10 @@ from unskew.core.agent import Action, Agent, Answered, Routed, Settings, Tick, T
 from unskew.core.agent import Send as Report
 from unskew.core.errors import ConfigError
 from unskew.core.merging import merge
-from unskew.core.round_events import Event, Merge, Merged, Reported, Send
+from unskew.core.round_events import Event, Merge, Merged, Renewed, Reported, Send
 from unskew.core.round_events import Tick as Wake
 from unskew.core.rounds import RoundRules, Rounds
+from unskew.core.routers.dalton import Dalton
 
 __all__ = ["Fleet"]
 
@@ -33,7 +34,8 @@ _STRETCHES = 4  # of a DSYNC: how finely agents and reducer take turns
 
 @dataclass(eq=False)
 class Fleet:
-    """``agents`` partitioners that sync every ``dsync`` rows of the stream; None: never, each for itself.
+    """``agents`` partitioners that sync every ``dsync`` rows of the stream; None: never, each for itself, and an
+    interval of its statistics is as long as a lone learner's.
 
     ``clock`` is asked around every call of an agent and adds up in ``seconds``: what routing costs, if it is a clock.
     """
@@ -54,7 +56,7 @@ class Fleet:
     def __post_init__(self) -> None:
         if self.agents < 1:
             raise ConfigError("agents", self.agents, "1 or more")
-        dsync = float("1e18") if self.dsync is None else float(self.dsync)
+        dsync = self._alone() if self.dsync is None else float(self.dsync)
         self.partners = [
             Agent(
                 Settings(
@@ -70,8 +72,13 @@ class Fleet:
         self.rounds = Rounds(
             RoundRules(self.workers, dsync=dsync, dsync_min=dsync, dsync_max=dsync, forget=4.0 * dsync)
         )
-        self._stretch = len(self.partners) * 1024 if self.dsync is None else max(int(dsync) // _STRETCHES, 1)
+        for agent in self.partners:  # else the first round would be of the first agent alone
+            self.rounds.handle(Renewed(agent.settings.name), 0.0)
+        self._stretch = max(int(dsync) // _STRETCHES, 1)
         self._underway: list[tuple[float, Event]] = []
+
+    def _alone(self) -> float:
+        return float(max(Dalton.stats * self.workers * self.agents, self.slide or 0))
 
     def route(self, hashes: U64, times: F64 | None = None, deal: I64 | None = None) -> I32:
         """The worker of each of the stream's next rows. Windows are in ``times`` where they are given, else in rows
@@ -104,7 +111,7 @@ class Fleet:
 
     def _send(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
-            if isinstance(action, Report):
+            if isinstance(action, Report) and self.dsync is not None:
                 self._tell(Reported(action.report))
 
     def _deliver(self) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.kernels import inner, kernel, mixed, scaled_down
-from unskew.core.kernels_dalton import BEST, GROWTH, HOME, STEP, Float, Int, crown, moved, uneven
+from unskew.core.kernels_dalton import GROWTH, STEP, Float, Int, uneven
 from unskew.core.learning import Rule
 from unskew.core.qtable import UNTRIED
 
@@ -20,11 +20,37 @@ _ONE, _S11 = np.uint64(1), np.uint64(11)
 
 
 @inner
-def best_placed(values: F64, placed: I64) -> Int:
+def best_tried(values: F64, tried: I64, many: Int, home: Int) -> Int:
+    """The best worker, ties to the hash worker, then to the lowest. Only ``many`` are tried, and those are looked at:
+    all n at each turn would make large n slow."""
+    best = home
+    for at in range(many):
+        worker = tried[at]
+        tie = values[worker] == values[best] and best != home
+        if values[worker] > values[best] or (tie and worker < best):
+            best = worker
+    return best
+
+
+@inner
+def next_best(values: F64, tried: I64, many: Int, best: Int) -> Float:
+    """What no other worker is above."""
+    most: Float = UNTRIED
+    for at in range(many):
+        if tried[at] != best:
+            most = max(most, values[tried[at]])
+    return most
+
+
+@inner
+def best_placed(values: F64, tried: I64, many: Int, placed: I64) -> Int:
     """The best of the workers that have the key in this batch already, the lowest on ties."""
     best = -1
-    for worker in range(placed.shape[0]):
-        if placed[worker] > 0 and (best < 0 or values[worker] > values[best]):
+    for at in range(many):
+        worker = tried[at]
+        if placed[worker] == 0:
+            continue
+        if best < 0 or values[worker] > values[best] or (values[worker] == values[best] and worker < best):
             best = worker
     return best
 
@@ -68,26 +94,40 @@ def learn_batch(
     workers = load.shape[0]
     n = np.float64(workers)
     mean = np.float64(max(load.sum() + counts.sum(), 1)) / n
-    entry, bound = np.zeros((1, HOME + 1), np.int64), np.zeros(1, np.float64)
+    tried = np.zeros(workers, np.int64)
     draw = np.uint64(0)
     for j in range(counts.shape[0]):
-        entry[0, HOME] = homes[j]
-        row, mine = values[j : j + 1], placed[j]
-        crown(0, row, entry, bound)
+        home: Int = np.int64(homes[j])
+        row, mine = values[j], placed[j]
+        known: Int = np.int64(0)
+        for worker in range(workers):
+            if row[worker] != UNTRIED:
+                tried[known] = worker
+                known += 1
+        best: Int = best_tried(row, tried, known, home)
+        bound: Float = next_best(row, tried, known, best)
         held, left = np.int64(0), counts[j]
         while left > 0:
             many = min(left, np.int64(rule.quantum))
-            worker: Int = entry[0, BEST]
+            worker = best
             drawn = mixed(draw, seed)
             draw += _ONE
             if (drawn >> _S11) < rule.explore:
                 worker = roomiest(drawn, rule.look, load, relative)
             if held >= most[j] and mine[worker] == 0:
-                worker = best_placed(row[0], mine)
+                worker = best_placed(row, tried, known, mine)
             held += 1 if mine[worker] == 0 else 0
             mine[worker] += many
             load[worker] += many
             left -= many
             unevenness = uneven(np.float64(load[worker]) / relative[worker], mean)
             reward = -(rule.imbalance * unevenness + rule.fragments * np.float64(held) / n)
-            moved(0, worker, value_after(reward, row[0, worker], rule), row, entry, bound)
+            if row[worker] == UNTRIED:
+                tried[known] = worker
+                known += 1
+            row[worker] = value_after(reward, row[worker], rule)
+            if (worker == best and row[worker] <= bound) or (worker != best and row[worker] >= row[best]):
+                best = best_tried(row, tried, known, home)
+                bound = next_best(row, tried, known, best)
+            elif worker != best:
+                bound = max(bound, row[worker])

@@ -213,11 +213,12 @@ def row_of(key: np.uint64, rows: Rows) -> Int:
 
 @kernel
 def turn_cold(row: int, rows: Rows) -> None:
-    """The key is no longer hot: what was learned goes, the row stays while it has fragments away from home."""
-    known, values, used, away, entry, bound, pending, table, _, _, books = rows
-    entry[row, UNTIL] = NEVER
+    """The key is no longer hot: what was learned goes, the row stays while it has fragments away from home (without
+    a window they would never go, and soon no row would be left for a new hot key)."""
+    known, values, used, away, entry, bound, pending, table, log, _, books = rows
+    entry[row, UNTIL], entry[row, WEIGHT] = NEVER, 0
     wiped(row, values, entry, bound, pending)
-    if settled(row, used, away, entry):
+    if log.shape[0] == 0 or settled(row, used, away, entry):
         freed(row, known, used, away, entry, table, books)
 
 

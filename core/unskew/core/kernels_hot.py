@@ -90,14 +90,15 @@ def noted(key: np.uint64, table: U64, cells: U64, bits: U64, tally: I64) -> Int:
         if (table[at, STAMPED] >> _S32) != stamp:
             table[at, KEY], table[at, STAMPED] = key, stamp << _S32
             tally[DISTINCT] += 1
-        table[at, STAMPED] += _ONE
+        if (table[at, STAMPED] & _COUNT) != _COUNT:  # or a count of 2^32 would be of the next interval
+            table[at, STAMPED] += _ONE
         return np.int64(table[at, STAMPED] & _COUNT)
     bit = ((hashed * _GAMMA) >> _S32) & np.uint64((bits.shape[0] << 6) - 1)
     if not (bits[np.int64(bit >> _S6)] >> (bit & _WORD)) & _ONE:
         bits[np.int64(bit >> _S6)] |= _ONE << (bit & _WORD)
         tally[DISTINCT] += 1
     mask = np.uint64(cells.shape[1] - 1)
-    count = least(hashed, stamp, cells) + _ONE
+    count = min(least(hashed, stamp, cells) + _ONE, _COUNT)
     at, stride, full = hashed >> _S32, (hashed & _COUNT) | _ONE, (stamp << _S32) | count
     for row in range(_DEPTH):
         place = np.int64(at & mask)

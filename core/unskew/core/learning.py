@@ -16,8 +16,12 @@ from unskew.core.limits import MAX_PARTITIONS
 __all__ = ["FIRST_ROOM", "MOST_CELLS", "Learning", "Rule"]
 
 FIRST_ROOM = 16
-MOST_CELLS = 1 << 24  # of a Q-table: 128 MB, and nobody comes near it: no more than n keys can be hot
+MOST_CELLS = 1 << 24  # of a Q-table: 128 MB, and nobody comes near it: no more than n keys can be hot at a time
 _BITS = 53  # of a random number that decides whether to explore
+# No reward is -2 or less, and no step from -2 is lost in rounding: -2 always means untried.
+_RANGES = (
+    ("gamma", 1e-6, 1), ("epsilon", 0, 1), ("p1", 0, 1), ("slide_weight", 0, 1), ("share", 1, 1000), ("renew", 0, 1),
+)  # fmt: skip
 
 
 class Rule(NamedTuple):
@@ -57,12 +61,10 @@ class Learning:
     renew: float
 
     def __post_init__(self) -> None:
-        for name, least, most in (("epsilon", 0, 1), ("p1", 0, 1), ("slide_weight", 0, 10), ("share", 1, 1000), ("renew", 0, 1)):
+        for name, least, most in _RANGES:
             value = getattr(self, name)
             if not least <= value <= most:
                 raise ConfigError(name, value, f"{least} to {most}")
-        if not 0.0 < self.gamma <= 1.0:
-            raise ConfigError("gamma", self.gamma, "above 0, at most 1")
         for name, lowest, highest in (("look", 1, 64), ("quantum", 1, 1_000_000), ("stats", 0, 1_000_000)):
             if not lowest <= getattr(self, name) <= highest:
                 raise ConfigError(name, getattr(self, name), f"{lowest} to {highest}")
@@ -88,7 +90,7 @@ class Learning:
             quantum=int(self.quantum),
             renew=float(self.renew),
             records=max(stats * workers, 1),
-            room=min(max(4 * workers, FIRST_ROOM), max(MOST_CELLS // workers, 1)),
+            room=min(max(16 * workers, FIRST_ROOM), max(MOST_CELLS // workers, 1)),
             salt=salt,
         )
 

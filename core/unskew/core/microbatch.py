@@ -1,12 +1,13 @@
 """Dalton for micro-batches (section 3.4): a batch is seen whole before its first tuple goes anywhere.
 
 So its statistics are exact and of itself: hot is a key with L / n of its tuples, the tail is placed first, the mean is
-the final one, and fragmentation is per batch. What is learned stays: a key's values for this and the next batch in
-which it is hot. Hot keys are taken heaviest first (ties by hash), not as they arrived, so a batch's routing is a
-function of the Q-table, the seed and the *multiset* of its tuples: a re-run in another order decides the same.
+the final one, and fragmentation is per batch. What is learned of a key outlives one batch in which it is not hot.
+Hot keys are taken heaviest first (ties by hash), not as they arrived, so a batch's routing is a function of the
+Q-table, the seed and the *multiset* of its tuples: a re-run in another order decides the same.
 
 Deviations: as in ``routers.dalton`` but for the slide term (the batch is the slide); all workers that a key may be on
-are bounded, not only explored ones.
+are bounded, not only explored ones; by the paper nothing would outlive a batch in which the key is not hot (in batches
+of 1,000 at n = 64 that is 4 % of imbalance).
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from unskew.core.qtable import UNTRIED, QTable
 
 __all__ = ["Poured", "learning", "pour", "workers_allowed"]
 
+_ALL = (1 << 64) - 1
+
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -64,7 +66,7 @@ def pour(
         known = table.hashes[at] == hashes
         values[known] = table.values[at[known]]
     with np.errstate(over="ignore"):
-        learn_batch(counts, homes, most, relative, rule, np.uint64(seed), values, tail.copy(), placed)
+        learn_batch(counts, homes, most, relative, rule, np.uint64(seed & _ALL), values, tail.copy(), placed)
     return Poured(placed, _after(table, hashes, values, counts, placed))
 
 

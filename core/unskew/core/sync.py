@@ -71,8 +71,14 @@ class Answer:
     loads: I64  # sum of the agents' load vectors
     dsync: float  # the interval from now on
     split: U64 = field(default_factory=lambda: np.zeros(0, np.uint64))  # every key that some agent has a row for
+    incarnation: int = 0  # rises whenever the reducer begins anew from nothing, and its epochs with it
 
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "loads", frozen(self.loads, np.int64))
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Only a greater one is news."""
+        return self.incarnation, self.epoch

@@ -110,7 +110,8 @@ class Dalton:
         return most if over <= 1 else np.maximum((most / over).astype(np.int64), 1)
 
     def _known(self, histogram: Histogram, previous: Plan | None) -> QTable:
-        """The hot keys of the previous plan, each worth what an even share of it would be; all others untried."""
+        """The hot keys of the previous plan. Where they are they are worth what an empty partition is, the most that
+        can be: what exploring finds is worth less, so most rows stay. All other keys are untried."""
         n = self.common.partitions
         if previous is None or previous.partitions != n or len(previous.hot.hashes) == 0:
             return QTable.empty(n)
@@ -119,5 +120,5 @@ class Dalton:
         key, partition, _ = previous.fragments(hashes, rows)
         held = np.zeros((len(hashes), n), np.bool_)
         held[key, partition] = True
-        even = -(1.0 - self.p1) * held.sum(axis=1, keepdims=True) / n
-        return QTable.of(hashes, np.where(held, even, UNTRIED), rows, held)
+        empty = self.p1 - (1.0 - self.p1) / n
+        return QTable.of(hashes, np.where(held, empty, UNTRIED), rows, held)

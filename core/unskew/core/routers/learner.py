@@ -56,6 +56,8 @@ class Learner:
 
     def __post_init__(self) -> None:
         n, windowed = self.common.workers, self.common.window is not None
+        if self.cooperating and self.frequencies != "map":
+            raise ConfigError("frequencies", self.frequencies, "map for one of several: its reports need exact counts")
         rule = self.learning.rule(n, self.common.salt(self.number), windowed=windowed)
         self.rule = rule._replace(records=_NEVER) if self.cooperating else rule
         self._tail = hash_tail(plan_settings(n))
@@ -81,14 +83,14 @@ class Learner:
 
     def table(self) -> QTable:
         """All rows, with the tuples that their keys had in the interval so far; those without a value are keys that
-        are no longer hot and still split in the window."""
+        are no longer hot and still split in the window. ``held`` is this learner's own: what it knows of others', sent
+        back to them, would never end."""
         slots = self._slots()
         of, known = self.rows, self.rows.known[slots]
         often = np.zeros(len(known), np.int64)
         with np.errstate(over="ignore"):
             hot.counted(known, self.now, often)
-        held = (of.used[slots] != kernels.NEVER) | (of.away[slots] != 0)
-        return QTable.of(known, of.values[slots], often, held)
+        return QTable.of(known, of.values[slots], often, of.used[slots] != kernels.NEVER)
 
     def hot_keys(self) -> U64:
         """The keys in the Q-table now, ascending."""
@@ -97,7 +99,8 @@ class Learner:
 
     def split_keys(self) -> U64:
         """The keys that may have tuples in the window elsewhere than where plain hashing sends them, ascending: all
-        others are final where they are (key-forwarding, section 4.2)."""
+        others are final where they are (key-forwarding, section 4.2). Without a window nothing is ever final, and these
+        are the hot keys."""
         return np.sort(self.rows.known[self._slots()])
 
     @property
