@@ -47,6 +47,7 @@ VARIANTS: tuple[tuple[str, Settings], ...] = (
     ("ours, stats 32", {"stats": 32}),
     ("ours, no cap", {"split_cap": None}),
     ("ours, share 2", {"share": 2.0}),
+    ("ours, share 4", {"share": 4.0}),
     ("ours, share 8", {"share": 8.0}),
     ("ours, cap 16", {"split_cap": 16}),
     ("ours, cap adaptive", {"split_cap": "adaptive"}),

@@ -128,6 +128,8 @@ class Reference:
     def _turn(self, slide: int) -> None:
         enough = self.records >= self._enough()
         if slide != self.slide:
+            if enough:
+                self._end_interval()
             self.slide = slide
             if self.windowed:
                 self.window = [one for one in self.window if one[1] > slide - self._slides()]
@@ -135,8 +137,6 @@ class Reference:
                     held = self.held(key)
                     row.q = {worker: value for worker, value in row.q.items() if worker in held}
                     self._drop_if_whole(key)
-            if enough:
-                self._end_interval()
         elif enough and not self.windowed:
             self._end_interval()
 
@@ -204,7 +204,9 @@ class Reference:
         self.drawn += 1
         if (drawn >> 11) / 2**53 < of.epsilon:
             other = self._explored(drawn, of.p1 / mean, of.slide_weight / slide_mean, load, inslide)
-            if other in row.q or len(row.q) < self._most(row, self.counts[key], self._total()):
+            most, held = self._most(row, self.counts[key], self._total()), self.held(key)
+            room = len(row.q) < most and (other in held or len(held) < most)
+            if other in row.q or room:
                 worker = other
         held = float(len(self.held(key) | {worker}))
         reward = -(

@@ -406,14 +406,15 @@ def test_no_key_tries_more_workers_than_it_may(cap: int | str | None, most: int)
     assert table.fragments.max() >= min(most - 2, 12)
 
 
-def test_the_adaptive_cap_doubles_where_hot_keys_are_at_it() -> None:
+@pytest.mark.parametrize("slide", [400, 1_600])
+def test_the_adaptive_cap_doubles_where_hot_keys_are_at_it(slide: int) -> None:
     """From two, interval by interval, to all workers; and not where few of the hot keys need it."""
-    router, seen = dalton(16, window=1_600, slide=400, split_cap="adaptive"), []
+    router, seen = dalton(16, window=1_600, slide=slide, split_cap="adaptive"), []
     for _ in range(8):
-        router.route(np.repeat(homed(16, 4, 1), 400))
+        router.route(np.repeat(homed(16, 4, 1), slide))
         seen.append(int(learner(router).rows.books[CAP]))
     assert [cap for at, cap in enumerate(seen) if cap not in seen[:at]] == [2, 4, 8, 16]
-    alone = dalton(16, window=1_600, slide=400, split_cap="adaptive", epsilon=0.0)
+    alone = dalton(16, window=1_600, slide=slide, split_cap="adaptive", epsilon=0.0)
     alone.route(np.repeat(homed(16, 4, 1), 4_000))
     assert int(learner(alone).rows.books[CAP]) == 2
 

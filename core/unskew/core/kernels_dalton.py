@@ -350,12 +350,12 @@ def route_learned(
     for i in range(start, keys.shape[0]):
         slide = slides[i]
         if slide != clock[SLIDE]:
+            if tally[RECORDS] >= rule.records:
+                finish(rows, now, rule)
             if windowed:
                 forsake(rows, slide - span)
             advance(clock, ring, load, slide)
             books[INSLIDE] = 0
-            if tally[RECORDS] >= rule.records:
-                finish(rows, now, rule)
         elif tally[RECORDS] >= rule.records and not windowed:
             finish(rows, now, rule)
         if (
@@ -398,8 +398,10 @@ def route_learned(
                 other = explored(
                     drawn, rule.look, rule.imbalance / mean, rule.slide / slide_mean, load, others, inslide
                 )
-                tried = values[row, other] != UNTRIED
-                if tried or entry[row, TRIED] < limit(row, often, total, rule, entry, books, workers):
+                most = limit(row, often, total, rule, entry, books, workers)
+                holds = used[row, other] != NEVER or away[row, other] != 0
+                room = entry[row, TRIED] < most and (holds or entry[row, HELD] < most)
+                if room or values[row, other] != UNTRIED:
                     worker = other
             touch(row, worker, slide, used, away, entry, log, books)
             reward = -(

@@ -10,7 +10,8 @@ many workers (docs/decisions/0011); ``PAPER`` has its own:
 - ``slide_weight``: R has a third term, CI of the slide in use, else one slide's tuples herd on one worker;
 - ``look``: exploring takes the least loaded of so many random workers, not any one of them;
 - ``keep_untried=False``: the first reward of a worker takes the place of -2, which is none, and is not averaged in;
-- ``split_cap="share"``: exploring puts no key on more workers than ``share`` times its share of the load needs;
+- ``split_cap="share"``: exploring puts no key on more workers than ``share`` times its share of the load needs (by
+  micro-batches, where nothing else may either, 4 times);
 - ``stats``: an interval (STATS_WIN) is whole slides of together ``stats`` n tuples at least, not one slide of any size:
   in fewer tuples L / n says nothing;
 - ``renew``: a key that is hot stays so while it has this share of L / n, else a key at the threshold is hot in every
@@ -52,7 +53,7 @@ class Dalton:
     slide_weight: float = 0.5
     look: int = 8
     split_cap: int | str | None = "share"
-    share: float = 4.0
+    share: float = 6.0
     keep_untried: bool = False
     quantum: int = 1
     stats: int = 16
