@@ -157,7 +157,7 @@ def test_keys_within_the_summarys_error_stay_only_where_they_were() -> None:
 
 def test_a_hot_key_stays_hot_down_to_half_of_the_threshold() -> None:
     """GL / n is 50: key 1 has 30. It stays where it was hot, and does not come in where it was not; key 2 has 20."""
-    seen = {1: 30, 2: 20, **{key: 5 for key in range(3, 13)}}
+    seen = {1: 30, 2: 20, **dict.fromkeys(range(3, 13), 5)}
     one = report("a", seen, {}, n=2)
     assert merge([one], held(1, 2)).table.hashes.tolist() == [1]
     assert merge([one], held(1, 2), renew=1.0).table.hashes.tolist() == []
