@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A caller's PYTHONPATH or active venv must not decide what is tested.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help venv demo test test-long check lint types layers stubs stubs-check bench wheel dist constraints java clean clean-kernels
+.PHONY: help venv demo test test-long check lint types layers stubs stubs-check protolint bench wheel dist constraints java clean clean-kernels
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ test: $(STAMP)  ## the whole test suite, real local Spark included (minutes)
 test-long: $(STAMP)  ## the same with the full dose of every check (much longer)
 	@JAVA_HOME="$$(bash tools/java.sh)"; export JAVA_HOME; $(BIN)/python -m pytest $(PYTEST) tests
 
-check: lint types layers stubs-check  ## ruff, mypy strict, import contracts, generated stubs up to date
+check: lint types layers stubs-check protolint  ## ruff, mypy strict, import contracts, stubs up to date, contract
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -68,6 +68,9 @@ layers: $(STAMP)
 
 stubs-check: $(STAMP)
 	$(BIN)/python tools/stubs.py --check
+
+protolint: $(STAMP)
+	$(BIN)/python tools/protolint.py
 
 stubs: $(STAMP)  ## generate the protobuf stubs that are committed
 	$(BIN)/python tools/stubs.py

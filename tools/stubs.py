@@ -1,7 +1,8 @@
 """Generate the committed protobuf stubs from proto/**/*.proto, or `--check` that they are what is committed.
 
 Made with the oldest grpcio-tools supported (pinned in constraints.txt), so that every newer protobuf runtime
-can load them. A file that protoc would not produce any more (its .proto is gone) counts as a difference too.
+can load them. A service's gRPC stub gets its types, which protoc does not write, from mypy-protobuf. A file that
+protoc would not produce any more (its .proto is gone) counts as a difference too.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import difflib
 import re
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable
 from importlib import resources
@@ -17,7 +19,7 @@ from pathlib import Path
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent.parent / "proto"
-STUBS = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py")
+STUBS = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 # A service gets gRPC stubs too; a file of messages only would get an empty one.
 SERVICE = re.compile(r"^\s*service\s+\w+", re.MULTILINE)
 
@@ -30,7 +32,15 @@ def generate(root: Path, out: Path) -> None:
     _protoc(root, protos, f"--python_out={out}", f"--pyi_out={out}")
     services = [proto for proto in protos if SERVICE.search(proto.read_text())]
     if services:
-        _protoc(root, services, f"--grpc_python_out={out}")
+        _protoc(root, services, f"--grpc_python_out={out}", f"--plugin={_typist()}", f"--mypy_grpc_out=quiet:{out}")
+
+
+def _typist() -> str:
+    """mypy-protobuf's plugin, from the environment that runs this and no other."""
+    plugin = Path(sysconfig.get_path("scripts")) / "protoc-gen-mypy_grpc"
+    if not plugin.is_file():
+        raise SystemExit("mypy-protobuf is not installed beside this Python: run `make venv`")
+    return f"{plugin.name}={plugin}"
 
 
 def _protoc(root: Path, protos: list[Path], *outs: str) -> None:

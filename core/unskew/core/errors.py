@@ -6,6 +6,7 @@
     ├── ConfigError          a name or a parameter is not allowed          (parameter, value, allowed)
     ├── KeyTypeError         a key column cannot be hashed as Spark would  (the column's type, what to do)
     ├── HistogramError       counts that cannot be a histogram
+    ├── WireError            a message with a field that holds what cannot be          (field, why, too_much)
     └── PlanError            a plan that cannot be built, or may not be used here
         └── PlanFormatError  bytes that are no plan of ours, or are damaged
 
@@ -23,6 +24,7 @@ __all__ = [
     "PlanError",
     "PlanFormatError",
     "UnskewError",
+    "WireError",
 ]
 
 
@@ -47,6 +49,20 @@ class KeyTypeError(UnskewError, TypeError):
 
 class HistogramError(UnskewError, ValueError):
     """Counts that cannot be a histogram: wrong length, negative, or beyond a signed 64-bit total."""
+
+
+class WireError(UnskewError, ValueError):
+    """A message that cannot be taken (or sent) as it is: names the field by its path in the message."""
+
+    def __init__(self, field: str, why: str, *, too_much: bool = False) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+        self.why = why
+        self.too_much = too_much  # right by itself, but more than is taken here
+
+    def __reduce__(self) -> tuple[type, tuple[str, str], dict[str, bool]]:
+        """Pickled whole: decoding may run in another process."""
+        return type(self), (self.field, self.why), {"too_much": self.too_much}
 
 
 class PlanError(UnskewError, ValueError):

@@ -1,0 +1,69 @@
+"""How a message is refused: one ``WireError`` that names the field by its path, whoever found the fault.
+
+Core's own checks stay the only ones where they suffice; what they say is given the name that the field has in the
+message. Values are shown short: an error must not carry a megabyte of what somebody sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, EncodeError, Message
+
+from unskew.core.errors import ConfigError, UnskewError, WireError
+
+__all__ = ["encoded", "parsed", "refusal", "serialized", "shown", "text"]
+
+_SHOWN = 80
+M = TypeVar("M", bound=Message)
+
+
+def shown(value: object) -> str:
+    """A value as an error shows it."""
+    if isinstance(value, (str, list, tuple)):
+        value = value[:_SHOWN]
+    whole = repr(value)
+    return whole if len(whole) <= _SHOWN else f"{whole[: _SHOWN - 3]}..."
+
+
+def refusal(field: str, why: UnskewError, names: Mapping[str, str] | None = None) -> WireError:
+    """What core says of a value, by the field's name in the message; ``names`` are those that differ from core's."""
+    if isinstance(why, WireError):
+        return why
+    if isinstance(why, ConfigError):
+        name = (names or {}).get(why.parameter, why.parameter)
+        return WireError(f"{field}.{name}", f"{shown(why.value)} is not allowed; use {why.allowed}")
+    message = str(why)
+    return WireError(field, message if len(message) <= 4 * _SHOWN else f"{message[: 4 * _SHOWN]}...")
+
+
+def parsed(message: type[M], data: bytes, field: str) -> M:
+    """The message in these bytes."""
+    try:
+        return message.FromString(data)
+    except (DecodeError, TypeError):
+        name = message.__name__
+        raise WireError(field, f"these bytes are no {name} of unskew; give a serialized {name} message") from None
+
+
+def serialized(message: Message) -> bytes:
+    """The one encoding of a message: equal messages give equal bytes."""
+    return message.SerializeToString(deterministic=True)
+
+
+def encoded(field: str, build: Callable[[], M]) -> M:
+    """The message that ``build`` fills, or a ``WireError`` where a value does not fit its field."""
+    try:
+        return build()
+    except (ValueError, TypeError, OverflowError, EncodeError) as why:
+        if isinstance(why, WireError):
+            raise
+        raise WireError(field, f"cannot be written: {shown(str(why))}") from None
+
+
+def text(value: str, field: str, most: int) -> str:
+    """A text of at most so many characters."""
+    if len(value) > most:
+        raise WireError(field, f"{len(value):,} characters, {shown(value)}; at most {most} are allowed")
+    return value
