@@ -61,6 +61,7 @@ class Partner:
     lease: float = 0.0  # what the reducer should give it
     left: bool = True  # and has not been heard of since
     newest: tuple[int, int] = (0, 0)  # that arrived
+    sent: float = 0.0  # the last time that it sent a report
 
     def starts(self) -> None:
         self.alive, self.session, self.seq, self.waiting = True, self.session + 1, 0, None
@@ -245,7 +246,10 @@ class World(RuleBasedStateMachine):
     def reports_to_the_reducer(self, name: str, records: int, key: int, longer: bool) -> None:
         """A new report, or the last one again while that waits."""
         agent = self.agents[name]
+        if agent.alive and agent.waiting is not None and self.now - agent.sent >= LIFE:
+            self.starts(name)  # silent for so long it may have been forgotten: a new session
         if agent.alive:
+            agent.sent = self.now
             report = agent.waiting or agent.report(records, key, longer=longer)
             self.ledger.records[report.name] = report.records
             self.reports.append((self.now, report))

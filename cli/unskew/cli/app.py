@@ -154,3 +154,26 @@ def explain(
     from unskew.cli.output import path_of
 
     typer.echo(explained(path_of("PLAN", plan), key or (), key_hash, null or (), as_json=as_json))
+
+
+_PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+
+@app.command(context_settings=_PASSED_ON, add_help_option=False)
+def serve(context: typer.Context) -> None:
+    """Run the service: plans over gRPC and REST, until SIGTERM. `unskew serve --help` lists its settings."""
+    from unskew.cli.serve import run
+
+    run(context.args)
+
+
+config = typer.Typer(help="The settings of the service.", rich_markup_mode=None)
+app.add_typer(config, name="config")
+
+
+@config.command(context_settings=_PASSED_ON, add_help_option=False)
+def check(context: typer.Context) -> None:
+    """Check and print the settings that `unskew serve` would have here. Takes its flags, and --json."""
+    from unskew.cli.serve import checked
+
+    typer.echo(checked(context.args))

@@ -4,7 +4,8 @@ A passive machine: ``handle(event, now)`` gives actions; merging and clocks are 
 first report. It is sealed when every live agent is in it, or at its deadline, and as soon as the round before is
 merged; what comes later counts in the next. Reports are named (agent, session, seq) and count once: one that was
 merged gets its answer again, an older one is dropped. What is remembered grows with agents, not with messages; an
-agent is forgotten after ``forget`` seconds of silence, so no message may be under way for longer.
+agent is forgotten after ``forget`` seconds of silence: no message may be under way for longer, and an agent that was
+silent for so long begins a new session.
 
 Deviations from the paper:
 
@@ -20,12 +21,11 @@ Deviations from the paper:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from unskew.core.dsync import Bounds, Interval, Round
+from unskew.core.dsync import Interval
 from unskew.core.errors import ConfigError
 from unskew.core.merging import Pool
 from unskew.core.round_events import (
@@ -42,45 +42,11 @@ from unskew.core.round_events import (
     Tick,
     Wake,
 )
+from unskew.core.round_rules import Heard, Pace, RoundRules, check_report, pressed, seal_at
 from unskew.core.round_state import Entry, Member, Sealed, State, from_fields, to_fields
-from unskew.core.sketches.tally import exact_sum
 from unskew.core.sync import Answer, Report
 
 __all__ = ["RoundRules", "Rounds"]
-
-_KEPT = 0.2
-_MOST = 2**42
-"""Tuples in one report: with fewer than 2**21 agents no sum over a round can wrap."""
-
-
-@dataclass(frozen=True)
-class RoundRules:
-    """Parameters of the reducer: ``patience`` and ``lease`` in units of DSYNC, the others in seconds."""
-
-    workers: int
-    dsync: float = 20.0
-    dsync_min: float = 1.0
-    dsync_max: float = 3600.0
-    patience: float = 1.5  # a round is sealed so long after its first report, whoever is missing
-    lease: float = 3.0  # an agent is waited for so long after it was heard
-    forget: float = 86_400.0  # and remembered so long
-
-    def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise ConfigError("workers", self.workers, "a whole number, at least 1")
-        if not 0.0 < self.dsync_min < math.inf:
-            raise ConfigError("dsync_min", self.dsync_min, "seconds above 0")
-        if not self.dsync_min <= self.dsync_max < math.inf:
-            raise ConfigError("dsync_max", self.dsync_max, f"seconds, dsync_min = {self.dsync_min} or more")
-        if not self.dsync_min <= self.dsync <= self.dsync_max:
-            raise ConfigError("dsync", self.dsync, f"{self.dsync_min} to {self.dsync_max} (dsync_min to dsync_max)")
-        if not 1.0 <= self.patience < math.inf:
-            raise ConfigError("patience", self.patience, "1 or more, in units of DSYNC")
-        if not 1.0 <= self.lease < math.inf:
-            raise ConfigError("lease", self.lease, "1 or more, in units of DSYNC")
-        least = max(self.patience, self.lease) * self.dsync_max
-        if not least <= self.forget < math.inf:
-            raise ConfigError("forget", self.forget, f"{least} seconds or more: dsync_max times lease and patience")
 
 
 class Rounds:
@@ -140,15 +106,15 @@ class Rounds:
         reports = [entry.report.table for entry in (*kept.entries.values(), *_entries(kept.sealed).values())]
         for table in reports if kept.previous is None else (*reports, kept.previous.table):
             rounds._check_workers(table.workers)
-        value = min(max(kept.interval.value, rules.dsync_min), rules.dsync_max)
-        kept.interval = replace(kept.interval, value=value)
+        kept.interval = replace(kept.interval, value=rules.clamp(kept.interval.value))
         return rounds
 
     def handle(self, event: Event, now: float) -> tuple[Action, ...]:
         """Take one event. What cannot be of this stream is refused: ConfigError, nothing changed. ``now`` is in seconds
         of any clock from 0 on; where it steps back, time stands still."""
         if isinstance(event, Reported):
-            self._check(event.report)
+            self._check_workers(event.report.table.workers)
+            check_report(event.report)
         elif isinstance(event, Merged):
             self._check_workers(event.pool.table.workers)
         self._state.now = max(self._state.now, now)
@@ -171,14 +137,6 @@ class Rounds:
         return ()
 
     # -- reports and agents
-
-    def _check(self, report: Report) -> None:
-        self._check_workers(report.table.workers)
-        for what, tuples in (("loads", report.loads), ("rows", report.table.rows)):
-            if exact_sum(tuples) > _MOST:
-                raise ConfigError(what, exact_sum(tuples), f"at most {_MOST} tuples in a report; report more often")
-        if report.records > _MOST:
-            raise ConfigError("records", report.records, f"at most {_MOST} tuples in a report; report more often")
 
     def _check_workers(self, found: int) -> None:
         if found != self.rules.workers:
@@ -209,9 +167,8 @@ class Rounds:
         state = self._state
         if not state.entries:
             state.opened, state.deadline = state.now, state.now + self.rules.patience * self.dsync
-        same = member.session == report.session and member.dsync == report.dsync
-        pressed = report.longer and same and member.complete - member.arrived <= _KEPT * report.dsync
-        state.entries[report.agent] = Entry(report, state.now, pressed)
+        before = Heard(member.session, member.dsync, member.complete - member.arrived)
+        state.entries[report.agent] = Entry(report, state.now, pressed(report, before))
 
     def _renew(self, agent: str) -> None:
         now = self._state.now
@@ -232,10 +189,8 @@ class Rounds:
         self._forget()
         if not state.entries or state.sealed is not None:
             return ()
-        missing = [state.members[agent].lease for agent in self.missing()]
-        if not missing or state.now >= state.deadline:
-            return (self._seal(),)
-        return (Wake(min(state.deadline, max(missing))),)
+        at = seal_at(state.now, state.deadline, [state.members[agent].lease for agent in self.missing()])
+        return (self._seal(),) if at <= state.now else (Wake(at),)
 
     def _seal(self) -> Merge:
         state = self._state
@@ -261,8 +216,9 @@ class Rounds:
         self._time(sealed)
         agents = tuple(sorted(sealed.entries))
         names = tuple(sealed.entries[agent].report.name for agent in agents)
-        answer = Answer(epoch, names, pool.table, pool.records, pool.unsure, pool.loads, self.dsync, pool.split)
-        state.sealed, state.merged, state.merged_at, state.previous = None, epoch, state.now, answer
+        number = self.rules.incarnation
+        answer = Answer(epoch, names, pool.table, pool.records, pool.unsure, pool.loads, self.dsync, pool.split, number)
+        state.sealed, state.merged, state.previous = None, epoch, answer
         for agent in agents:
             self._answered(sealed.entries[agent], answer, sealed.sealed)
         return (Send(answer, agents, state.now - sealed.sealed),)
@@ -282,11 +238,9 @@ class Rounds:
         state = self._state
         value = state.interval.value
         asked = any(entry.pressed and entry.report.dsync == value for entry in sealed.entries.values())
-        idle = None if state.merged_at is None else max(0.0, sealed.opened - state.merged_at)
-        work = state.now - sealed.began
-        bounds = Bounds(self.rules.dsync_min, self.rules.dsync_max)
-        state.interval = state.interval.after(Round(asked, idle, work, state.work), bounds)
-        state.work = work
+        pace = Pace(state.interval, state.work, state.merged_at)
+        pace = pace.after(self.rules, asked=asked, opened=sealed.opened, work=state.now - sealed.began, now=state.now)
+        state.interval, state.work, state.merged_at = pace.interval, pace.work, pace.merged_at
 
     def _forget(self) -> None:
         state = self._state

@@ -1,0 +1,22 @@
+"""``python -m unskew.service``: serve, and say on stdout, in one line of JSON, on which ports."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from unskew.core.errors import UnskewError
+from unskew.service.main import Running, main
+
+
+def _announce(running: Running) -> None:
+    sys.stdout.write(json.dumps({"host": running.host, **running.ports, "pid": os.getpid()}) + "\n")
+    sys.stdout.flush()
+
+
+try:
+    main(sys.argv[1:], "python -m unskew.service", _announce)
+except UnskewError as why:
+    sys.stderr.write(f"unskew: {' '.join(str(why).split())}\n")
+    sys.exit(2)

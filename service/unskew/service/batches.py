@@ -1,0 +1,271 @@
+"""What jobs report of their batches, and what follows from it: the histogram to plan from, feedback, parallelism.
+
+A report is kept under (source, batch, run, part): the same again changes nothing, and the highest run counts. A
+histogram remembers the key types of its time, because hashes of other types are other hashes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleState
+from unskew.core.delegation import GroupingRules, sense
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import Histogram
+from unskew.core.history import History
+from unskew.core.limits import MAX_PARTITIONS
+from unskew.core.planners import Feedback
+from unskew.core.stream import BatchWork, Part, Work
+from unskew.service.base import Base
+from unskew.service.observing import BatchSeen, ScaleAdvised
+from unskew.service.ports import PartKey, PartOutcome, StoredPart
+from unskew.service.streams import Known, Streams
+from unskew.service.verbs import Scale
+from unskew.wire.histograms import histogram_from_bytes, histogram_to_bytes
+from unskew.wire.streams import work_from_bytes, work_to_bytes
+
+__all__ = ["Batches", "Evidence", "feedback_of", "scale_of", "stats_of"]
+
+_HISTOGRAM, _WORK = "histogram", "work"
+_SMALL = 4096  # keys that are packed on the loop
+_AT_ONCE = 8
+_LOOK_BACK = 64  # batches that the advice on parallelism is made from
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a plan is made from, in words too. No histogram: nothing was reported."""
+
+    histogram: Histogram | None
+    source: str
+
+
+class Batches:
+    def __init__(self, base: Base, streams: Streams) -> None:
+        self._base, self._streams = base, streams
+
+    # -- verbs
+
+    async def report_histogram(self, stream: str, part: Part, histogram: Histogram) -> bool:
+        known = await self._streams.get(stream)
+        types = known.spec.key_types
+        if len(histogram.hashes) <= _SMALL:
+            data = _pack(histogram, types)
+        else:
+            data = await self._base.heavy(_pack, histogram, types)
+        outcome = await self._base.store.put_part(stream, _key(_HISTOGRAM, part), data)
+        return outcome is not PartOutcome.STORED
+
+    async def report_work(self, stream: str, part: Part, batch: BatchWork) -> bool:
+        await self._streams.get(stream)
+        _check_work(batch)
+        outcome = await self._base.store.put_part(stream, _key(_WORK, part), work_to_bytes(batch))
+        if outcome is PartOutcome.STORED:
+            self._base.observer(BatchSeen(stream, part, batch))
+        return outcome is not PartOutcome.STORED
+
+    async def scale(self, stream: str) -> Scale:
+        known = await self._streams.get(stream)
+        numbers = await self._base.store.batches(stream, _WORK, None, _LOOK_BACK)
+        work = await self._parts(stream, _WORK, numbers)
+        maps = await self._base.store.batches(stream, _HISTOGRAM, None, 1)
+        histograms = await self._parts(stream, _HISTOGRAM, maps)
+        map_tasks = max((stored.key.parts for _, parts in histograms for stored in parts), default=0)
+        scale = await self._base.run(scale_of, [parts for _, parts in work], known.spec.partitions, map_tasks)
+        self._base.observer(ScaleAdvised(stream, scale))
+        return scale
+
+    # -- for plans
+
+    async def evidence(self, known: Known, batch: int | None, *, fresh: bool) -> Evidence:
+        """What was reported for this batch (``fresh``; None: the last one), or for the batches before it."""
+        stream, spec = known.record.name, known.spec
+        if fresh and batch is not None:
+            numbers: Sequence[int] = (batch,)
+        else:
+            numbers = await self._base.store.batches(stream, _HISTOGRAM, batch, 1 if fresh else spec.history)
+        history = History(spec.history if spec.decay else 1, spec.decay or 1.0)
+        told: list[str] = []
+        for number, parts in await self._parts(stream, _HISTOGRAM, numbers):
+            found = await self._base.heavy(_merged, parts, spec.key_types)
+            if found is not None:
+                history = history.add(found)
+                told.append(_named(number, parts))
+        if not told:
+            return Evidence(None, f"no histogram of {_asked(batch, fresh=fresh)} was reported for keys of these types")
+        histogram = await self._base.heavy(history.merged)
+        return Evidence(
+            histogram, f"from {told[0] if len(told) == 1 else f'{len(told)} batches, {told[0]} to {told[-1]}'}"
+        )
+
+    async def feedback(self, stream: str, before: int | None) -> Feedback:
+        """What the last batch that reported its work took."""
+        numbers = await self._base.store.batches(stream, _WORK, before, 1)
+        for _, parts in await self._parts(stream, _WORK, numbers):
+            return await self._base.run(feedback_of, parts)
+        return Feedback()
+
+    async def _parts(self, stream: str, kind: str, numbers: Sequence[int]) -> list[tuple[int, Sequence[StoredPart]]]:
+        """The parts of these batches, the earliest batch first."""
+        found: list[tuple[int, Sequence[StoredPart]]] = []
+        ordered = sorted(numbers)
+        for at in range(0, len(ordered), _AT_ONCE):
+            some = ordered[at : at + _AT_ONCE]
+            parts = await asyncio.gather(*(self._base.store.parts(stream, kind, number) for number in some))
+            found.extend((number, of) for number, of in zip(some, parts, strict=True) if of)
+        return found
+
+
+def _key(kind: str, part: Part) -> PartKey:
+    return PartKey(kind, part.source, part.batch, part.run, part.part, part.parts)
+
+
+def _asked(batch: int | None, *, fresh: bool) -> str:
+    if batch is None:
+        return "the last batch" if fresh else "any batch"
+    return f"batch {batch}" if fresh else f"the batches before {batch}"
+
+
+def _named(number: int, parts: Sequence[StoredPart]) -> str:
+    """The batch, and how much of it is there."""
+    expected = sum({part.key.source: part.key.parts for part in parts}.values())
+    return f"batch {number}" if len(parts) >= expected else f"batch {number} ({len(parts)} of {expected} parts)"
+
+
+# -- histograms as bytes, with the key types of their time --------------------------------------------------
+
+
+def _pack(histogram: Histogram, key_types: tuple[str, ...]) -> bytes:
+    return json.dumps(key_types).encode() + b"\n" + histogram_to_bytes(histogram)
+
+
+def _merged(parts: Sequence[StoredPart], key_types: tuple[str, ...]) -> Histogram | None:
+    """All parts that count keys of these types, as one."""
+    found = []
+    for part in parts:
+        types, _, data = part.data.partition(b"\n")
+        if tuple(json.loads(types)) == key_types:
+            found.append(histogram_from_bytes(data))
+    return found[0].merge(*found[1:]) if len(found) > 1 else found[0] if found else None
+
+
+# -- work ---------------------------------------------------------------------------------------------------
+
+
+def _check_work(batch: BatchWork) -> None:
+    """What the advice on parallelism could not be made from is refused here, not later."""
+    for work in batch.work:
+        if not 0 <= work.partition < MAX_PARTITIONS:
+            raise ConfigError("partition", work.partition, f"0 to {MAX_PARTITIONS - 1}")
+    if batch.processing and not batch.map_time + batch.reduce_time:
+        raise ConfigError("map_seconds", batch.map_time, "the time of the map stage (and reduce_seconds) with it")
+    if batch.interval:
+        BatchStats(batch.interval, batch.processing, batch.map_time, batch.reduce_time, 0, 0)
+
+
+def _whole(parts: Sequence[StoredPart]) -> BatchWork:
+    """A batch from its parts: work of a partition adds up, times are the batch's."""
+    by_partition: dict[int, Work] = {}
+    whole = BatchWork(())
+    for part in parts:
+        batch = work_from_bytes(part.data)
+        for work in batch.work:
+            had = by_partition.get(work.partition)
+            by_partition[work.partition] = work if had is None else _plus(had, work)
+        whole = BatchWork(
+            (),
+            max(whole.interval, batch.interval),
+            max(whole.processing, batch.processing),
+            max(whole.map_time, batch.map_time),
+            max(whole.reduce_time, batch.reduce_time),
+        )
+    return replace(whole, work=tuple(by_partition[partition] for partition in sorted(by_partition)))
+
+
+def _plus(one: Work, other: Work) -> Work:
+    return Work(
+        one.partition,
+        one.rows + other.rows,
+        one.keys + other.keys,
+        one.fragments + other.fragments,
+        one.seconds + other.seconds,
+        one.queue + other.queue,
+        one.capacity + other.capacity,
+    )
+
+
+def feedback_of(parts: Sequence[StoredPart]) -> Feedback:
+    """What the partitions had and took, in their order; who is busy (the busiest first) and who idle."""
+    batch = _whole(parts)
+    if not batch.work:
+        return Feedback()
+    busy, idle = _signals(batch)
+    timed = any(work.seconds for work in batch.work)
+    return Feedback(
+        loads=np.array([work.rows for work in batch.work], np.int64),
+        seconds=np.array([work.seconds for work in batch.work]) if timed else None,
+        keys=np.array([work.keys for work in batch.work], np.int64),
+        fragments=np.array([work.fragments for work in batch.work], np.int64),
+        busy=busy,
+        idle=idle,
+    )
+
+
+def _signals(batch: BatchWork) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """CG's signals (``core.delegation``). A partition's utilisation is its time, and that of what waits for it, over
+    the interval; where that is not known, over what all have on average, taken for as much as is wanted."""
+    rules = GroupingRules()
+    spent = [work.seconds + (work.queue / work.capacity if work.capacity else 0.0) for work in batch.work]
+    mean = sum(spent) / len(spent)
+    whole = batch.interval or mean / rules.target
+    if not whole:
+        return (), ()
+    told = [
+        (seconds / whole, sense(rules, work.partition, seconds / whole, 0.0))
+        for work, seconds in zip(batch.work, spent, strict=True)
+    ]
+    busy = sorted((-utilisation, signal.worker) for utilisation, signal in told if signal.kind == "busy")
+    idle = sorted((utilisation, signal.worker) for utilisation, signal in told if signal.kind == "idle")
+    return tuple(worker for _, worker in busy), tuple(worker for _, worker in idle)
+
+
+# -- parallelism --------------------------------------------------------------------------------------------
+
+
+def stats_of(batch: BatchWork) -> BatchStats | None:
+    """What Prompt's Algorithm 4 looks at; None where the batch did not say how long it took."""
+    if not batch.interval or not batch.processing or not batch.map_time + batch.reduce_time:
+        return None
+    return BatchStats(
+        batch.interval,
+        batch.processing,
+        batch.map_time,
+        batch.reduce_time,
+        sum(work.rows for work in batch.work),
+        sum(work.keys for work in batch.work),
+    )
+
+
+def scale_of(batches: Sequence[Sequence[StoredPart]], partitions: int, map_tasks: int) -> Scale:
+    """The advice after these batches, the earliest first. The reduce tasks of each are those that it had: advice that
+    nobody took is given again. Of the map tasks only their present number is known."""
+    scaler = AutoScaler(ScaleState(p=max(map_tasks, 1), r=partitions))
+    decision: ScaleDecision | None = None
+    for parts in batches:
+        batch = _whole(parts)
+        stats = stats_of(batch)
+        if stats is None:
+            continue
+        had = 1 + max((work.partition for work in batch.work), default=-1)
+        top = scaler.rules.max_r
+        if had and scaler.state.r != min(had, top):
+            scaler.state = replace(scaler.state, r=min(had, top))
+        decision = scaler.handle(stats)
+    if decision is None:
+        return Scale(map_tasks, partitions, "hold", 0, "no batch has reported how long it took yet")
+    return Scale(decision.p, decision.r, decision.action, decision.zone, decision.reason)

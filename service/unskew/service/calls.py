@@ -1,0 +1,242 @@
+"""Every verb as a call: who asks, a message in, a message out. What gRPC and REST have in common, and so have alike.
+
+Here and nowhere else is looked whether the caller may, whether names and sizes are allowed, and changes are written to
+the audit log. Large messages are taken apart beside the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from unskew.core.stream import check_name
+from unskew.service.access import Access, Identity, audit
+from unskew.service.errors import FieldError, ServiceError
+from unskew.service.verbs import Built, StreamInfo, Verbs
+from unskew.v1 import partitioner_pb2 as pb
+from unskew.wire import histograms, learning, streams
+
+__all__ = ["Calls"]
+
+T = TypeVar("T")
+
+_BESIDE = 1 << 20  # bytes from which on taking a message apart is worth a thread
+_MOST_LISTED, _LISTED = 1000, 100
+_LONGEST_WAIT = 60.0
+_OUTCOMES = {
+    "new": pb.PLAN_OUTCOME_NEW,
+    "kept": pb.PLAN_OUTCOME_KEPT,
+    "nothing reported": pb.PLAN_OUTCOME_NOTHING_REPORTED,
+    "repeated": pb.PLAN_OUTCOME_REPEATED,
+}
+_ACTIONS = {"hold": pb.SCALE_ACTION_HOLD, "out": pb.SCALE_ACTION_OUT, "in": pb.SCALE_ACTION_IN}
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The verbs over messages."""
+
+    verbs: Verbs
+    access: Access
+    max_histogram_keys: int = 4_000_000
+    max_histogram_bytes: int = 128 << 20
+
+    def _allowed(self, who: Identity, verb: str, stream: str) -> str:
+        check_name("stream", stream)
+        self.access.require(who, verb, stream)
+        return stream
+
+    # -- streams ----------------------------------------------------------------------------------------------
+
+    async def put_stream(self, request: pb.PutStreamRequest, who: Identity) -> pb.PutStreamResponse:
+        with _audited(who, "PutStream", request.stream) as done:
+            stream = self._allowed(who, "PutStream", request.stream)
+            info, created = await self.verbs.put_stream(stream, streams.spec_from_message(request.spec))
+            done.outcome = "created" if created else "changed"
+        return pb.PutStreamResponse(stream=_stream(info), created=created)
+
+    async def get_stream(self, request: pb.GetStreamRequest, who: Identity) -> pb.GetStreamResponse:
+        stream = self._allowed(who, "GetStream", request.stream)
+        return pb.GetStreamResponse(stream=_stream(await self.verbs.get_stream(stream)))
+
+    async def list_streams(self, request: pb.ListStreamsRequest, who: Identity) -> pb.ListStreamsResponse:
+        """Those that the caller may read. A page may be short where most are not for it; ``next`` still leads on."""
+        if request.limit > _MOST_LISTED:
+            raise FieldError("limit", request.limit, f"1 to {_MOST_LISTED}, or 0 for {_LISTED}")
+        self.access.require(who, "ListStreams")
+        limit = request.limit or _LISTED
+        found = await self.verbs.list_streams(request.after, limit)
+        mine = [_stream(info) for info in found if who.may("ListStreams", info.name)]
+        return pb.ListStreamsResponse(streams=mine, next=found[-1].name if len(found) >= limit else "")
+
+    async def delete_stream(self, request: pb.DeleteStreamRequest, who: Identity) -> pb.DeleteStreamResponse:
+        with _audited(who, "DeleteStream", request.stream) as done:
+            await self.verbs.delete_stream(self._allowed(who, "DeleteStream", request.stream))
+            done.outcome = "deleted"
+        return pb.DeleteStreamResponse()
+
+    # -- histograms and plans ---------------------------------------------------------------------------------
+
+    async def report_histogram(
+        self, chunks: AsyncIterator[pb.ReportHistogramRequest], who: Identity
+    ) -> pb.ReportHistogramResponse:
+        """Whether the caller may is known after the first chunk: the others are not read then."""
+        assembler = histograms.Assembler(self.max_histogram_keys, self.max_histogram_bytes)
+        size = 0
+        async for chunk in chunks:
+            if not assembler.stream:
+                self._allowed(who, "ReportHistogram", chunk.stream)
+            size += len(chunk.hashes)
+            await _beside(partial(assembler.add, chunk), len(chunk.hashes))
+        stream, part, histogram = await _beside(assembler.finish, size)
+        repeated = await self.verbs.report_histogram(stream, part, histogram)
+        return pb.ReportHistogramResponse(rows=histogram.total, keys=len(histogram.hashes), repeated_report=repeated)
+
+    async def build_plan(self, request: pb.BuildPlanRequest, who: Identity) -> tuple[pb.BuildPlanResponse, Built]:
+        """The answer, and the same in values: REST has the version in a header."""
+        stream = self._allowed(who, "BuildPlan", request.stream)
+        histogram = None
+        if request.HasField("histogram"):
+            taken = partial(histograms.histogram_from_message, request.histogram, max_keys=self.max_histogram_keys)
+            histogram = await _beside(taken, len(request.histogram.hashes))
+        batch = request.batch if request.HasField("batch") else None
+        built = await self.verbs.build_plan(stream, batch, fresh=request.fresh, histogram=histogram)
+        outcome = _OUTCOMES[built.outcome]
+        return pb.BuildPlanResponse(plan=built.plan, digest=built.digest, outcome=outcome, reason=built.reason), built
+
+    async def get_plan(self, request: pb.GetPlanRequest, who: Identity) -> pb.GetPlanResponse:
+        stream = self._allowed(who, "GetPlan", request.stream)
+        version = streams.version_from_message(request.version) if request.HasField("version") else None
+        found = await self.verbs.get_plan(stream, version, request.if_none_match)
+        return pb.GetPlanResponse(
+            plan=found.plan, digest=found.digest, not_modified=found.not_modified, stale=found.stale
+        )
+
+    def watch_plans(self, request: pb.WatchPlansRequest, who: Identity) -> AsyncIterator[pb.WatchPlansResponse]:
+        stream = self._allowed(who, "WatchPlans", request.stream)
+        return self._watched(stream, request.if_none_match)
+
+    async def _watched(self, stream: str, if_none_match: str) -> AsyncIterator[pb.WatchPlansResponse]:
+        async for found in self.verbs.watch_plans(stream, if_none_match):
+            yield pb.WatchPlansResponse(plan=found.plan, digest=found.digest)
+
+    # -- learning ---------------------------------------------------------------------------------------------
+
+    async def sync(
+        self, request: pb.SyncRequest, who: Identity, left: float | None = None, draining: asyncio.Event | None = None
+    ) -> pb.SyncResponse:
+        """``left``: seconds until the caller gives up; it is told "not yet" before that. ``draining`` ends the wait."""
+        stream = self._allowed(who, "Sync", request.stream)
+        wait = request.wait_seconds
+        if not 0.0 <= wait <= _LONGEST_WAIT:
+            raise FieldError("wait_seconds", wait, f"0 to {_LONGEST_WAIT:g}")
+        taken = partial(learning.report_from_message, request.report)
+        report = await _beside(taken, len(request.report.table.values))
+        known = (request.incarnation, request.epoch)
+        if left is not None:
+            wait = min(wait, max(0.0, 0.9 * left - 0.05))
+        if wait == 0.0 or draining is None:
+            found = await self.verbs.sync(stream, report, wait, known)
+        elif (early := await _until(draining, self.verbs.sync(stream, report, wait, known))) is not None:
+            found = early
+        else:  # the report is kept, and the same report again is the same
+            found = await self.verbs.sync(stream, report, 0.0, known)
+        if found.answer is None:
+            return pb.SyncResponse()
+        message = learning.answer_to_message(found.answer, found.incarnation, found.merged, found.age)
+        return pb.SyncResponse(answer=message)
+
+    # -- batches, parallelism, explanations -------------------------------------------------------------------
+
+    async def report_batch(self, request: pb.ReportBatchRequest, who: Identity) -> pb.ReportBatchResponse:
+        stream = self._allowed(who, "ReportBatch", request.stream)
+        part, work = streams.part_from_message(request.part), streams.work_from_message(request)
+        return pb.ReportBatchResponse(repeated_report=await self.verbs.report_batch(stream, part, work))
+
+    async def get_scale(self, request: pb.GetScaleRequest, who: Identity) -> pb.GetScaleResponse:
+        found = await self.verbs.get_scale(self._allowed(who, "GetScale", request.stream))
+        return pb.GetScaleResponse(
+            map_tasks=found.map_tasks,
+            reduce_tasks=found.reduce_tasks,
+            action=_ACTIONS[found.action],
+            zone=found.zone,
+            reason=found.reason,
+        )
+
+    async def explain(self, request: pb.ExplainRequest, who: Identity) -> pb.ExplainResponse:
+        """Under the version that is latest now, if none is given: the answer says which that was."""
+        stream = self._allowed(who, "Explain", request.stream)
+        version = streams.version_from_message(request.version) if request.HasField("version") else None
+        if version is None:
+            version = (await self.verbs.get_stream(stream)).version
+        found = await self.verbs.explain(stream, request.hash, version)
+        fragments = [
+            pb.KeyFragment(partition=partition, share=share)
+            for partition, share in zip(found.partitions, found.shares, strict=True)
+        ]
+        return pb.ExplainResponse(
+            version=None if version is None else streams.version_to_message(version),
+            hot=found.kind != "tail",
+            rows=found.rows or 0,
+            share=found.share_of_rows or 0.0,
+            fragments=fragments,
+            reason=found.reason,
+        )
+
+
+# -- pieces ---------------------------------------------------------------------------------------------------
+
+
+class _audited:  # noqa: N801 - used as a statement
+    """Writes the line about a change, however it ends."""
+
+    def __init__(self, who: Identity, verb: str, stream: str) -> None:
+        self._who, self._verb, self._stream = who, verb, stream
+        self.outcome = "failed"
+
+    def __enter__(self) -> _audited:
+        return self
+
+    def __exit__(self, _kind: object, why: object, _trace: object) -> None:
+        if isinstance(why, ServiceError):
+            self.outcome = f"refused: {why.code}"
+        audit(self._who, self._verb, self._stream, self.outcome)
+
+
+async def _beside(work: Callable[[], T], size: int) -> T:
+    """Done in a thread if it is large, so that the loop goes on."""
+    return work() if size < _BESIDE else await asyncio.to_thread(work)
+
+
+async def _until(event: asyncio.Event, work: Coroutine[object, object, T]) -> T | None:
+    """What the work gives, or None where the event came first: the work is then stopped."""
+    task, stop = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
+    try:
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        return await task if task.done() else None
+    finally:
+        stop.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.wait((task,))
+
+
+def _stream(info: StreamInfo) -> pb.Stream:
+    created = Timestamp()
+    created.FromNanoseconds(math.floor(info.created * 1e6) * 1000)
+    return pb.Stream(
+        name=info.name,
+        spec=streams.spec_to_message(info.spec),
+        created=created,
+        version=None if info.version is None else streams.version_to_message(info.version),
+        plan_digest=info.digest,
+        epoch=info.epoch,
+        agents=info.agents,
+        dsync_seconds=info.dsync,
+    )

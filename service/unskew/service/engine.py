@@ -1,0 +1,188 @@
+"""The service's verbs over a store: what ``verbs`` promises, put together from parts that each do one thing.
+
+``streams`` (settings), ``batches`` (what jobs report), ``planning`` (plans are made), ``shelf`` (and handed out),
+``watching`` (and pushed), ``rounds`` (cooperative learning). Decisions are core's, made off the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import aclosing
+from typing import TypeVar
+
+from unskew.core.histogram import Histogram
+from unskew.core.plan import Explanation, Version
+from unskew.core.stream import BatchWork, Part, StreamSpec
+from unskew.core.sync import Report
+from unskew.service.base import Base, Bell, Tuning, monotonic
+from unskew.service.batches import Batches
+from unskew.service.errors import UnavailableError
+from unskew.service.observing import ObservedStore, Observer, ignore
+from unskew.service.planning import Planning
+from unskew.service.ports import News, Store
+from unskew.service.rounds import Rounds
+from unskew.service.shelf import Shelf
+from unskew.service.streams import Known, Streams
+from unskew.service.verbs import Built, Fetched, Scale, StreamInfo, Synced
+from unskew.service.watching import Newsroom, Watching
+
+__all__ = ["Engine"]
+
+T = TypeVar("T")
+_AT_ONCE = 16
+
+
+class Engine:
+    """``Verbs``. The store is its owner's: it is not closed here."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], float] = time.time,
+        executor: Executor | None = None,
+        observer: Observer = ignore,
+        tuning: Tuning | None = None,
+    ) -> None:
+        seen = store if observer is ignore else ObservedStore(store, observer)
+        self._base = Base(seen, clock, executor, observer, tuning)
+        self._streams = Streams(self._base)
+        self._shelf = Shelf(self._base, self._streams)
+        self._batches = Batches(self._base, self._streams)
+        self._rounds = Rounds(self._base, self._streams)
+        self._planning = Planning(self._base, self._streams, self._shelf, self._batches, self._rounds)
+        self._watching = Watching(self._base, self._shelf)
+        self._newsroom = Newsroom(self._base, self._heard)
+        self._under_way = 0
+        self._quiet = Bell()
+
+    async def start(self) -> None:
+        """Listen for news."""
+        self._newsroom.start()
+
+    async def close(self) -> None:
+        """Take nothing new, finish what is under way (syncs are answered with what there is), end the watches."""
+        self._base.closing = True
+        self._rounds.wake()
+        await self._newsroom.close()
+        await self._watching.close()
+        end = monotonic() + self._base.tuning.drain
+        while self._under_way and (left := end - monotonic()) > 0:
+            await self._quiet.wait(left)
+        await self._rounds.close()
+        self._base.shut()
+
+    def _heard(self, news: News | None) -> None:
+        if news is None:
+            self._streams.forget_all()
+            self._shelf.stale_all()
+            self._watching.heard_all()
+            self._rounds.heard_all()
+        elif news.what == "round":
+            self._rounds.heard(news.stream)
+        else:
+            if news.what == "stream":
+                self._streams.forget(news.stream)
+                self._rounds.heard(news.stream)
+            self._shelf.stale(news.stream)
+            self._watching.heard(news.stream)
+
+    async def _do(self, work: Awaitable[T]) -> T:
+        """One call: counted, so that ``close`` waits for it."""
+        self._under_way += 1
+        try:
+            return await work
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._quiet.ring()
+
+    def _open(self) -> None:
+        if self._base.closing:
+            raise UnavailableError("this replica is shutting down; send the same request again, to another")
+
+    # -- streams
+
+    async def put_stream(self, stream: str, spec: StreamSpec) -> tuple[StreamInfo, bool]:
+        self._open()
+        return await self._do(self._put_stream(stream, spec))
+
+    async def _put_stream(self, stream: str, spec: StreamSpec) -> tuple[StreamInfo, bool]:
+        known, created = await self._streams.put(stream, spec)
+        return await self._info(known), created
+
+    async def get_stream(self, stream: str) -> StreamInfo:
+        self._open()
+        return await self._do(self._get_stream(stream))
+
+    async def _get_stream(self, stream: str) -> StreamInfo:
+        return await self._info(await self._streams.get(stream, fresh=True))
+
+    async def list_streams(self, after: str, limit: int) -> Sequence[StreamInfo]:
+        self._open()
+        return await self._do(self._list_streams(after, limit))
+
+    async def _list_streams(self, after: str, limit: int) -> Sequence[StreamInfo]:
+        page = await self._streams.page(after, limit)
+        found: list[StreamInfo] = []
+        for at in range(0, len(page), _AT_ONCE):
+            found.extend(await asyncio.gather(*(self._info(known) for known in page[at : at + _AT_ONCE])))
+        return found
+
+    async def _info(self, known: Known) -> StreamInfo:
+        name = known.record.name
+        record, _ = await self._shelf.latest(name)
+        epoch, agents, dsync = await self._rounds.standing(known)
+        version, digest = (None, "") if record is None else (record.version, record.digest)
+        return StreamInfo(name, known.spec, known.record.created, version, digest, epoch, agents, dsync)
+
+    async def delete_stream(self, stream: str) -> None:
+        self._open()
+        await self._do(self._streams.delete(stream))
+        self._shelf.forget(stream)
+        self._watching.heard(stream)
+        self._rounds.heard(stream)
+
+    # -- reports
+
+    async def report_histogram(self, stream: str, part: Part, histogram: Histogram) -> bool:
+        self._open()
+        return await self._do(self._batches.report_histogram(stream, part, histogram))
+
+    async def report_batch(self, stream: str, part: Part, batch: BatchWork) -> bool:
+        self._open()
+        return await self._do(self._batches.report_work(stream, part, batch))
+
+    async def get_scale(self, stream: str) -> Scale:
+        self._open()
+        return await self._do(self._batches.scale(stream))
+
+    # -- plans
+
+    async def build_plan(
+        self, stream: str, batch: int | None = None, *, fresh: bool = False, histogram: Histogram | None = None
+    ) -> Built:
+        self._open()
+        return await self._do(self._planning.build(stream, batch, histogram, fresh=fresh))
+
+    async def get_plan(self, stream: str, version: Version | None = None, if_none_match: str = "") -> Fetched:
+        self._open()
+        return await self._do(self._shelf.get(stream, version, if_none_match))
+
+    async def watch_plans(self, stream: str, if_none_match: str = "") -> AsyncIterator[Fetched]:
+        self._open()
+        async with aclosing(self._watching.watch(stream, if_none_match)) as plans:
+            async for fetched in plans:
+                yield fetched
+
+    async def explain(self, stream: str, key: int, version: Version | None = None) -> Explanation:
+        self._open()
+        return await self._do(self._planning.explain(stream, key, version))
+
+    # -- rounds
+
+    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int]) -> Synced:
+        self._open()
+        return await self._do(self._rounds.sync(stream, report, wait, known))

@@ -1,0 +1,218 @@
+"""What happens in the engine, as values told to an observer: what metrics and logs are made of, without a change here.
+
+An observer is called on the loop: it must be quick and must not raise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar
+
+from unskew.core.plan import PlanInfo, Version
+from unskew.core.stream import BatchWork, Part
+from unskew.service.ports import (
+    Commit,
+    News,
+    PartKey,
+    PartOutcome,
+    PlanOutcome,
+    PlanRecord,
+    ReportKey,
+    ReportOutcome,
+    RoundView,
+    Store,
+    StoredPart,
+    StoredReport,
+    StreamRecord,
+)
+from unskew.service.verbs import Scale
+
+__all__ = [
+    "AgentsSeen", "BatchSeen", "Event", "ObservedStore", "Observer", "PlanBuilt", "PlanServed", "RoundMerged",
+    "ScaleAdvised", "Skipped", "StoreCalled", "StreamChanged", "WatchersSeen", "ignore",
+]  # fmt: skip
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StreamChanged:
+    """``what``: "created", "put", "deleted"."""
+
+    stream: str
+    what: str
+
+
+@dataclass(frozen=True)
+class PlanBuilt:
+    """``outcome`` as in ``Built``; ``info`` is that of the plan that was answered."""
+
+    stream: str
+    policy: str
+    outcome: str
+    reason: str
+    seconds: float
+    digest: str
+    partitions: int
+    hot_keys: int
+    fragments: int
+    info: PlanInfo
+
+
+@dataclass(frozen=True)
+class PlanServed:
+    """``version`` is None where the caller had it."""
+
+    stream: str
+    version: Version | None
+    stale: bool
+
+
+@dataclass(frozen=True)
+class RoundMerged:
+    """``outcome``: "complete", "deadline", "taken over", or "repeated" where another replica was first."""
+
+    stream: str
+    epoch: int
+    reports: int
+    outcome: str
+    seconds: float
+    dsync: float
+
+
+@dataclass(frozen=True)
+class AgentsSeen:
+    """Agents with a lease, and the present interval."""
+
+    stream: str
+    agents: int
+    dsync: float
+
+
+@dataclass(frozen=True)
+class BatchSeen:
+    """A batch, or a part of it, was reported."""
+
+    stream: str
+    part: Part
+    batch: BatchWork
+
+
+@dataclass(frozen=True)
+class ScaleAdvised:
+    stream: str
+    scale: Scale
+
+
+@dataclass(frozen=True)
+class WatchersSeen:
+    stream: str
+    watchers: int
+
+
+@dataclass(frozen=True)
+class StoreCalled:
+    """One operation; ``error`` is the class of what it raised."""
+
+    op: str
+    seconds: float
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something was not done, and why."""
+
+    stream: str
+    what: str
+    reason: str
+
+
+Event: TypeAlias = (
+    "StreamChanged | PlanBuilt | PlanServed | RoundMerged | AgentsSeen | BatchSeen | ScaleAdvised | WatchersSeen | "
+    "StoreCalled | Skipped"
+)
+
+
+class Observer(Protocol):
+    def __call__(self, event: Event, /) -> None: ...
+
+
+def ignore(event: Event, /) -> None:
+    """The observer that does nothing."""
+
+
+class ObservedStore:
+    """A store whose operations are told to an observer."""
+
+    def __init__(self, store: Store, observer: Observer, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._store, self._observer, self._clock = store, observer, clock
+
+    async def _call(self, op: str, call: Awaitable[T]) -> T:
+        started, error = self._clock(), None
+        try:
+            return await call
+        except BaseException as why:
+            error = type(why).__name__
+            raise
+        finally:
+            self._observer(StoreCalled(op, self._clock() - started, error))
+
+    async def ping(self) -> None:
+        await self._call("ping", self._store.ping())
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def news(self) -> AsyncIterator[News]:
+        return self._store.news()
+
+    async def put_stream(self, name: str, spec: bytes, floor: int = 0) -> tuple[StreamRecord, bool]:
+        return await self._call("put_stream", self._store.put_stream(name, spec, floor))
+
+    async def stream(self, name: str) -> StreamRecord | None:
+        return await self._call("stream", self._store.stream(name))
+
+    async def streams(self, after: str, limit: int) -> Sequence[StreamRecord]:
+        return await self._call("streams", self._store.streams(after, limit))
+
+    async def delete_stream(self, name: str) -> bool:
+        return await self._call("delete_stream", self._store.delete_stream(name))
+
+    async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
+        return await self._call("put_part", self._store.put_part(stream, key, data))
+
+    async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
+        return await self._call("parts", self._store.parts(stream, kind, batch))
+
+    async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
+        return await self._call("batches", self._store.batches(stream, kind, before, limit))
+
+    async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
+        return await self._call("put_plan", self._store.put_plan(stream, plan, after))
+
+    async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
+        return await self._call("plan", self._store.plan(stream, version))
+
+    async def plan_for(self, stream: str, purpose: str) -> PlanRecord | None:
+        return await self._call("plan_for", self._store.plan_for(stream, purpose))
+
+    async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
+        return await self._call("report", self._store.report(stream, key, data, lease))
+
+    async def round(self, stream: str) -> RoundView:
+        return await self._call("round", self._store.round(stream))
+
+    async def seal(self, stream: str, epoch: int) -> bool:
+        return await self._call("seal", self._store.seal(stream, epoch))
+
+    async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
+        return await self._call("sealed", self._store.sealed(stream, epoch))
+
+    async def commit(self, stream: str, commit: Commit) -> bool:
+        return await self._call("commit", self._store.commit(stream, commit))
+
+    async def answer(self, stream: str) -> Commit | None:
+        return await self._call("answer", self._store.answer(stream))

@@ -1,0 +1,146 @@
+"""What went wrong, said once for both faces: a gRPC status with google.rpc details, or an RFC 9457 problem.
+
+``Fault.of`` knows every error that is raised on purpose. Anything else is a bug of ours: the caller learns a number
+to look for in the log, and nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import grpc
+from google.protobuf.any_pb2 import Any as PackedAny
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+
+from unskew.core.errors import UnskewError
+from unskew.service.errors import LimitError, ServiceError, UnauthenticatedError
+
+__all__ = ["DOMAIN", "MEDIA_TYPE", "BodyError", "Fault", "FaultError", "TooLargeError"]
+
+DOMAIN = "unskew"
+MEDIA_TYPE = "application/problem+json"
+_log = logging.getLogger("unskew.service")
+
+_HTTP = {
+    "INVALID_ARGUMENT": 422,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "FAILED_PRECONDITION": 409,
+    "RESOURCE_EXHAUSTED": 429,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+    "CANCELLED": 499,
+    "INTERNAL": 500,
+}
+
+
+class TooLargeError(LimitError):
+    """More than is taken in one piece: sending it again is of no use."""
+
+    http = 413
+
+
+class BodyError(ServiceError):
+    """Bytes that are not what their content type says."""
+
+    code = "INVALID_ARGUMENT"
+    http = 400
+
+
+class FaultError(Exception):
+    """A fault that was made where it was met, on its way to the border."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``fields`` are (field, what is wrong with it). ``http`` is 0 where the status follows from the code."""
+
+    code: str
+    message: str
+    fields: tuple[tuple[str, str], ...] = ()
+    http: int = 0
+
+    @classmethod
+    def of(cls, why: Exception) -> Fault:
+        """The fault behind an error; one that nobody raised on purpose goes to the log."""
+        if isinstance(why, FaultError):
+            return why.fault
+        if isinstance(why, ServiceError):
+            return cls(why.code, why.message, _fields(why.field, why.message), getattr(why, "http", 0))
+        if isinstance(why, UnskewError):
+            name = str(getattr(why, "field", "") or getattr(why, "parameter", ""))
+            if getattr(why, "too_much", False):
+                return cls("RESOURCE_EXHAUSTED", str(why), _fields(name, str(why)), TooLargeError.http)
+            return cls("INVALID_ARGUMENT", str(why), _fields(name, str(why)))
+        if isinstance(why, asyncio.TimeoutError | TimeoutError):
+            return cls("DEADLINE_EXCEEDED", "it took too long; the same request may be sent again")
+        number = secrets.token_hex(4)
+        _log.error("unexpected error %s", number, exc_info=why, extra={"error_id": number})
+        return cls("INTERNAL", f"an error of the service itself; its log has it under {number}")
+
+    @property
+    def status(self) -> int:
+        """For HTTP."""
+        return self.http or _HTTP[self.code]
+
+    @property
+    def grpc_code(self) -> grpc.StatusCode:
+        return grpc.StatusCode[self.code]
+
+    def trailers(self) -> tuple[tuple[str, bytes], ...]:
+        """The google.rpc.Status with its details, as gRPC carries it."""
+        status = status_pb2.Status(code=code_pb2.Code.Value(self.code), message=self.message)
+        reason = error_details_pb2.ErrorInfo(reason=self.code, domain=DOMAIN)
+        status.details.append(_packed(reason))
+        if self.fields:
+            bad = error_details_pb2.BadRequest()
+            for name, text in self.fields:
+                bad.field_violations.add(field=name, description=text)
+            status.details.append(_packed(bad))
+        return (("grpc-status-details-bin", status.SerializeToString()),)
+
+    def problem(self) -> dict[str, Any]:
+        """The problem document (RFC 9457)."""
+        found: dict[str, Any] = {
+            "type": f"urn:unskew:problem:{self.code.lower().replace('_', '-')}",
+            "title": _title(self.status),
+            "status": self.status,
+            "detail": self.message,
+            "code": self.code,
+        }
+        if self.fields:
+            found["errors"] = [{"field": name, "detail": text} for name, text in self.fields]
+        return found
+
+    def headers(self) -> dict[str, str]:
+        if self.code == UnauthenticatedError.code:
+            return {"www-authenticate": 'Bearer realm="unskew"'}
+        return {"retry-after": "1"} if self.status in (429, 503) else {}
+
+
+def _fields(name: str, message: str) -> tuple[tuple[str, str], ...]:
+    return ((name, message),) if name else ()
+
+
+def _packed(detail: Any) -> PackedAny:
+    packed = PackedAny()
+    packed.Pack(detail)
+    return packed
+
+
+def _title(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Client Closed Request"

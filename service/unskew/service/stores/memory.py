@@ -1,0 +1,321 @@
+"""The store of a single process: everything in dictionaries, nothing outlives it (DESIGN, section 6).
+
+No operation waits, so each is atomic on the one loop that it is for. What is kept is bounded by ``Limits``; reports go
+when their round is merged. Incarnations rise over all streams, so that a stream put again never meets its old numbers.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from unskew.core.plan import Version
+from unskew.service.ports import (
+    Commit,
+    Member,
+    News,
+    PartKey,
+    PartOutcome,
+    PlanOutcome,
+    PlanRecord,
+    ReportKey,
+    ReportOutcome,
+    RoundView,
+    StoredPart,
+    StoredReport,
+    StreamRecord,
+)
+from unskew.service.stores.keeping import Hub, Limits, check_floor, missing, other_parts
+
+__all__ = ["MemoryStore"]
+
+_NEVER = (0, 0)
+
+
+@dataclass
+class _Batch:
+    """Reports of one batch and kind: of each source its highest run, how many parts that has, and those that came."""
+
+    runs: dict[str, tuple[int, int]] = field(default_factory=dict)
+    held: dict[PartKey, bytes] = field(default_factory=dict)
+
+    def put(self, key: PartKey, data: bytes) -> PartOutcome:
+        run, parts = self.runs.get(key.source, (-1, 0))
+        if key.run < run:
+            return PartOutcome.OLDER
+        if key.run == run and key.parts != parts:
+            raise other_parts(key, parts)
+        if key in self.held:
+            return PartOutcome.REPEATED
+        if key.run > run:
+            self.held = {old: kept for old, kept in self.held.items() if old.source != key.source}
+            self.runs[key.source] = (key.run, key.parts)
+        self.held[key] = data
+        return PartOutcome.STORED
+
+
+@dataclass
+class _Agent:
+    """Of an agent: its lease, and the last (session, seq) that was taken and that was merged."""
+
+    lease: float = 0.0
+    latest: tuple[int, int] = _NEVER
+    merged: tuple[int, int] = _NEVER
+
+
+@dataclass
+class _Rounds:
+    """The rounds of one stream. ``epochs`` are those that are not merged, the open one included."""
+
+    open: int = 1
+    merged: int = 0
+    opened: float | None = None
+    epochs: dict[int, dict[ReportKey, StoredReport]] = field(default_factory=dict)
+    agents: dict[str, _Agent] = field(default_factory=dict)
+    last: Commit | None = None
+
+    def report(self, key: ReportKey, data: bytes, now: float, lease: float) -> ReportOutcome:
+        agent, name = self.agents.get(key.agent) or _Agent(), (key.session, key.seq)
+        here = any(key in reports for reports in self.epochs.values())
+        if name < agent.latest and name != agent.merged and not here:
+            return ReportOutcome.OLDER
+        if name >= agent.latest:
+            # An older one is no sign of life: it may have been under way since before its agent died.
+            agent.lease = max(agent.lease, now + lease)
+            self.agents[key.agent] = agent
+        if here:
+            return ReportOutcome.REPEATED
+        if name == agent.merged:
+            return ReportOutcome.MERGED
+        self._enter(StoredReport(key, data, now), ReportKey(key.agent, *agent.latest))
+        agent.latest = name
+        return ReportOutcome.STORED
+
+    def _enter(self, report: StoredReport, latest: ReportKey) -> None:
+        """One vote a round: an older life of the agent makes room. Of one life nothing that was taken is given up."""
+        reports, key = self.epochs.setdefault(self.open, {}), report.key
+        if latest in reports and latest.session < key.session:
+            for old in [old for old in reports if old.agent == key.agent and old.session < key.session]:
+                del reports[old]
+        reports[key] = report
+        if self.opened is None:
+            self.opened = report.arrived
+
+    def seal(self, epoch: int) -> bool:
+        """Whether it was this call that closed it."""
+        if epoch != self.open:
+            return False
+        self.open, self.opened = epoch + 1, None
+        return True
+
+    def commit(self, commit: Commit, now: float, forget: float) -> bool:
+        """Whether it was this call that merged it: the answer must be of exactly the reports that are in the round."""
+        epoch = commit.epoch
+        if epoch != self.merged + 1 or epoch >= self.open:
+            return False
+        if sorted(commit.names) != sorted(self.epochs.get(epoch, {})):
+            return False
+        self.epochs.pop(epoch, None)
+        self.merged, self.last = epoch, commit
+        for name in commit.names:
+            agent = self.agents.setdefault(name.agent, _Agent())
+            agent.merged = max(agent.merged, (name.session, name.seq))
+        self._forget(now - forget)
+        return True
+
+    def _forget(self, before: float) -> None:
+        under_way = {key.agent for reports in self.epochs.values() for key in reports}
+        silent = [name for name, agent in self.agents.items() if agent.lease <= before and name not in under_way]
+        for name in silent:
+            del self.agents[name]
+
+    def view(self, now: float, incarnation: int) -> RoundView:
+        reported: dict[str, float] = {}
+        for key, report in self.epochs.get(self.open, {}).items():
+            reported[key.agent] = min(report.arrived, reported.get(key.agent, report.arrived))
+        members = tuple(
+            Member(name, agent.lease, None if agent.merged == _NEVER else ReportKey(name, *agent.merged))
+            for name, agent in sorted(self.agents.items())
+        )
+        keep = b"" if self.last is None else self.last.keep
+        return RoundView(now, incarnation, self.open, self.merged, self.opened, reported, members, keep)
+
+
+@dataclass
+class _Stream:
+    record: StreamRecord
+    batches: dict[str, dict[int, _Batch]] = field(default_factory=dict)  # by kind; the one last reported to is last
+    plans: dict[Version, PlanRecord] = field(default_factory=dict)  # the latest is last
+    purposes: dict[str, Version] = field(default_factory=dict)
+    rounds: _Rounds = field(default_factory=_Rounds)
+
+    def put_part(self, key: PartKey, data: bytes, most: int) -> PartOutcome:
+        kind = self.batches.setdefault(key.kind, {})
+        batch = kind.get(key.batch) or _Batch()
+        outcome = batch.put(key, data)
+        if outcome is PartOutcome.STORED:
+            kind.pop(key.batch, None)
+            kind[key.batch] = batch
+            while len(kind) > most:
+                del kind[next(iter(kind))]
+        return outcome
+
+    def latest(self) -> PlanRecord | None:
+        return next(reversed(self.plans.values()), None)
+
+    def put_plan(self, plan: PlanRecord, after: Version | None, most: int) -> PlanOutcome:
+        same, latest = self.plans.get(plan.version), self.latest()
+        if same is not None and same.digest == plan.digest:
+            return PlanOutcome.STORED
+        if plan.purpose and plan.purpose in self.purposes:
+            return PlanOutcome.PURPOSE_TAKEN
+        if after != (None if latest is None else latest.version) or (latest and plan.version <= latest.version):
+            return PlanOutcome.NOT_NEXT
+        if plan.version.incarnation != self.record.incarnation:
+            return PlanOutcome.NOT_NEXT
+        self.plans[plan.version] = plan
+        if plan.purpose:
+            self.purposes[plan.purpose] = plan.version
+        while len(self.plans) > most:
+            old = self.plans.pop(next(iter(self.plans)))
+            self.purposes.pop(old.purpose, None)
+        return PlanOutcome.STORED
+
+
+class MemoryStore:
+    """``clock``: seconds since 1970.
+
+    >>> import asyncio, time
+    >>> asyncio.run(MemoryStore(time.time).stream("clicks")) is None
+    True
+    """
+
+    def __init__(self, clock: Callable[[], float], limits: Limits | None = None) -> None:
+        self._clock = clock
+        self._limits = limits or Limits()
+        self._streams: dict[str, _Stream] = {}
+        self._names: list[str] = []
+        self._incarnation = 0
+        self._hub = Hub()
+
+    async def ping(self) -> None:
+        return None
+
+    async def close(self) -> None:
+        self._hub.close()
+
+    def news(self) -> AsyncIterator[News]:
+        return self._hub.listen()
+
+    def _of(self, stream: str) -> _Stream:
+        found = self._streams.get(stream)
+        if found is None:
+            raise missing(stream)
+        return found
+
+    # -- streams
+
+    async def put_stream(self, name: str, spec: bytes, floor: int = 0) -> tuple[StreamRecord, bool]:
+        check_floor(floor)
+        had = self._streams.get(name)
+        if had is not None:
+            if had.record.spec != spec:
+                had.record = replace(had.record, spec=spec)
+                self._hub.tell(name, "stream")
+            return had.record, False
+        now = self._clock()
+        self._incarnation = max(int(now * 1e6), floor, self._incarnation + 1)
+        record = StreamRecord(name, spec, now, self._incarnation)
+        self._streams[name] = _Stream(record)
+        bisect.insort(self._names, name)
+        self._hub.tell(name, "stream")
+        return record, True
+
+    async def stream(self, name: str) -> StreamRecord | None:
+        found = self._streams.get(name)
+        return None if found is None else found.record
+
+    async def streams(self, after: str, limit: int) -> Sequence[StreamRecord]:
+        start = bisect.bisect_right(self._names, after)
+        return tuple(self._streams[name].record for name in self._names[start : start + limit])
+
+    async def delete_stream(self, name: str) -> bool:
+        if self._streams.pop(name, None) is None:
+            return False
+        del self._names[bisect.bisect_left(self._names, name)]
+        self._hub.tell(name, "stream")
+        return True
+
+    # -- parts of batches
+
+    async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
+        return self._of(stream).put_part(key, data, self._limits.batches)
+
+    async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
+        found = self._streams.get(stream)
+        held = found.batches.get(kind, {}).get(batch) if found else None
+        return () if held is None else tuple(StoredPart(key, held.held[key]) for key in sorted(held.held))
+
+    async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
+        found = self._streams.get(stream)
+        numbers = found.batches.get(kind, {}) if found else {}
+        return tuple(sorted((n for n in numbers if before is None or n < before), reverse=True)[:limit])
+
+    # -- plans
+
+    async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
+        found = self._of(stream)
+        before = len(found.plans), found.latest()
+        outcome = found.put_plan(plan, after, self._limits.plans)
+        if (len(found.plans), found.latest()) != before:
+            self._hub.tell(stream, "plan")
+        return outcome
+
+    async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
+        found = self._streams.get(stream)
+        if found is None:
+            return None
+        return found.latest() if version is None else found.plans.get(version)
+
+    async def plan_for(self, stream: str, purpose: str) -> PlanRecord | None:
+        found = self._streams.get(stream)
+        version = found.purposes.get(purpose) if found else None
+        return found.plans[version] if found and version else None
+
+    # -- rounds
+
+    async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
+        rounds = self._of(stream).rounds
+        first = rounds.opened is None
+        outcome = rounds.report(key, data, self._clock(), lease)
+        if first and rounds.opened is not None:
+            self._hub.tell(stream, "round")
+        return outcome
+
+    async def round(self, stream: str) -> RoundView:
+        found = self._of(stream)
+        return found.rounds.view(self._clock(), found.record.incarnation)
+
+    async def seal(self, stream: str, epoch: int) -> bool:
+        rounds = self._of(stream).rounds
+        if rounds.seal(epoch):
+            self._hub.tell(stream, "round")
+        return epoch < rounds.open
+
+    async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
+        found = self._streams.get(stream)
+        if found is None or epoch >= found.rounds.open:
+            return ()
+        reports = found.rounds.epochs.get(epoch, {})
+        return tuple(reports[key] for key in sorted(reports))
+
+    async def commit(self, stream: str, commit: Commit) -> bool:
+        rounds = self._of(stream).rounds
+        if rounds.commit(commit, self._clock(), self._limits.forget):
+            self._hub.tell(stream, "round")
+        return commit.epoch <= rounds.merged
+
+    async def answer(self, stream: str) -> Commit | None:
+        found = self._streams.get(stream)
+        return None if found is None else found.rounds.last

@@ -1,0 +1,339 @@
+"""The Lua of the Redis store: each operation one atomic script with a named outcome (DESIGN, section 6).
+
+Keys of a stream, all under one hash tag ``{prefix:stream}:``
+
+- ``m`` hash: spec, created, inc(arnation), open, merged, opened, arrivals, expires. Without it there is no stream.
+- ``k`` set: the names of all its other keys, to let them expire together and to delete them.
+- ``t`` the incarnation of a deleted stream, kept for a day: the next one's is higher.
+- ``b:<kind>`` zset of batches by when they were last reported to; ``h:<kind>:<batch>`` hash: source -> "run parts";
+  ``p:<kind>:<batch>`` hash: "part source" -> data.
+- ``vs`` zset of plan versions, all of score 0, so in their order; ``v:<version>`` hash; ``w`` hash: purpose -> version.
+- ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> when it came; ``a`` zset of agents by lease;
+  ``q`` hash: agent -> the last name taken and the last merged; ``c`` hash: the last commit.
+
+Times are whole microseconds by Redis TIME. A number that may pass 2^53 (session, seq, run, version) is 20 digits of
+text, which compare as they should. ``#!lua`` lets Redis refuse a script as a whole, before it has written anything: on
+a replica, when memory is full, when too few replicas follow. Those that look or make room run when memory is full.
+
+``KEYS[1]`` is ``m``; ARGV: time to live in ms, news channel, stream, then what the operation takes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+__all__ = ["SCRIPTS", "Script"]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script, and the name by which Redis knows it once it has seen it."""
+
+    name: str
+    text: str = field(repr=False)
+    sha: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+
+
+_COMMON = """
+local M, ttl, channel, stream = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local base = string.sub(M, 1, -2)
+local K = base .. 'k'
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local expires
+local function whole(number) return string.format('%.0f', number) end
+local function tell(what) redis.call('PUBLISH', channel, what .. ' ' .. stream) end
+-- After a write that may have made the key.
+local function own(key)
+  if redis.call('SADD', K, key) == 1 then
+    redis.call('PEXPIREAT', key, expires)
+    redis.call('PEXPIREAT', K, expires)
+  end
+end
+local function drop(key)
+  redis.call('UNLINK', key)
+  redis.call('SREM', K, key)
+end
+local function clear()
+  for _, key in ipairs(redis.call('SMEMBERS', K)) do redis.call('UNLINK', key) end
+  redis.call('UNLINK', M, K)
+end
+-- All keys of a stream expire in the same millisecond; the time is put off only when half of it is gone.
+local function put_off()
+  local at = math.floor(now / 1000)
+  if expires and expires - at >= ttl / 2 then return end
+  expires = whole(at + ttl)
+  redis.call('HSET', M, 'expires', expires)
+  redis.call('PEXPIREAT', M, expires)
+  redis.call('PEXPIREAT', K, expires)
+  for _, key in ipairs(redis.call('SMEMBERS', K)) do redis.call('PEXPIREAT', key, expires) end
+end
+local function alive()
+  expires = tonumber(redis.call('HGET', M, 'expires') or nil)
+  if not expires then return false end
+  put_off()
+  expires = whole(expires)
+  return true
+end
+"""
+
+_PUT_STREAM = """
+local spec, floor = ARGV[4], tonumber(ARGV[5])
+local created = 0
+if alive() then
+  if redis.call('HGET', M, 'spec') ~= spec then
+    redis.call('HSET', M, 'spec', spec)
+    tell('stream')
+  end
+else
+  clear()
+  local last = tonumber(redis.call('GET', base .. 't') or '0')
+  local inc = math.max(now, floor, last + 1)
+  redis.call('HSET', M, 'spec', spec, 'created', whole(now), 'inc', whole(inc), 'open', '1', 'merged', '0')
+  put_off()
+  created = 1
+  tell('stream')
+end
+local at = redis.call('HMGET', M, 'spec', 'created', 'inc')
+return {created, at[1], at[2], at[3]}
+"""
+
+_STREAM = """
+if not alive() then return false end
+return redis.call('HMGET', M, 'spec', 'created', 'inc')
+"""
+
+_DELETE_STREAM = """
+if not alive() then return 0 end
+redis.call('SET', base .. 't', redis.call('HGET', M, 'inc'), 'PX', 86400000)
+clear()
+tell('stream')
+return 1
+"""
+
+_PUT_PART = """
+local kind, batch, source, run, part, parts, data, most = unpack(ARGV, 4)
+if not alive() then return 'gone' end
+local where = kind .. ':' .. batch
+local H, P, B = base .. 'h:' .. where, base .. 'p:' .. where, base .. 'b:' .. kind
+local field, line = part .. ' ' .. source, redis.call('HGET', H, source)
+if line then
+  local had, had_parts = string.sub(line, 1, 20), string.sub(line, 22)
+  if run < had then return 'older' end
+  if run == had and parts ~= had_parts then return 'parts ' .. had_parts end
+  if run == had and redis.call('HEXISTS', P, field) == 1 then return 'repeated' end
+  if run > had then
+    for _, old in ipairs(redis.call('HKEYS', P)) do
+      if string.sub(old, string.find(old, ' ', 1, true) + 1) == source then redis.call('HDEL', P, old) end
+    end
+  end
+end
+redis.call('HSET', H, source, run .. ' ' .. parts)
+redis.call('HSET', P, field, data)
+redis.call('ZADD', B, redis.call('HINCRBY', M, 'arrivals', 1), batch)
+own(H) own(P) own(B)
+while redis.call('ZCARD', B) > tonumber(most) do
+  local old = kind .. ':' .. redis.call('ZPOPMIN', B)[1]
+  drop(base .. 'h:' .. old)
+  drop(base .. 'p:' .. old)
+end
+return 'stored'
+"""
+
+# A hash of data and the small one beside it: all at once, if it is not too much for one answer; else names and sizes.
+_SHELF = """
+local data, beside, epoch, most = base .. ARGV[4], base .. ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+if epoch and epoch >= tonumber(redis.call('HGET', M, 'open') or '0') then return {{}, {}} end
+local names, sizes, size = redis.call('HKEYS', data), {}, 0
+for number, name in ipairs(names) do
+  sizes[number] = redis.call('HSTRLEN', data, name)
+  size = size + sizes[number]
+end
+if size > most then return {redis.call('HGETALL', beside), names, sizes} end
+return {redis.call('HGETALL', beside), redis.call('HGETALL', data)}
+"""
+
+_BOOKS = """
+return {redis.call('HGETALL', base .. ARGV[5]), redis.call('HMGET', base .. ARGV[4], unpack(ARGV, 6))}
+"""
+
+_BATCHES = """
+return redis.call('ZRANGE', base .. 'b:' .. ARGV[4], 0, -1)
+"""
+
+_PUT_PLAN = """
+local version, digest, data, purpose, after, most = unpack(ARGV, 4)
+if not alive() then return 'gone' end
+local V, VS, W = base .. 'v:' .. version, base .. 'vs', base .. 'w'
+if redis.call('HGET', V, 'digest') == digest then return 'stored' end
+if purpose ~= '' and redis.call('HEXISTS', W, purpose) == 1 then return 'purpose taken' end
+local latest = redis.call('ZRANGE', VS, -1, -1)[1] or ''
+if latest ~= after or version <= latest then return 'not next' end
+if string.sub(version, 1, 20) ~= string.format('%020.0f', redis.call('HGET', M, 'inc')) then return 'not next' end
+redis.call('HSET', V, 'digest', digest, 'data', data, 'purpose', purpose)
+redis.call('ZADD', VS, 0, version)
+own(V) own(VS)
+if purpose ~= '' then
+  redis.call('HSET', W, purpose, version)
+  own(W)
+end
+while redis.call('ZCARD', VS) > tonumber(most) do
+  local old = base .. 'v:' .. redis.call('ZPOPMIN', VS)[1]
+  redis.call('HDEL', W, redis.call('HGET', old, 'purpose') or '')
+  drop(old)
+end
+tell('plan')
+return 'stored'
+"""
+
+_PLAN = """
+local version = ARGV[4]
+if version == '' then version = redis.call('ZRANGE', base .. 'vs', -1, -1)[1] end
+if not version then return false end
+local at = redis.call('HMGET', base .. 'v:' .. version, 'digest', 'data', 'purpose')
+if not at[1] then return false end
+return {version, at[1], at[2], at[3]}
+"""
+
+_PLAN_FOR = """
+local version = redis.call('HGET', base .. 'w', ARGV[4])
+if not version then return false end
+local at = redis.call('HMGET', base .. 'v:' .. version, 'digest', 'data', 'purpose')
+if not at[1] then return false end
+return {version, at[1], at[2], at[3]}
+"""
+
+_REPORT = """
+local agent, name, data, lease = unpack(ARGV, 4)
+if not alive() then return 'gone' end
+local at = redis.call('HMGET', M, 'open', 'merged', 'opened')
+local open, merged, field = at[1], tonumber(at[2]), agent .. ' ' .. name
+local A, Q, R, I = base .. 'a', base .. 'q', base .. 'r:' .. open, base .. 'i:' .. open
+local line = redis.call('HGET', Q, agent) or string.rep('0', 80)
+local latest, done = string.sub(line, 1, 40), string.sub(line, 41)
+local here = false
+for epoch = merged + 1, tonumber(open) do
+  here = here or redis.call('HEXISTS', base .. 'r:' .. whole(epoch), field) == 1
+end
+if name < latest and name ~= done and not here then return 'older' end
+-- An older one is no sign of life: it may have been under way since before its agent died.
+if name >= latest then
+  redis.call('ZADD', A, 'GT', whole(now + lease), agent)
+  own(A)
+end
+if here then return 'repeated' end
+if name == done then return 'merged' end
+-- One vote a round: an older life of the agent makes room. Of one life nothing that was taken is given up.
+if redis.call('HEXISTS', R, agent .. ' ' .. latest) == 1 then
+  for _, old in ipairs(redis.call('HKEYS', R)) do
+    if string.sub(old, 1, -42) == agent and string.sub(old, -40, -21) < string.sub(name, 1, 20) then
+      redis.call('HDEL', R, old)
+      redis.call('HDEL', I, old)
+    end
+  end
+end
+redis.call('HSET', R, field, data)
+redis.call('HSET', I, field, whole(now))
+redis.call('HSET', Q, agent, name .. done)
+own(R) own(I) own(Q)
+if not at[3] then
+  redis.call('HSET', M, 'opened', whole(now))
+  tell('round')
+end
+return 'stored'
+"""
+
+_ROUND = """
+if not alive() then return false end
+local at = redis.call('HMGET', M, 'inc', 'open', 'merged', 'opened')
+return {whole(now), at[1], at[2], at[3], at[4], redis.call('HGETALL', base .. 'i:' .. at[2]),
+  redis.call('ZRANGE', base .. 'a', 0, -1, 'WITHSCORES'), redis.call('HGETALL', base .. 'q'),
+  redis.call('HGET', base .. 'c', 'keep')}
+"""
+
+_SEAL = """
+local epoch = tonumber(ARGV[4])
+if not alive() then return 'gone' end
+local open = tonumber(redis.call('HGET', M, 'open'))
+if epoch == open then
+  open = open + 1
+  redis.call('HSET', M, 'open', whole(open))
+  redis.call('HDEL', M, 'opened')
+  tell('round')
+end
+return epoch < open and 1 or 0
+"""
+
+_COMMIT = """
+local epoch, answer, keep, names, forget = unpack(ARGV, 4, 8)
+local first = 9
+if not alive() then return 'gone' end
+local number, at = tonumber(epoch), redis.call('HMGET', M, 'open', 'merged')
+local open, merged = tonumber(at[1]), tonumber(at[2])
+if number <= merged then return 1 end
+if number > merged + 1 or number >= open then return 0 end
+-- Exactly the reports that are in it: else what was merged is of another life of this Redis.
+local A, C, Q, R = base .. 'a', base .. 'c', base .. 'q', base .. 'r:' .. epoch
+if redis.call('HLEN', R) ~= #ARGV - first + 1 then return 0 end
+for i = first, #ARGV do
+  if redis.call('HEXISTS', R, ARGV[i]) == 0 then return 0 end
+end
+redis.call('HSET', C, 'epoch', epoch, 'answer', answer, 'keep', keep, 'names', names)
+own(C)
+for i = first, #ARGV do
+  local agent, name = string.sub(ARGV[i], 1, -42), string.sub(ARGV[i], -40)
+  local line = redis.call('HGET', Q, agent) or (name .. name)
+  if string.sub(line, 41) < name then line = string.sub(line, 1, 40) .. name end
+  redis.call('HSET', Q, agent, line)
+  own(Q)
+end
+drop(R)
+drop(base .. 'i:' .. epoch)
+redis.call('HSET', M, 'merged', epoch)
+local under_way = {}
+for later = number + 1, open do
+  for _, field in ipairs(redis.call('HKEYS', base .. 'r:' .. whole(later))) do
+    under_way[string.sub(field, 1, -42)] = true
+  end
+end
+for _, agent in ipairs(redis.call('ZRANGEBYSCORE', A, '-inf', whole(now - forget))) do
+  if not under_way[agent] then
+    redis.call('ZREM', A, agent)
+    redis.call('HDEL', Q, agent)
+  end
+end
+tell('round')
+return 1
+"""
+
+_ANSWER = """
+return redis.call('HMGET', base .. 'c', 'epoch', 'answer', 'keep', 'names')
+"""
+
+_TEXTS = {
+    "put_stream": _PUT_STREAM,
+    "put_part": _PUT_PART,
+    "put_plan": _PUT_PLAN,
+    "report": _REPORT,
+}
+_EVEN_WHEN_FULL = {
+    "stream": _STREAM,
+    "delete_stream": _DELETE_STREAM,
+    "shelf": _SHELF,
+    "books": _BOOKS,
+    "batches": _BATCHES,
+    "plan": _PLAN,
+    "plan_for": _PLAN_FOR,
+    "round": _ROUND,
+    "seal": _SEAL,
+    "commit": _COMMIT,
+    "answer": _ANSWER,
+}
+
+SCRIPTS = {name: Script(name, f"#!lua\n{_COMMON}{body}") for name, body in _TEXTS.items()} | {
+    name: Script(name, f"#!lua flags=allow-oom\n{_COMMON}{body}") for name, body in _EVEN_WHEN_FULL.items()
+}
