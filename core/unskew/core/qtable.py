@@ -51,9 +51,10 @@ class QTable:
             )
         if keys and (self.hashes[1:] <= self.hashes[:-1]).any():
             raise HistogramError("Q-table: keys are not in ascending order without repeats; sort them by hash")
-        if not np.isfinite(self.values).all() or (self.values < UNTRIED).any() or (self.values > 2.0).any():
+        # A NaN makes both ends NaN, which is within no bound.
+        if self.values.size and not (self.values.min() >= UNTRIED and self.values.max() <= 2.0):
             raise HistogramError(f"Q-table: a value is not a number from {UNTRIED} (never tried) to 2")
-        if (self.rows < 0).any():
+        if keys and self.rows.min() < 0:
             raise HistogramError("Q-table: a key has fewer than 0 tuples")
 
     def __eq__(self, other: object) -> bool:

@@ -43,6 +43,7 @@ from unskew.core.sketches.tally import (
     exact_sum,
     tally,
 )
+from unskew.core.values import frozen
 
 __all__ = ["Classes", "FrequentItems", "Verdict"]
 
@@ -89,11 +90,9 @@ class FrequentItems:
         """Own, read-only arrays, and a state that the guarantees above can hold for."""
         if self.capacity < 1:
             raise ConfigError("capacity", self.capacity, "a whole number of counters, at least 1")
-        hashes = check_hashes(self.hashes).copy()
-        counts = check_counts(self.counts, len(hashes)).copy()
-        for name, array in (("hashes", hashes), ("counts", counts)):
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+        hashes = check_hashes(self.hashes)
+        object.__setattr__(self, "hashes", frozen(hashes, np.uint64))
+        object.__setattr__(self, "counts", frozen(check_counts(self.counts, len(hashes)), np.int64))
         self._check_state()
 
     def __eq__(self, other: object) -> bool:
@@ -203,9 +202,9 @@ class FrequentItems:
     def _check_state(self) -> None:
         if len(self.hashes) > self.capacity:
             raise HistogramError(f"hashes: {len(self.hashes)} counters, but the capacity is {self.capacity}")
-        if np.any(self.hashes[1:] <= self.hashes[:-1]):
+        if (self.hashes[1:] <= self.hashes[:-1]).any():
             raise HistogramError("hashes: not in rising order without repeats; build summaries with update")
-        if np.any(self.counts < 1):
+        if len(self.counts) and self.counts.min() < 1:
             raise HistogramError("counts: a listed key has no rows; list keys with a count of at least 1")
         if not 0 <= self.total <= MAX_TOTAL:
             raise HistogramError(f"total: {self.total} is not allowed; use 0 to 2**63 - 1")

@@ -84,6 +84,8 @@ def check_counts(counts: NDArray[np.integer], rows: int) -> I64:
 
 def exact_sum(counts: I64) -> int:
     """The sum without wrapping, for counts >= 0: the two halves are summed apart."""
+    if not len(counts) or int(counts.max()) * len(counts) <= MAX_TOTAL:
+        return int(counts.sum())
     return (int((counts >> np.int64(32)).sum()) << 32) + int((counts & _LOW).sum())
 
 

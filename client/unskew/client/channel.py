@@ -1,0 +1,244 @@
+"""The way to one service: a gRPC channel made when a process first needs it, a deadline on every call, our errors.
+
+Fork-safe (see ``forks``): a child makes its own channel and never touches its parent's, not even to close it. Each
+channel has its own connections (``use_local_subchannel_pool``): in the pool that gRPC shares by default the child's new
+channel finds the parent's connection and breaks on it ("wrong file descriptor generation", 2 children of 5). gRPC's own
+fork support has to be left at its default: with GRPC_ENABLE_FORK_SUPPORT=0 children hang.
+
+Retries are gRPC's, by service config: UNAVAILABLE and CANCELLED (a server that is full or going down says so), four
+attempts, with jittered backoff, within the deadline; throttled while most calls fail.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
+
+import grpc
+from google.protobuf.message import Message
+
+from unskew.client.credentials import Credentials
+from unskew.client.errors import ClientClosedError, ServiceCallError, call_error
+from unskew.client.forks import in_grpc, never_free, tell_after_fork
+from unskew.core.errors import ConfigError
+
+__all__ = ["Call", "Channel", "Target", "seconds"]
+
+SERVICE = "unskew.v1.PartitionerService"
+DEFAULT_PORT = 8081
+_PLAIN, _SECURE = "grpc://", "grpcs://"
+_OTHERS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
+_MEGABYTE = 1 << 20
+
+_RETRIES = {
+    "methodConfig": [
+        {
+            "name": [{"service": SERVICE}],
+            "retryPolicy": {
+                "maxAttempts": 4,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "2s",
+                "backoffMultiplier": 3,
+                "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
+            },
+        }
+    ],
+    "retryThrottling": {"maxTokens": 20, "tokenRatio": 0.5},
+}
+_OPTIONS: tuple[tuple[str, Any], ...] = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("SingleThreadedUnaryStream", 1),  # grpc.experimental.ChannelOptions, which costs an import
+    ("grpc.enable_retries", 1),
+    ("grpc.service_config", json.dumps(_RETRIES)),
+    ("grpc.per_rpc_retry_buffer_size", 16 * _MEGABYTE),  # else a histogram of over 256 kB is never retried
+    ("grpc.max_receive_message_length", 64 * _MEGABYTE),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 5_000),  # by default up to two minutes after the service is back
+)
+
+M = TypeVar("M", bound=Message)
+R = TypeVar("R")
+
+
+def seconds(name: str, value: float) -> float:
+    """A checked timeout."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 < value < float("inf"):
+        raise ConfigError(name, value, "a number of seconds above 0")
+    return float(value)
+
+
+class Target:
+    """Where a service is: ``host``, ``host:port``, ``grpc://host:port``, ``grpcs://host:port`` (TLS), a gRPC name."""
+
+    def __init__(self, text: object) -> None:
+        if not isinstance(text, str) or not text or any(c.isspace() for c in text):
+            raise ConfigError("target", text, "host:port, grpc://host:port or grpcs://host:port")
+        self.secure = text.startswith(_SECURE)
+        rest = text.removeprefix(_SECURE).removeprefix(_PLAIN).rstrip("/")
+        if "://" in rest and not rest.startswith(_OTHERS):
+            raise ConfigError("target", text, "grpc://host:port (REST is on another port), grpcs:// for TLS")
+        if not rest:
+            raise ConfigError("target", text, "grpc://host:port")
+        self.address = rest if rest.startswith(_OTHERS) else _with_port(rest, text)
+
+    @property
+    def loopback(self) -> bool:
+        if self.address.startswith(("unix:", "unix-abstract:")):
+            return True
+        host = self.address.split(":", 1)[1].lstrip("/") if self.address.startswith(_OTHERS) else self.address
+        return host.startswith(("127.", "[::1]", "localhost:"))
+
+    def __str__(self) -> str:
+        return self.address
+
+
+def _with_port(text: str, given: str) -> str:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        return f"{text}:{DEFAULT_PORT}"
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ConfigError("target", given, "an IPv6 address in brackets: [::1]:8081")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise ConfigError("target", given, "host:port with a port of 1 to 65535")
+    return text
+
+
+class Call:
+    """A call that may wait long: ``next`` gives its next answer, None after the last. Any thread may ``cancel`` it.
+
+    One thread at a time waits in it, and gRPC needs no thread of its own for it. ``interrupted``: a fork of this
+    process has ended it, or it came over one; begin it anew.
+    """
+
+    def __init__(self, call: Any, told: Callable[[Any], ServiceCallError]) -> None:
+        self.interrupted = False
+        self._call, self._told = call, told
+        tell_after_fork(self)
+
+    def next(self) -> Any:
+        try:
+            with in_grpc(self):
+                return None if self.interrupted else next(self._call, None)
+        except grpc.RpcError as why:
+            if self.interrupted:
+                return None
+            raise self._told(why) from None
+
+    def cancel(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+
+    def interrupt(self) -> None:
+        self.interrupted = True
+        self.cancel()
+
+    def after_fork(self) -> None:
+        never_free(self._call)
+        self.interrupted, self._call = True, None
+
+
+class Channel:
+    """Thread-safe. ``verb`` is a method's name, ``stream`` the stream it is about, for errors."""
+
+    def __init__(self, target: str, credentials: Credentials, options: Iterable[tuple[str, Any]] = ()) -> None:
+        self.target = Target(target)
+        self._credentials = credentials
+        self._secure = self.target.secure or credentials.tls
+        if credentials.shown and not (self._secure or self.target.loopback or credentials.insecure):
+            raise ConfigError(
+                "target", target, "grpcs:// (TLS): a token would go over the network for all to read; or insecure=True"
+            )
+        self._options = (*_OPTIONS, *options)
+        self._closed = False
+        self._begin_process()
+        tell_after_fork(self)
+
+    def _begin_process(self) -> None:
+        self._lock = threading.Lock()
+        self._channel: Any = None
+        self._methods: dict[str, Any] = {}
+
+    def after_fork(self) -> None:
+        never_free((self._channel, self._methods))
+        self._begin_process()
+
+    def call(self, verb: str, stream: str, request: Message, response: type[M], timeout: float) -> M:
+        """One request, one answer."""
+        method = self._method("unary_unary", verb, response)
+        answer = self._guard(verb, stream, lambda: method(request, timeout=timeout, metadata=self._metadata()))
+        return cast(M, answer)
+
+    def send_many(self, verb: str, stream: str, requests: Iterable[Message], response: type[M], timeout: float) -> M:
+        """Many requests, one answer."""
+        method = self._method("stream_unary", verb, response)
+        answer = self._guard(verb, stream, lambda: method(iter(requests), timeout=timeout, metadata=self._metadata()))
+        return cast(M, answer)
+
+    def begin(self, verb: str, stream: str, request: Message, response: type[Message], timeout: float) -> Call:
+        """One request, and as many answers as there are: one is the same on the wire as a stream of one."""
+        method = self._method("unary_stream", verb, response)
+        call = self._guard(verb, stream, lambda: method(request, timeout=timeout, metadata=self._metadata()))
+        return Call(call, lambda why: self._told(verb, stream, why))
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """End all calls that are under way in this process. Again is no harm."""
+        self._closed = True
+        with self._lock:
+            channel, self._channel, self._methods = self._channel, None, {}
+        if channel is not None:
+            channel.close()
+
+    def _metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._credentials.metadata()
+
+    def _guard(self, verb: str, stream: str, act: Callable[[], R]) -> R:
+        try:
+            with in_grpc():
+                return act()
+        except grpc.RpcError as why:
+            raise self._told(verb, stream, why) from None
+        except ValueError:
+            if self._closed:  # while the call was being made
+                raise self._is_closed() from None
+            raise
+
+    def _told(self, verb: str, stream: str, why: Any) -> ServiceCallError:
+        return call_error(verb, stream, str(self.target), why.code().name, why.details() or "")
+
+    def _is_closed(self) -> ClientClosedError:
+        return ClientClosedError(f"the client of {self.target} is closed; make a new one")
+
+    def _method(self, shape: str, verb: str, response: type[Message]) -> Any:
+        with self._lock:
+            if self._closed:
+                raise self._is_closed()
+            if self._channel is None:
+                self._channel = self._connect()
+            method = self._methods.get(verb)
+            if method is None:
+                make = getattr(self._channel, shape)
+                method = self._methods[verb] = make(
+                    f"/{SERVICE}/{verb}",
+                    request_serializer=lambda message: message.SerializeToString(),
+                    response_deserializer=response.FromString,
+                )
+            return method
+
+    def _connect(self) -> Any:
+        address, options = self.target.address, list(self._options)
+        if self._secure:
+            return grpc.secure_channel(address, self._credentials.channel(), options=options)
+        return grpc.insecure_channel(address, options=options)
+
+    def __repr__(self) -> str:
+        return f"Channel({str(self.target)!r}{', closed' if self._closed else ''}, pid {os.getpid()})"

@@ -1,0 +1,104 @@
+"""How a client shows who it is, and knows whom it talks to: a bearer token, TLS, mTLS. Nothing here is ever logged.
+
+A token is taken from ``token``, else ``token_file``, else ``UNSKEW_TOKEN``, else ``UNSKEW_TOKEN_FILE``. A file is read
+again when it changes (Kubernetes renews projected tokens in place). Without TLS a token goes to loopback only, unless
+``insecure`` says that the network is trusted: whoever reads it has it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from unskew.core.errors import ConfigError
+
+__all__ = ["Credentials"]
+
+
+@dataclass
+class Credentials:
+    """Paths are of PEM files. ``ca``: whom to trust (the system's if none); ``certificate`` and ``key``: for mTLS."""
+
+    token: str | None = field(default=None, repr=False)
+    token_file: str | os.PathLike[str] | None = None
+    ca: str | os.PathLike[str] | None = None
+    certificate: str | os.PathLike[str] | None = None
+    key: str | os.PathLike[str] | None = None
+    insecure: bool = False
+    _file: Path | None = field(default=None, init=False, repr=False)
+    _read: tuple[tuple[int, ...], str] = field(default=((), ""), init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.token is not None and self.token_file is not None:
+            raise ConfigError("token_file", str(self.token_file), "a token or a token file, not both")
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("certificate, key", str(self.certificate or self.key), "both (mTLS) or neither")
+        if self.token_file is not None:
+            self._file = Path(self.token_file)
+        elif self.token is not None:
+            _checked(self.token, "token")
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str], **given: Any) -> Credentials:
+        """Those that are ``given``, and the token from the environment where none is."""
+        if given.get("token") is None and given.get("token_file") is None:
+            given["token"] = environment.get("UNSKEW_TOKEN") or None
+            if given["token"] is None:
+                given["token_file"] = environment.get("UNSKEW_TOKEN_FILE") or None
+        return cls(**given)
+
+    @property
+    def tls(self) -> bool:
+        return self.ca is not None or self.certificate is not None
+
+    @property
+    def shown(self) -> bool:
+        """Whether a token is sent."""
+        return self._file is not None or bool(self.token)
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """What goes with each call."""
+        token = self.token if self._file is None else self._from_file(self._file)
+        return (("authorization", f"Bearer {token}"),) if token else ()
+
+    def channel(self) -> Any:
+        """grpc's credentials for a channel with TLS."""
+        return grpc.ssl_channel_credentials(
+            _content(self.ca, "ca"), _content(self.key, "key"), _content(self.certificate, "certificate")
+        )
+
+    def _from_file(self, path: Path) -> str:
+        try:
+            stat = path.stat()
+            mark = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+            if mark != self._read[0]:
+                self._read = (mark, _checked(path.read_text(encoding="utf-8").strip(), "token_file"))
+        except (OSError, UnicodeDecodeError) as why:
+            if not self._read[1]:
+                raise ConfigError("token_file", str(path), f"a readable file with the token ({_said(why)})") from None
+        return self._read[1]
+
+
+def _checked(token: str, name: str) -> str:
+    """The token, if it can be sent in a header. The error does not show it."""
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError(name, "***", "one line of printable ASCII without spaces")
+    return token
+
+
+def _content(path: str | os.PathLike[str] | None, name: str) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as why:
+        raise ConfigError(name, str(path), f"a readable PEM file ({_said(why)})") from None
+
+
+def _said(why: OSError | UnicodeDecodeError) -> str:
+    return why.strerror or type(why).__name__ if isinstance(why, OSError) else "it is not text"
