@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.errors import ConfigError
-from unskew.core.hashing import mix
+from unskew.core.mixing import mix
 
 __all__ = ["Accumulator", "MicroBatch"]
 

@@ -19,10 +19,10 @@ from unskew.core.bytesview import ByteRows
 from unskew.core.columns import Column, Values
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.keytypes import KeyType
+from unskew.core.mixing import SEED, mix
 
 __all__ = ["SEED", "hash_keys", "mix", "placement_salt", "spark_hash"]
 
-SEED = 42
 U64 = NDArray[np.uint64]
 
 
@@ -69,18 +69,6 @@ def placement_salt(seed: NDArray[np.int32], partition: NDArray[np.int32], partit
     if partition.dtype.kind not in "iu" or np.any((partition < 0) | (partition >= partitions)):
         raise ConfigError("partition", partition.tolist()[:5], f"integers from 0 to {partitions - 1}")
     return murmur3.invert_u32(partition.astype(np.uint32), seed.view(np.uint32)).view(np.int32)
-
-
-def mix(hashes: U64, salt: int) -> U64:
-    """A second, independent hash of key hashes (the splitmix64 finaliser, salted).
-
-    The plan's tail reads the top bits of the key hash, so all keys of one partition share them; a sketch or a
-    further hash choice must not read those bits again.
-    """
-    z = hashes + np.uint64((salt * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
 
 
 def _columns(columns: Sequence[Values], types: Sequence[KeyType | str] | None) -> list[Column]:

@@ -8,11 +8,15 @@ A plan therefore carries its key type, and both sides of a join are cast to Spar
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-
-import pyarrow as pa
+from functools import cache
+from typing import TYPE_CHECKING
 
 from unskew.core.errors import KeyTypeError
+
+if TYPE_CHECKING:  # Arrow is loaded by whoever has Arrow columns: a plan carries key types by name only
+    import pyarrow as pa
 
 __all__ = ["FRACTIONAL", "INTEGRAL", "KeyType", "arrow_of", "common_type", "parse", "type_of"]
 
@@ -98,13 +102,15 @@ def _decimal(precision: int, scale: int) -> KeyType:
 
 def type_of(arrow: pa.DataType) -> KeyType:
     """The Spark type of an Arrow type, as Spark's own Arrow conversion maps it."""
+    import pyarrow as pa
+
     if pa.types.is_dictionary(arrow):
         return type_of(arrow.value_type)
     if pa.types.is_decimal(arrow):
         return _decimal(arrow.precision, arrow.scale)
     if pa.types.is_timestamp(arrow):
         return KeyType("timestamp" if arrow.tz else "timestamp_ntz")
-    for test, name in _ARROW_TESTS:
+    for test, name in _arrow_tests():
         if test(arrow):
             return KeyType(name)
     raise KeyTypeError(
@@ -114,31 +120,37 @@ def type_of(arrow: pa.DataType) -> KeyType:
     )
 
 
-_ARROW_TESTS = (
-    (pa.types.is_boolean, "boolean"),
-    (pa.types.is_int8, "tinyint"),
-    (pa.types.is_int16, "smallint"),
-    (pa.types.is_int32, "int"),
-    (pa.types.is_int64, "bigint"),
-    (pa.types.is_float32, "float"),
-    (pa.types.is_float64, "double"),
-    (pa.types.is_date32, "date"),
-    (pa.types.is_null, "void"),
-    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t), "string"),
-    (
-        lambda t: (
-            pa.types.is_binary(t)
-            or pa.types.is_large_binary(t)
-            or pa.types.is_binary_view(t)
-            or pa.types.is_fixed_size_binary(t)
+@cache
+def _arrow_tests() -> tuple[tuple[Callable[[pa.DataType], bool], str], ...]:
+    import pyarrow as pa
+
+    return (
+        (pa.types.is_boolean, "boolean"),
+        (pa.types.is_int8, "tinyint"),
+        (pa.types.is_int16, "smallint"),
+        (pa.types.is_int32, "int"),
+        (pa.types.is_int64, "bigint"),
+        (pa.types.is_float32, "float"),
+        (pa.types.is_float64, "double"),
+        (pa.types.is_date32, "date"),
+        (pa.types.is_null, "void"),
+        (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t), "string"),
+        (
+            lambda t: (
+                pa.types.is_binary(t)
+                or pa.types.is_large_binary(t)
+                or pa.types.is_binary_view(t)
+                or pa.types.is_fixed_size_binary(t)
+            ),
+            "binary",
         ),
-        "binary",
-    ),
-)
+    )
 
 
 def arrow_of(key: KeyType) -> pa.DataType:
     """The Arrow type in which a key of this Spark type is hashed."""
+    import pyarrow as pa
+
     if key.is_decimal:
         return pa.decimal128(key.precision, key.scale)
     return {

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from unskew.core import xxh64
 from unskew.core.errors import PlanError
-from unskew.core.hashing import SEED, mix
+from unskew.core.mixing import SEED, mix
 from unskew.core.values import by_fields, frozen
 
 __all__ = ["Lookup", "find_lookup"]

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.errors import HistogramError
-from unskew.core.hashing import mix
 from unskew.core.histogram import host_of
 from unskew.core.learning import Learning
 from unskew.core.limits import host_bits
+from unskew.core.mixing import mix
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
 from unskew.core.pouring import learning, pour, workers_allowed

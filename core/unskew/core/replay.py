@@ -26,8 +26,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.errors import ConfigError
 from unskew.core.grouping import Grouping, GroupingRules, Moved, sense
-from unskew.core.hashing import mix
 from unskew.core.kernels import kernel
+from unskew.core.mixing import mix
 from unskew.core.routers.base import Router
 from unskew.core.routers.cg import ConsistentGrouping
 from unskew.core.routers.registry import make_router

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from unskew.core.errors import ConfigError
-from unskew.core.planners import make_planner
 
 __all__ = ["BatchWork", "Part", "StreamSpec", "Work", "check_name"]
 
@@ -40,6 +39,8 @@ class StreamSpec:
     dsync_max: float = 3600.0
 
     def __post_init__(self) -> None:
+        from unskew.core.planners import make_planner  # for who makes streams: most clients only fetch plans
+
         make_planner(self.policy, self.partitions, self.seed, self.weights or None, **self.parameters)
         if not 1 <= self.history <= _MOST_HISTORY:
             raise ConfigError("history", self.history, f"1 to {_MOST_HISTORY} batches")

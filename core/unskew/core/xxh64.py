@@ -9,12 +9,14 @@ one by one: there the call no longer matters.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from unskew.core.bytesview import BLOCK, Block, ByteRows
+if TYPE_CHECKING:  # it loads Arrow, and plans hash numbers only
+    from unskew.core.bytesview import Block, ByteRows
 
 __all__ = ["hash_bytes", "hash_u32", "hash_u64"]
 
@@ -28,6 +30,7 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 _P12 = np.uint64(0x60EA27EEADC0B5D6)  # P1 + P2
 _LOW32, _LOW8 = np.uint64(0xFFFFFFFF), np.uint64(0xFF)
 
+_BLOCK = 8192  # numbers at a time, as ``bytesview.BLOCK`` rows
 _LONG = 192  # bytes from which one call of the C library a row is the faster way
 
 
@@ -97,8 +100,8 @@ def hash_u32(values: NDArray[np.uint32], seed: U64) -> U64:
 
 def _in_blocks(values: NDArray[np.uint32] | U64, seed: U64, length: np.uint64, take: Callable[[U64, U64], U64]) -> U64:
     out = np.empty(len(values), np.uint64)
-    for start in range(0, len(values), BLOCK):
-        part = slice(start, start + BLOCK)
+    for start in range(0, len(values), _BLOCK):
+        part = slice(start, start + _BLOCK)
         word = values[part].astype(np.uint64, copy=False)
         begin = np.broadcast_to(seed, out.shape)[part] + _P5 + length
         out[part] = _avalanche(take(begin, word))

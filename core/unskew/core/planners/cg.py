@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from unskew.core.apportion import turns
 from unskew.core.demand import Demand, slot_budget
 from unskew.core.errors import ConfigError
-from unskew.core.hashing import mix
 from unskew.core.histogram import Histogram, fold_hosts
 from unskew.core.limits import host_bits
+from unskew.core.mixing import mix
 from unskew.core.placement import Placement
 from unskew.core.plan import Plan
 from unskew.core.planners.base import Common, Feedback, Place

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.errors import ConfigError, HistogramError
-from unskew.core.hashing import mix
+from unskew.core.mixing import mix
 from unskew.core.sketches.tally import I64, MAX_TOTAL, U64, add_totals, check_hashes, tally
 
 __all__ = ["CountMin"]

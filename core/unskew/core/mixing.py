@@ -1,0 +1,24 @@
+"""Hashes of hashes, and the seed of the first one. Apart from ``hashing``: who routes by hashes that are there already
+(a plan's look-up, a sketch, a router) needs no Arrow."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SEED", "mix"]
+
+SEED = 42
+U64 = NDArray[np.uint64]
+
+
+def mix(hashes: U64, salt: int) -> U64:
+    """A second, independent hash of key hashes (the splitmix64 finaliser, salted).
+
+    The plan's tail reads the top bits of the key hash, so all keys of one partition share them; a sketch or a
+    further hash choice must not read those bits again.
+    """
+    z = hashes + np.uint64((salt * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
