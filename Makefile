@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A caller's PYTHONPATH or active venv must not decide what is tested.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help venv demo test test-long check lint types layers stubs stubs-check protolint bench wheel dist constraints java clean clean-kernels
+.PHONY: help venv demo test test-long check lint types layers stubs stubs-check protolint bench wheel dist constraints java redis clean clean-kernels
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,11 +45,16 @@ demo: $(STAMP)  ## a drifting skewed stream, routed by hash and by unskew side b
 java:
 	@bash tools/java.sh >/dev/null
 
-test: $(STAMP)  ## the whole test suite, real local Spark included (minutes)
-	@JAVA_HOME="$$(bash tools/java.sh)"; export JAVA_HOME; $(BIN)/python -m pytest $(PYTEST) -m "not long" tests
+redis:
+	@bash tools/redis.sh >/dev/null
+
+test: $(STAMP)  ## the whole test suite, real local Spark and Redis included (minutes)
+	@JAVA_HOME="$$(bash tools/java.sh)"; REDIS_SERVER="$$(bash tools/redis.sh)"; export JAVA_HOME REDIS_SERVER; \
+	    $(BIN)/python -m pytest $(PYTEST) -m "not long" tests
 
 test-long: $(STAMP)  ## the same with the full dose of every check (much longer)
-	@JAVA_HOME="$$(bash tools/java.sh)"; export JAVA_HOME; $(BIN)/python -m pytest $(PYTEST) tests
+	@JAVA_HOME="$$(bash tools/java.sh)"; REDIS_SERVER="$$(bash tools/redis.sh)"; export JAVA_HOME REDIS_SERVER; \
+	    $(BIN)/python -m pytest $(PYTEST) tests
 
 check: lint types layers stubs-check protolint  ## ruff, mypy strict, import contracts, stubs up to date, contract
 

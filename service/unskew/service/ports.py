@@ -225,7 +225,7 @@ class Store(Protocol):
     async def round(self, stream: str) -> RoundView: ...
 
     async def seal(self, stream: str, epoch: int) -> bool:
-        """Close this epoch for reports, if it is open; whether it is closed now."""
+        """Close this epoch for reports, if it is open and has any; whether it is closed now."""
 
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
         """The reports of a sealed epoch, in the order of their keys; empty where it is merged."""

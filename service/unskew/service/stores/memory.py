@@ -103,8 +103,8 @@ class _Rounds:
             self.opened = report.arrived
 
     def seal(self, epoch: int) -> bool:
-        """Whether it was this call that closed it."""
-        if epoch != self.open:
+        """Whether it was this call that closed it. An empty one stays open: it would have no answer."""
+        if epoch != self.open or not self.epochs.get(epoch):
             return False
         self.open, self.opened = epoch + 1, None
         return True

@@ -259,7 +259,8 @@ _SEAL = """
 local epoch = tonumber(ARGV[4])
 if not alive() then return 'gone' end
 local open = tonumber(redis.call('HGET', M, 'open'))
-if epoch == open then
+-- What was seen in it may be lost since: an empty round would have no answer, and the next would wait for it.
+if epoch == open and redis.call('EXISTS', base .. 'r:' .. ARGV[4]) == 1 then
   open = open + 1
   redis.call('HSET', M, 'open', whole(open))
   redis.call('HDEL', M, 'opened')

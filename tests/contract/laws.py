@@ -1,0 +1,576 @@
+"""What holds for every store, each law on a fresh state. ``LAWS`` is the suite; a name says what the law says."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.contract.backends import Backend
+from unskew.core.errors import ConfigError
+from unskew.core.plan import Version
+from unskew.service.errors import ConflictError, NotFoundError
+from unskew.service.ports import (
+    Commit,
+    News,
+    PartKey,
+    PartOutcome,
+    PlanOutcome,
+    PlanRecord,
+    ReportKey,
+    ReportOutcome,
+    Store,
+)
+from unskew.service.stores.keeping import MOST_INCARNATION, Limits
+
+Law = Callable[[Backend], Awaitable[None]]
+LAWS: dict[str, Law] = {}
+LEASE = 60.0
+BIG = 2**62
+
+
+def law(check: Law) -> Law:
+    LAWS[check.__name__] = check
+    return check
+
+
+def part(
+    part: int, parts: int, run: int = 0, batch: int = 3, source: str = "app:query", kind: str = "histogram"
+) -> PartKey:
+    return PartKey(kind, source, batch, run, part, parts)
+
+
+def plan(incarnation: int, number: int, purpose: str = "", digest: str = "") -> PlanRecord:
+    digest = digest or f"digest-{number}"
+    return PlanRecord(Version(incarnation, number), digest, f"plan {number} {digest}".encode(), purpose)
+
+
+async def with_stream(backend: Backend, name: str = "clicks", limits: Limits | None = None) -> tuple[Store, int]:
+    store = backend.open() if limits is None else backend.open(limits)
+    record, _ = await store.put_stream(name, b"spec")
+    return store, record.incarnation
+
+
+async def merge(store: Store, epoch: int, stream: str = "clicks") -> Commit:
+    """Seal and merge as any replica would."""
+    assert await store.seal(stream, epoch)
+    commit = committed(epoch, tuple(report.key for report in await store.sealed(stream, epoch)))
+    assert await store.commit(stream, commit)
+    return commit
+
+
+def committed(epoch: int, names: tuple[ReportKey, ...]) -> Commit:
+    return Commit(epoch, f"answer {epoch}".encode(), names, f"keep {epoch}".encode())
+
+
+# -- streams
+
+
+@law
+async def a_stream_is_created_once_and_changed_in_place(backend: Backend) -> None:
+    store = backend.open()
+    first, created = await store.put_stream("clicks", b"one\x00\r\n")
+    assert created
+    assert first.spec == b"one\x00\r\n"
+    assert abs(first.incarnation / 1e6 - first.created) < 1e-3
+    changed, again = await backend.open().put_stream("clicks", b"two")
+    assert not again
+    assert (changed.name, changed.spec) == ("clicks", b"two")
+    assert (changed.incarnation, changed.created) == (first.incarnation, first.created)
+    assert await store.stream("clicks") == changed
+    assert await store.stream("views") is None
+
+
+@law
+async def streams_are_listed_by_name_in_pages(backend: Backend) -> None:
+    store = backend.open()
+    names = [f"s{number:03}" for number in range(120)] + ["a:b/c._-d", "A"]
+    for name in names:
+        await store.put_stream(name, b"")
+    seen: list[str] = []
+    while page := [record.name for record in await store.streams(seen[-1] if seen else "", 50)]:
+        assert len(page) <= 50
+        seen += page
+    assert seen == sorted(names)
+    await store.delete_stream("A")
+    assert [record.name for record in await store.streams("", 2)] == ["a:b/c._-d", "s000"]
+
+
+@law
+async def a_deleted_stream_is_gone_with_all_it_had_and_comes_back_newer(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    await store.put_part("clicks", part(0, 1), b"counts")
+    await store.put_plan("clicks", plan(incarnation, 1, "batch:1"), None)
+    await store.report("clicks", ReportKey("ann", 1, 1), b"report", LEASE)
+    await merge(store, 1)
+    await store.report("clicks", ReportKey("ann", 1, 2), b"report", LEASE)
+    assert await store.delete_stream("clicks")
+    assert not await store.delete_stream("clicks")
+    assert await store.stream("clicks") is None
+    for _ in range(2):  # while it is gone, and put anew
+        assert await store.parts("clicks", "histogram", 3) == ()
+        assert await store.batches("clicks", "histogram", None, 9) == ()
+        assert await store.plan("clicks") is None
+        assert await store.plan_for("clicks", "batch:1") is None
+        assert await store.answer("clicks") is None
+        assert await store.sealed("clicks", 2) == ()
+        record, _ = await store.put_stream("clicks", b"spec")
+        assert record.incarnation > incarnation
+    view = await store.round("clicks")
+    assert (view.open, view.merged, view.opened, view.reported, view.members, view.keep) == (1, 0, None, {}, (), b"")
+    assert await store.report("clicks", ReportKey("ann", 1, 1), b"report", LEASE) is ReportOutcome.STORED
+
+
+@law
+async def a_new_incarnation_is_at_least_the_floor(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    floor = incarnation + 3_000_000_000
+    same, created = await store.put_stream("clicks", b"spec", floor)
+    assert (same.incarnation, created) == (incarnation, False)
+    new, created = await store.put_stream("views", b"spec", floor)
+    assert (new.incarnation, created) == (floor, True)
+    await store.delete_stream("views")
+    newer, _ = await store.put_stream("views", b"spec")
+    assert newer.incarnation > floor
+    for wrong in (-1, MOST_INCARNATION):
+        with pytest.raises(ConfigError, match="incarnation"):
+            await store.put_stream("others", b"", wrong)
+    assert await store.stream("others") is None
+
+
+@law
+async def what_needs_a_stream_is_refused_where_there_is_none(backend: Backend) -> None:
+    store = backend.open()
+    for asked in (
+        store.put_part("clicks", part(0, 1), b""),
+        store.put_plan("clicks", plan(1, 1), None),
+        store.report("clicks", ReportKey("ann", 1, 1), b"", LEASE),
+        store.round("clicks"),
+        store.seal("clicks", 1),
+        store.commit("clicks", committed(1, ())),
+    ):
+        with pytest.raises(NotFoundError, match="clicks"):
+            await asked
+    assert await store.stream("clicks") is None
+    assert not await store.streams("", 10)
+
+
+# -- parts of batches
+
+
+@law
+async def parts_come_back_in_the_order_of_their_keys(backend: Backend) -> None:
+    store, _ = await with_stream(backend)
+    keys = [part(n, 12, source=source) for n in range(12) for source in ("app:query", "b b", "app")]
+    random.Random(7).shuffle(keys)
+    for key in keys:
+        assert await store.put_part("clicks", key, repr(key).encode()) is PartOutcome.STORED
+    await store.put_part("clicks", part(0, 1, batch=4), b"another batch")
+    await store.put_part("clicks", part(0, 1, kind="work"), b"another kind")
+    found = await store.parts("clicks", "histogram", 3)
+    assert [one.key for one in found] == sorted(keys)
+    assert all(one.data == repr(one.key).encode() for one in found)
+    assert [one.data for one in await store.parts("clicks", "work", 3)] == [b"another kind"]
+
+
+@law
+async def a_repeated_part_stays_as_it_was(backend: Backend) -> None:
+    store, _ = await with_stream(backend)
+    assert await store.put_part("clicks", part(1, 2), b"first") is PartOutcome.STORED
+    assert await backend.open().put_part("clicks", part(1, 2), b"second") is PartOutcome.REPEATED
+    assert [one.data for one in await store.parts("clicks", "histogram", 3)] == [b"first"]
+
+
+@law
+async def a_run_with_another_number_of_parts_leaves_no_remains(backend: Backend) -> None:
+    store, _ = await with_stream(backend)
+    for number in range(4):
+        await store.put_part("clicks", part(number, 4), b"old")
+    await store.put_part("clicks", part(0, 1, source="other"), b"other")
+    await store.put_part("clicks", part(0, 1, source="4 app:query"), b"a name with a space")
+    assert await store.put_part("clicks", part(1, 2, run=10), b"new") is PartOutcome.STORED
+    assert await store.put_part("clicks", part(3, 4, run=9), b"late") is PartOutcome.OLDER
+    assert await store.put_part("clicks", part(0, 2, run=10), b"new") is PartOutcome.STORED
+    found = await store.parts("clicks", "histogram", 3)
+    assert [one.data for one in found] == [b"a name with a space", b"new", b"new", b"other"]
+    assert {one.key.parts for one in found if one.key.source == "app:query"} == {2}
+
+
+@law
+async def a_run_has_one_number_of_parts(backend: Backend) -> None:
+    """Else rows that two splits of the same batch report would count twice."""
+    store, _ = await with_stream(backend)
+    await store.put_part("clicks", part(0, 4), b"one")
+    with pytest.raises(ConflictError, match="4 parts, not 8"):
+        await store.put_part("clicks", part(0, 8), b"two")
+    assert [one.key for one in await store.parts("clicks", "histogram", 3)] == [part(0, 4)]
+
+
+@law
+async def the_latest_batches_are_listed_and_the_last_reported_are_kept(backend: Backend) -> None:
+    store, _ = await with_stream(backend)
+    for batch in (7, -1, 3, 12, 5, 12):
+        await store.put_part("clicks", part(0, 1, batch=batch), b"")
+    assert await store.batches("clicks", "histogram", None, 9) == (12, 7, 5, 3, -1)
+    assert await store.batches("clicks", "histogram", 12, 2) == (7, 5)
+    assert await store.batches("clicks", "work", None, 9) == ()
+    # A query that starts again from 0 is heard, whatever numbers were there before: the batch longest silent goes.
+    await store.put_part("clicks", part(0, 1, run=1, batch=7), b"")
+    for batch in (0, 1):
+        await store.put_part("clicks", part(0, 1, batch=batch), b"")
+    assert await store.batches("clicks", "histogram", None, 9) == (12, 7, 5, 1, 0)
+    assert await store.parts("clicks", "histogram", 3) == ()
+
+
+@law
+async def numbers_beyond_the_precision_of_a_double_are_kept_apart(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    for run in (BIG, BIG + 1):
+        assert await store.put_part("clicks", part(0, 1, run=run, batch=BIG + 5), b"") is PartOutcome.STORED
+    assert await store.put_part("clicks", part(0, 1, run=BIG, batch=BIG + 5), b"") is PartOutcome.OLDER
+    assert await store.batches("clicks", "histogram", None, 1) == (BIG + 5,)
+    assert await store.put_plan("clicks", plan(incarnation, BIG), None) is PlanOutcome.STORED
+    assert (
+        await store.put_plan("clicks", plan(incarnation, BIG + 1), Version(incarnation, BIG + 1))
+        is PlanOutcome.NOT_NEXT
+    )
+    assert await store.put_plan("clicks", plan(incarnation, BIG + 1), Version(incarnation, BIG)) is PlanOutcome.STORED
+    for seq in (BIG, BIG + 1):
+        assert await store.report("clicks", ReportKey("ann", BIG, seq), b"", LEASE) is ReportOutcome.STORED
+    assert (await merge(store, 1)).names == (ReportKey("ann", BIG, BIG), ReportKey("ann", BIG, BIG + 1))
+    assert await store.report("clicks", ReportKey("ann", BIG, BIG + 1), b"", LEASE) is ReportOutcome.MERGED
+
+
+@law
+async def data_is_bytes_of_any_size(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    data = random.Random(7).randbytes(3_000_000)
+    await store.put_part("clicks", part(0, 1), data)
+    await store.put_plan("clicks", PlanRecord(Version(incarnation, 1), "d", data), None)
+    await store.report("clicks", ReportKey("ann", 1, 1), data, LEASE)
+    await store.seal("clicks", 1)
+    await store.commit("clicks", Commit(1, data, (ReportKey("ann", 1, 1),), data))
+    (stored,), latest, last = (
+        await store.parts("clicks", "histogram", 3),
+        await store.plan("clicks"),
+        await store.answer("clicks"),
+    )
+    assert latest is not None
+    assert last is not None
+    assert stored.data == latest.data == last.answer == last.keep == data
+
+
+# -- plans
+
+
+@law
+async def plans_follow_one_another_and_are_found_by_version_and_purpose(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    assert await store.plan("clicks") is None
+    first, second = plan(incarnation, 1, "batch:1"), plan(incarnation, 2)
+    assert await store.put_plan("clicks", first, None) is PlanOutcome.STORED
+    assert await store.put_plan("clicks", second, first.version) is PlanOutcome.STORED
+    other = backend.open()
+    assert await other.plan("clicks") == second
+    assert await other.plan("clicks", first.version) == first
+    assert await other.plan("clicks", Version(incarnation, 3)) is None
+    assert await other.plan_for("clicks", "batch:1") == first
+    assert await other.plan_for("clicks", "batch:2") is None
+
+
+@law
+async def a_plan_that_does_not_follow_changes_nothing(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    first = plan(incarnation, 1, "batch:1")
+    await store.put_plan("clicks", first, None)
+    assert await store.put_plan("clicks", first, None) is PlanOutcome.STORED, "the same again"
+    for wrong, after, outcome in (
+        (plan(incarnation, 2, "batch:1"), first.version, PlanOutcome.PURPOSE_TAKEN),
+        (plan(incarnation, 2), None, PlanOutcome.NOT_NEXT),
+        (plan(incarnation, 3), Version(incarnation, 2), PlanOutcome.NOT_NEXT),
+        (plan(incarnation, 1, digest="another"), first.version, PlanOutcome.NOT_NEXT),
+        (plan(incarnation, 1, digest="another"), None, PlanOutcome.NOT_NEXT),
+        (plan(incarnation + 1, 1), first.version, PlanOutcome.NOT_NEXT),  # of another life of the stream
+    ):
+        assert await store.put_plan("clicks", wrong, after) is outcome, wrong
+    assert await store.plan("clicks") == first
+    assert await store.plan("clicks", Version(incarnation, 2)) is None
+
+
+@law
+async def the_latest_plans_are_kept_and_a_dropped_one_frees_its_purpose(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    last = None
+    for number in range(1, 9):
+        await store.put_plan("clicks", plan(incarnation, number, f"batch:{number}"), last)
+        last = Version(incarnation, number)
+    kept = [n for n in range(1, 9) if await store.plan("clicks", Version(incarnation, n)) is not None]
+    assert kept == [4, 5, 6, 7, 8]
+    assert [n for n in range(1, 9) if await store.plan_for("clicks", f"batch:{n}") is not None] == kept
+    assert await store.put_plan("clicks", plan(incarnation, 9, "batch:1"), last) is PlanOutcome.STORED
+
+
+@law
+async def of_many_planners_one_makes_the_plan_of_a_batch(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    replicas = [backend.open() for _ in range(8)]
+    plans = [plan(incarnation, 1, "batch:1", digest=f"of replica {n}") for n in range(8)]
+    outcomes = await asyncio.gather(*(one.put_plan("clicks", p, None) for one, p in zip(replicas, plans, strict=True)))
+    assert sorted(outcome.name for outcome in outcomes) == ["PURPOSE_TAKEN"] * 7 + ["STORED"]
+    assert await store.plan("clicks") == plans[outcomes.index(PlanOutcome.STORED)]
+
+
+# -- rounds
+
+
+@law
+async def a_report_opens_the_round_and_renews_its_agents_lease(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    before = await store.round("clicks")
+    assert (before.open, before.merged, before.opened, before.incarnation) == (1, 0, None, incarnation)
+    await store.report("clicks", ReportKey("bob", 1, 1), b"", 5.0)
+    await store.report("clicks", ReportKey("ann", 1, 1), b"", LEASE)
+    view = await backend.open().round("clicks")
+    assert view.opened is not None
+    assert before.now <= view.opened <= view.now
+    assert set(view.reported) == {"ann", "bob"}
+    assert view.opened == view.reported["bob"] <= view.reported["ann"]
+    assert [(one.agent, one.merged) for one in view.members] == [("ann", None), ("bob", None)]
+    assert abs(view.members[0].lease - view.reported["ann"] - LEASE) < 1e-3
+    await store.report("clicks", ReportKey("ann", 1, 1), b"", 1.0)  # a lease does not shrink
+    assert (await store.round("clicks")).members == view.members
+
+
+@law
+async def a_report_counts_once_wherever_it_is(backend: Backend) -> None:
+    store, _ = await with_stream(backend)
+    name = ReportKey("ann", 1, 1)
+    assert await store.report("clicks", name, b"one", LEASE) is ReportOutcome.STORED
+    assert await store.report("clicks", name, b"two", LEASE) is ReportOutcome.REPEATED
+    await store.seal("clicks", 1)
+    assert await store.report("clicks", name, b"two", LEASE) is ReportOutcome.REPEATED
+    (stored,) = await store.sealed("clicks", 1)
+    assert (stored.key, stored.data) == (name, b"one")
+    await store.commit("clicks", committed(1, (name,)))
+    assert await store.report("clicks", name, b"two", LEASE) is ReportOutcome.MERGED
+    assert await store.report("clicks", ReportKey("ann", 1, 2), b"", LEASE) is ReportOutcome.STORED
+    await merge(store, 2)
+    view = await store.round("clicks")
+    assert (view.open, view.merged, view.reported) == (3, 2, {})
+    assert [one.merged for one in view.members] == [ReportKey("ann", 1, 2)]
+    assert await store.report("clicks", name, b"two", 10 * LEASE) is ReportOutcome.OLDER
+    assert (await store.round("clicks")).members == view.members, "an old message is no sign of life"
+
+
+@law
+async def what_comes_after_the_seal_counts_in_the_next_round(backend: Backend) -> None:
+    store, _ = await with_stream(backend)
+    await store.report("clicks", ReportKey("ann", 1, 1), b"a", LEASE)
+    assert not await store.seal("clicks", 2), "it is not open yet"
+    assert await store.sealed("clicks", 1) == (), "it is not sealed"
+    assert await store.seal("clicks", 1)
+    assert await backend.open().seal("clicks", 1), "it is closed now"
+    view = await store.round("clicks")
+    assert (view.open, view.merged, view.opened, view.reported) == (2, 0, None, {})
+    await store.report("clicks", ReportKey("bob", 1, 1), b"b", LEASE)
+    assert [report.data for report in await store.sealed("clicks", 1)] == [b"a"]
+    await merge(store, 1)
+    assert await store.sealed("clicks", 1) == (), "it is merged"
+    assert set((await store.round("clicks")).reported) == {"bob"}
+    assert [name.agent for name in (await merge(store, 2)).names] == ["bob"]
+
+
+@law
+async def a_round_without_a_report_stays_open(backend: Backend) -> None:
+    """What a sealer saw in it may be lost since: a round without an answer would hold up all that come after."""
+    store, _ = await with_stream(backend)
+    assert not await store.seal("clicks", 1)
+    await store.report("clicks", ReportKey("ann", 1, 1), b"", LEASE)
+    await merge(store, 1)
+    assert not await store.seal("clicks", 2)
+    view = await store.round("clicks")
+    assert (view.open, view.merged) == (2, 1)
+
+
+@law
+async def rounds_are_merged_once_in_their_order_with_all_their_reports(backend: Backend) -> None:
+    store, _ = await with_stream(backend)
+    names = [(ReportKey("ann", 1, 1), ReportKey("bob", 1, 1)), (ReportKey("ann", 1, 2),)]
+    assert not await store.commit("clicks", committed(1, ()))
+    for epoch, reports in enumerate(names, 1):
+        for name in reports:
+            await store.report("clicks", name, b"", LEASE)
+        assert not await store.commit("clicks", committed(epoch, reports)), "it is still open"
+        await store.seal("clicks", epoch)
+    assert not await store.commit("clicks", committed(2, names[1])), "the one before is not merged"
+    for wrong in ((), names[0][:1], (*names[0], *names[1]), names[1], (names[0][0], ReportKey("bob", 2, 1))):
+        assert not await store.commit("clicks", committed(1, wrong)), "not what is in it"
+    assert await store.answer("clicks") is None
+    assert await store.commit("clicks", committed(1, names[0]))
+    other = Commit(1, b"another", names[0], b"")
+    assert await backend.open().commit("clicks", other), "somebody has merged it"
+    assert await store.answer("clicks") == committed(1, names[0])
+    assert await store.commit("clicks", committed(2, names[1]))
+    assert await store.answer("clicks") == committed(2, names[1])
+    assert (await store.round("clicks")).keep == b"keep 2"
+
+
+@law
+async def sealed_reports_are_the_same_for_everybody_in_the_order_of_their_keys(backend: Backend) -> None:
+    store, _ = await with_stream(backend)
+    keys = [ReportKey(agent, session, 9) for agent in ("ann", "an", "a b", "ann:2") for session in (2,)]
+    keys += [ReportKey("cyd", 10, 1), ReportKey("cyd", 10, 2), ReportKey("cyd", 10, 10)]
+    for key in keys:
+        await store.report("clicks", key, repr(key).encode(), LEASE)
+    await store.seal("clicks", 1)
+    found = await store.sealed("clicks", 1)
+    assert [report.key for report in found] == sorted(keys)
+    assert all(report.data == repr(report.key).encode() for report in found)
+    assert await backend.open().sealed("clicks", 1) == found
+
+
+@law
+async def an_agents_new_life_takes_the_place_of_the_old_one_in_the_open_round_only(backend: Backend) -> None:
+    store, _ = await with_stream(backend)
+    await store.report("clicks", ReportKey("ann", 1, 1), b"", LEASE)
+    await store.seal("clicks", 1)
+    for seq in (2, 3):
+        await store.report("clicks", ReportKey("ann", 1, seq), b"", LEASE)
+    await store.report("clicks", ReportKey("anna", 1, 1), b"", LEASE)
+    assert await store.report("clicks", ReportKey("ann", 2, 1), b"", LEASE) is ReportOutcome.STORED
+    assert await store.report("clicks", ReportKey("ann", 1, 3), b"", LEASE) is ReportOutcome.OLDER
+    assert [report.key for report in await store.sealed("clicks", 1)] == [ReportKey("ann", 1, 1)]
+    await merge(store, 1)
+    assert (await merge(store, 2)).names == (ReportKey("ann", 2, 1), ReportKey("anna", 1, 1))
+
+
+@law
+async def a_later_report_of_the_same_life_gives_up_nothing_that_was_taken(backend: Backend) -> None:
+    store, _ = await with_stream(backend)
+    for seq in (1, 2):
+        assert await store.report("clicks", ReportKey("ann", 1, seq), b"", LEASE) is ReportOutcome.STORED
+    assert set((await store.round("clicks")).reported) == {"ann"}
+    assert await store.report("clicks", ReportKey("ann", 1, 1), b"", LEASE) is ReportOutcome.REPEATED
+    assert (await merge(store, 1)).names == (ReportKey("ann", 1, 1), ReportKey("ann", 1, 2))
+
+
+@law
+async def a_silent_agent_is_forgotten_but_not_while_its_report_is_under_way(backend: Backend) -> None:
+    store, _ = await with_stream(backend, limits=Limits(forget=1e-6))
+    await store.report("clicks", ReportKey("ann", 1, 1), b"", 0.0)
+    await store.report("clicks", ReportKey("bob", 1, 1), b"", LEASE)
+    await store.seal("clicks", 1)
+    await store.report("clicks", ReportKey("cyd", 1, 1), b"", 0.0)
+    await asyncio.sleep(0.002)
+    await merge(store, 1)
+    assert [one.agent for one in (await store.round("clicks")).members] == ["bob", "cyd"]
+
+
+# -- news, loss, races
+
+
+@law
+async def changes_wake_every_listener_of_every_replica(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    listeners = [store.news(), backend.open().news()]
+    heard: list[set[News]] = [set(), set()]
+
+    async def listen(number: int) -> None:
+        async for news in listeners[number]:
+            heard[number].add(news)
+
+    async def change() -> None:
+        number = 0
+        while not all(wanted <= one for one in heard):  # a wake-up may be lost: changes go on
+            number += 1
+            await store.put_stream("clicks", f"spec {number}".encode())
+            last = await store.plan("clicks")
+            await store.put_plan("clicks", plan(incarnation, number), last.version if last else None)
+            await store.report("clicks", ReportKey("ann", 1, number), b"", LEASE)
+            await merge(store, number)
+            await asyncio.sleep(0.01)
+
+    wanted = {News("clicks", "plan"), News("clicks", "round"), News("clicks", "stream")}
+    tasks = [asyncio.create_task(listen(number)) for number in range(2)]
+    await asyncio.wait_for(change(), 20.0)
+    await backend.close()
+    await asyncio.wait_for(asyncio.gather(*tasks), 20.0)  # closing a store ends its listeners
+
+
+@law
+async def after_a_loss_of_everything_streams_start_a_newer_life_that_old_work_cannot_enter(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    for agent in ("ann", "bob"):
+        await store.report("clicks", ReportKey(agent, 1, 1), b"", LEASE)
+    await store.seal("clicks", 1)
+    names = tuple(report.key for report in await store.sealed("clicks", 1))
+    backend.wipe()
+    store = backend.open()
+    assert await store.stream("clicks") is None
+    assert await store.streams("", 9) == ()
+    record, created = await store.put_stream("clicks", b"spec")
+    assert created
+    assert record.incarnation > incarnation
+    assert await store.put_plan("clicks", plan(incarnation, 1), None) is PlanOutcome.NOT_NEXT
+    await store.report("clicks", ReportKey("bob", 1, 1), b"", LEASE)
+    await store.seal("clicks", 1)
+    assert not await store.commit("clicks", committed(1, names)), "the merge of the old life"
+    assert await store.commit("clicks", committed(1, names[1:]))
+
+
+@law
+async def no_report_is_lost_or_in_two_rounds_whoever_seals_and_merges(backend: Backend) -> None:
+    rounds = await race(backend, reporters=16, reports=25, mergers=4)
+    assert rounds > 3
+
+
+async def race(backend: Backend, *, reporters: int, reports: int, mergers: int) -> int:
+    """Reporters that repeat themselves, and as many sealers and committers as there are replicas; how many rounds."""
+    store, _ = await with_stream(backend)
+    acknowledged: list[ReportKey] = []
+    merged: dict[int, tuple[ReportKey, ...]] = {}
+    busy = reporters
+
+    async def reporter(number: int) -> None:
+        nonlocal busy
+        mine, rng = backend.open(), random.Random(number)
+        for seq in range(1, reports + 1):
+            key = ReportKey(f"agent {number}", 1, seq)
+            outcome = await mine.report("clicks", key, b"x", LEASE)
+            assert outcome is ReportOutcome.STORED
+            acknowledged.append(key)
+            if rng.random() < 0.5:
+                again = await mine.report("clicks", key, b"x", LEASE)
+                assert again in (ReportOutcome.REPEATED, ReportOutcome.MERGED)
+            await asyncio.sleep(0)
+        busy -= 1
+
+    async def merger() -> None:
+        mine = backend.open()
+        while True:
+            done, view = busy == 0, await mine.round("clicks")
+            if view.reported:
+                await mine.seal("clicks", view.open)
+            for epoch in range(view.merged + 1, view.open + 1):
+                last, names = await mine.answer("clicks"), tuple(one.key for one in await mine.sealed("clicks", epoch))
+                await asyncio.sleep(0)
+                if not names or (last.epoch if last else 0) != epoch - 1:
+                    continue  # somebody was faster
+                total = int(last.keep if last else b"0") + len(names)
+                if await mine.commit("clicks", Commit(epoch, b"", names, b"%d" % total)):
+                    assert merged.setdefault(epoch, names) == names
+            if done and not view.reported and view.merged + 1 == view.open:
+                return
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(reporter(n) for n in range(reporters)), *(merger() for _ in range(mergers)))
+    counted = [name for names in merged.values() for name in names]
+    assert len(acknowledged) == reporters * reports
+    assert sorted(counted) == sorted(acknowledged)
+    view = await store.round("clicks")
+    assert sorted(merged) == list(range(1, view.merged + 1))
+    assert int(view.keep) == len(acknowledged)
+    assert {one.merged for one in view.members} == {ReportKey(f"agent {n}", 1, reports) for n in range(reporters)}
+    return view.merged
