@@ -24,6 +24,9 @@ import redis
 MASTER = "unskew-test"
 _TRIES = 5
 _START = 20.0
+_PATIENT, _HASTY = 10_000, 300
+"""Milliseconds of silence after which Sentinels call a server down: long, lest one that only waits for its turn on a
+busy machine be passed over; short once it is known to be dead."""
 
 
 def redis_program() -> str:
@@ -71,6 +74,7 @@ class Server:
         if not config.exists():  # a Sentinel writes to its own
             base = [f"port {self.port}", "bind 127.0.0.1", f"dir {self.folder}", f"logfile {self.port}.log"]
             base += [] if self.sentinel else ['save ""', "appendonly no", "repl-diskless-sync-delay 0"]
+            base += [] if self.sentinel else [f"appenddirname {self.aof.name}"]
             config.write_text("\n".join([*base, *self.options, ""]))
         command = [redis_program(), str(config), *(["--sentinel"] if self.sentinel else [])]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -91,6 +95,17 @@ class Server:
         with redis.Redis("127.0.0.1", self.port, socket_timeout=5.0, protocol=2, **options) as client:
             return client.execute_command(*words)
 
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def followed(self) -> bool:
+        """Whether a replica has what was written a moment ago. Its link may be "up" up to a second before it is told of
+        writes, and whoever takes over then has an old state."""
+        with redis.Redis("127.0.0.1", self.port, socket_timeout=5.0, protocol=2) as client:
+            client.execute_command("SET", "a-probe", "", "PX", 1)
+            return bool(client.execute_command("WAIT", 1, 500))
+
     def info(self, section: str) -> dict[str, Any]:
         found: dict[str, Any] = self.ask("INFO", section)
         return found
@@ -105,13 +120,18 @@ class Server:
         self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        if self.process is not None and self.process.poll() is None:
+        if self.process is not None and self.running:
             self.process.kill()
             self.process.wait()
 
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def aof(self) -> Path:
+        """Where its append-only files are, if it is told to have any."""
+        return self.folder / f"aof-{self.port}"
 
 
 def _started(folder: Path, options: Sequence[str], *, sentinel: bool = False) -> Server:
@@ -156,15 +176,21 @@ class Sentinels:
 
     def whole(self) -> bool:
         """Both servers up, the replica in step, and every Sentinel knows of all that."""
-        replica = self.replica().info("replication")
+        replica, master = self.replica().info("replication"), self.master()
         if replica["role"] != "slave" or replica["master_link_status"] != "up":
             return False
-        return all(self._sees(sentinel) for sentinel in self.sentinels)
+        return all(self._sees(sentinel) for sentinel in self.sentinels) and master.followed()
+
+    def patience(self, milliseconds: int) -> None:
+        for sentinel in self.sentinels:
+            if sentinel.running:
+                sentinel.ask("SENTINEL", "SET", MASTER, "down-after-milliseconds", milliseconds)
 
     def restore(self) -> None:
         """Start what was killed, as a replica of the master that there is now."""
+        self.patience(_PATIENT)
         for server in self.servers:
-            if server.process is not None and server.process.poll() is not None:
+            if not server.running:
                 server.start().ask("REPLICAOF", "127.0.0.1", self.master().port)
             server.ask("CONFIG", "SET", "masterauth", "")
         wait_for("Sentinels", self.whole, 60.0)
@@ -180,11 +206,16 @@ class Sentinels:
         return bool(ready) and int(known[1]) == self.servers[master].port and len(up) == 1
 
     def failed_over(self, old: Server) -> None:
-        """Wait until all Sentinels name another master than this, and it takes writes."""
+        """Wait until all Sentinels name another master than this, it takes writes, and the old one does no longer."""
+
+        if not old.running:
+            self.patience(_HASTY)
 
         def done() -> bool:
             ports = {int(one.ask("SENTINEL", "get-master-addr-by-name", MASTER)[1]) for one in self.sentinels}
-            return len(ports) == 1 and old.port not in ports and self.master().info("replication")["role"] == "master"
+            if len(ports) != 1 or old.port in ports or self.master().info("replication")["role"] != "master":
+                return False
+            return not old.running or old.info("replication")["role"] == "slave"
 
         wait_for("failover", done, 60.0)
 
@@ -198,16 +229,17 @@ def _text(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def sentinels(folder: Path) -> Iterator[Sentinels]:
+def sentinels(folder: Path, *options: str) -> Iterator[Sentinels]:
+    """``options`` are those of the master and the replica."""
     with contextlib.ExitStack() as stack:
-        master = _started(folder, ())
+        master = _started(folder, options)
         stack.callback(master.kill)
-        replica = _started(folder, [f"replicaof 127.0.0.1 {master.port}"])
+        replica = _started(folder, [*options, f"replicaof 127.0.0.1 {master.port}"])
         stack.callback(replica.kill)
         watch = [
             f"sentinel monitor {MASTER} 127.0.0.1 {master.port} 2",
-            f"sentinel down-after-milliseconds {MASTER} 500",
-            f"sentinel failover-timeout {MASTER} 1000",
+            f"sentinel down-after-milliseconds {MASTER} {_PATIENT}",
+            f"sentinel failover-timeout {MASTER} 2000",
             f"sentinel parallel-syncs {MASTER} 1",
         ]
         watchers = []

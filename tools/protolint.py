@@ -303,6 +303,12 @@ def released(repository: Path, tag: str) -> pb.FileDescriptorSet:
         return compiled(Path(folder) / "proto")
 
 
+def _untagged(repository: Path) -> str:
+    if _git(repository, "rev-parse", "--is-shallow-repository") == b"true\n":
+        return "no release tag v* in this shallow clone: nothing is compared; git fetch --tags --unshallow brings them"
+    return "no release tag v* here: there is no contract yet that could break"
+
+
 def _git(repository: Path, *arguments: str) -> bytes | None:
     try:
         done = subprocess.run(["git", *arguments], cwd=repository, capture_output=True, check=False)
@@ -320,7 +326,7 @@ def main(arguments: list[str], repository: Path = ROOT) -> int:
     print("\n".join(found) or f"{len(files.file)} .proto files keep to the rules")
     tag = arguments[1] if arguments else last_release(repository)
     if tag is None:
-        print("no release tag v* here: there is no contract yet that could break")
+        print(_untagged(repository))
         return 1 if found else 0
     broken = breaks(released(repository, tag), files)
     print("\n".join(f"breaks {tag}: {one}" for one in broken) or f"nothing breaks the contract of {tag}")

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from unskew.client import Agent, Client
+from unskew.client import Agent, Client, PlanAgent, Reporter
+from unskew.core.stream import BatchWork, Work
 
 HASHES = np.arange(1_000, dtype=np.uint64)
 LONGEST = 20.0
@@ -102,6 +103,28 @@ def busy(target: str) -> dict[str, Any]:
     return {"children": children, "parent": parent}
 
 
+def plans(target: str) -> dict[str, Any]:
+    """A plan agent and a reporter, at work when the process forks."""
+    with (
+        PlanAgent("clicks", target, workers=4, slot=0.1, name="parent") as agent,
+        Reporter("clicks", target, source="app", part=0, parts=2) as reporter,
+    ):
+        reporter.tell(1, BatchWork((Work(0, rows=1),)))
+        until(lambda: agent.route(HASHES).size and agent.status.told)
+
+        def child() -> dict[str, Any]:
+            inherited = reporter.status
+            reporter.tell(2, BatchWork((Work(1, rows=1),)))
+            until(lambda: agent.route(HASHES).size and agent.status.told)
+            until(lambda: reporter.status.sent == 1)
+            return {"name": agent.status.name, "inherited": inherited.sent, "failed": agent.status.failed}
+
+        children = [in_child(child, abruptly=bool(number % 2)) for number in range(2)]
+        told = agent.status.told
+        until(lambda: agent.route(HASHES).size and agent.status.told > told)
+        return {"children": children, "failed": agent.status.failed, "sent": reporter.status.sent}
+
+
 def version(_: int) -> int:
     return _CLIENT[0].get_plan("clicks").plan.version.number
 
@@ -115,5 +138,5 @@ def pool(target: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    found = {"agent": agents, "busy": busy, "pool": pool}[sys.argv[1]](sys.argv[2])
+    found = {"agent": agents, "busy": busy, "plans": plans, "pool": pool}[sys.argv[1]](sys.argv[2])
     print(json.dumps(found), flush=True)  # noqa: T201

@@ -35,9 +35,10 @@ def test_importing_the_client_takes_little_time() -> None:
 
 
 def test_what_a_task_needs_loads_no_compiler_and_no_server() -> None:
-    """Only an agent loads the routers' kernels, and numba where it is installed."""
+    """Only an agent that learns loads the routers' kernels, and numba where it is installed."""
     code = (
-        "import json, sys\nfrom unskew.client import Client, Ladder\nimport unskew.client.testing\n"
+        "import json, sys\nimport unskew.client.testing\n"
+        "from unskew.client import Client, Ladder, PlanAgent, Reporter\n"
         "names = {name.split('.')[0] for name in sys.modules}\nprint(json.dumps(sorted(names)))"
     )
     loaded = set(json.loads(in_fresh_python(code)))

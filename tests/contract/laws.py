@@ -11,7 +11,7 @@ import pytest
 from tests.contract.backends import Backend
 from unskew.core.errors import ConfigError
 from unskew.core.plan import Version
-from unskew.service.errors import ConflictError, NotFoundError
+from unskew.service.errors import ConflictError, LimitError, NotFoundError
 from unskew.service.ports import (
     Commit,
     News,
@@ -138,6 +138,40 @@ async def a_new_incarnation_is_at_least_the_floor(backend: Backend) -> None:
         with pytest.raises(ConfigError, match="incarnation"):
             await store.put_stream("others", b"", wrong)
     assert await store.stream("others") is None
+
+
+@law
+async def an_owner_has_at_most_so_many_streams_at_once(backend: Backend) -> None:
+    """Of its own making: what it changes is not counted, what anybody deletes makes room."""
+    store, other = backend.open(), backend.open()
+    for name in ("a", "b"):
+        record, created = await store.put_stream(name, b"", owner="ann", most=2)
+        assert (record.owner, created) == ("ann", True)
+    await store.put_stream("of bob", b"", owner="bob", most=2)
+    with pytest.raises(LimitError, match="ann has created 2 streams"):
+        await other.put_stream("c", b"", owner="ann", most=2)
+    assert await store.stream("c") is None
+    for name, owner in (("a", "ann"), ("of bob", "bob")):  # to change them is no creation
+        record, created = await other.put_stream(name, b"changed", owner="ann", most=2)
+        assert (record.owner, record.spec, created) == (owner, b"changed", False)
+    await other.put_stream("c", b"", owner="ann", most=3)
+    await other.put_stream("d", b"", owner="ann")
+    for name in ("a", "d"):
+        assert await other.delete_stream(name)
+    with pytest.raises(LimitError):
+        await store.put_stream("d", b"", owner="ann", most=2)
+    await other.delete_stream("b")
+    record, created = await store.put_stream("b", b"", owner="ann", most=2)
+    assert (record.owner, created) == ("ann", True)
+
+
+@law
+async def replicas_together_create_no_more_streams_than_an_owner_may_have(backend: Backend) -> None:
+    replicas = [backend.open() for _ in range(4)]
+    asked = [replicas[n % 4].put_stream(f"s{n}", b"", owner="ann", most=5) for n in range(20)]
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert sum(isinstance(one, LimitError) for one in found) == 15
+    assert len(await replicas[0].streams("", 100)) == 5
 
 
 @law
@@ -297,6 +331,18 @@ async def a_plan_that_does_not_follow_changes_nothing(backend: Backend) -> None:
         assert await store.put_plan("clicks", wrong, after) is outcome, wrong
     assert await store.plan("clicks") == first
     assert await store.plan("clicks", Version(incarnation, 2)) is None
+
+
+@law
+async def the_same_routes_for_another_purpose_are_another_plan(backend: Backend) -> None:
+    """Two planners at once, for two batches, may make the same of them: the second has yet to bind its own."""
+    store, incarnation = await with_stream(backend)
+    first, other = plan(incarnation, 1, "batch:1", digest="d"), plan(incarnation, 1, "batch:2", digest="d")
+    assert await store.put_plan("clicks", first, None) is PlanOutcome.STORED
+    for second in (other, plan(incarnation, 1, digest="d")):
+        assert await store.put_plan("clicks", second, None) is PlanOutcome.NOT_NEXT
+    assert await store.plan_for("clicks", "batch:2") is None
+    assert await store.plan("clicks") == first
 
 
 @law
@@ -518,6 +564,64 @@ async def after_a_loss_of_everything_streams_start_a_newer_life_that_old_work_ca
     await store.seal("clicks", 1)
     assert not await store.commit("clicks", committed(1, names)), "the merge of the old life"
     assert await store.commit("clicks", committed(1, names[1:]))
+
+
+@law
+async def a_lost_stream_is_put_back_once_in_a_newer_life(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    seen, _ = await store.put_stream("clicks", b"spec two", owner="ann")
+    backend.wipe()
+    stores = [backend.open() for _ in range(4)]
+    found = await asyncio.gather(*(one.renew_stream(seen, 1.0) for one in stores))
+    assert None not in found
+    assert len({one[0].incarnation for one in found if one}) == 1
+    assert sum(one[1] for one in found if one) == 1
+    record = found[0][0] if found[0] else seen
+    assert (record.spec, record.owner) == (b"spec two", seen.owner)
+    assert record.incarnation > incarnation
+    assert await stores[0].stream("clicks") == record
+    assert [one.name for one in await stores[0].streams("", 9)] == ["clicks"]
+    assert await stores[1].renew_stream(seen, 1.0, record.incarnation + 5) == (record, False), "its life is newer"
+
+
+@law
+async def a_stream_whose_latest_part_was_lost_begins_anew_with_the_settings_that_are_there(backend: Backend) -> None:
+    store, incarnation = await with_stream(backend)
+    seen = await store.stream("clicks")
+    assert seen is not None
+    await store.put_plan("clicks", plan(incarnation, 1, "batch:1"), None)
+    await store.put_part("clicks", part(0, 1), b"counts")
+    await store.report("clicks", ReportKey("ann", 1, 1), b"", LEASE)
+    await merge(store, 1)
+    await store.put_stream("clicks", b"changed")
+    floor = incarnation + 3_000_000_000
+    renewed = await store.renew_stream(seen, 1.0, floor)
+    assert renewed is not None
+    assert (renewed[0].spec, renewed[0].incarnation, renewed[1]) == (b"changed", floor, True)
+    assert await store.plan("clicks") is None
+    assert await store.parts("clicks", "histogram", 3) == ()
+    view = await store.round("clicks")
+    assert (view.incarnation, view.open, view.merged, view.members) == (floor, 1, 0, ())
+
+
+@law
+async def what_was_deleted_or_seen_long_ago_is_not_put_back(backend: Backend) -> None:
+    """Also where the store had lost it before: whoever deletes it means it."""
+    store, _ = await with_stream(backend)
+    seen = await store.stream("clicks")
+    assert seen is not None
+    await store.delete_stream("clicks")
+    assert await store.renew_stream(seen, 1.0) is None
+    backend.wipe()
+    store = backend.open()
+    assert await store.renew_stream(seen, 1e6) is None, "nobody knows what was since"
+    assert not await store.delete_stream("clicks")
+    assert await store.renew_stream(seen, 1.0) is None
+    assert await store.stream("clicks") is None
+    new, created = await store.put_stream("clicks", b"")
+    assert created
+    assert new.incarnation > seen.incarnation
+    assert await store.renew_stream(seen, 1.0) == (new, False)
 
 
 @law

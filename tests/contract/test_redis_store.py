@@ -12,7 +12,7 @@ import pytest
 
 from tests.contract.laws import LEASE, committed, merge, part, plan
 from tests.servers import Server, single
-from unskew.service.errors import UnavailableError
+from unskew.service.errors import LimitError, UnavailableError
 from unskew.service.ports import PartOutcome, PlanOutcome, ReportKey, ReportOutcome, Store
 from unskew.service.stores import open_store
 from unskew.service.stores.address import Address
@@ -115,6 +115,19 @@ async def test_an_expired_stream_is_gone_and_off_the_list_and_starts_anew(store:
     assert await store.batches("clicks", "histogram", None, 9) == ()
     assert (await store.round("clicks")).members == ()
     assert len([key for key in keys(empty_redis) if b"clicks" in key]) == 1
+
+
+async def test_an_expired_stream_makes_room_for_its_owner_but_not_at_once(store: Store, empty_redis: Server) -> None:
+    """A place that was just claimed may be that of a stream that is about to be there; after a minute it is not."""
+    for name in ("a", "b"):
+        await store.put_stream(name, b"", owner="ann", most=2)
+    empty_redis.ask("DEL", "{unskew:a}:m")
+    with pytest.raises(LimitError):
+        await store.put_stream("c", b"", owner="ann", most=2)
+    empty_redis.ask("ZADD", "unskew:owned:ann", "XX", 1, "a")
+    _, created = await store.put_stream("c", b"", owner="ann", most=2)
+    assert created
+    assert set(empty_redis.ask("ZRANGE", "unskew:owned:ann", 0, -1)) == {b"b", b"c"}
 
 
 async def test_a_merged_round_leaves_nothing_but_its_answer(store: Store, empty_redis: Server) -> None:

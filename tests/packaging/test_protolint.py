@@ -176,6 +176,20 @@ def test_without_git_there_is_nothing_to_break(tmp_path: Path, monkeypatch: pyte
     assert last_release(tmp_path) is None
 
 
+def test_a_shallow_clone_says_that_it_knows_no_tags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It compares nothing, and must not look as if it had."""
+    written(tmp_path / "whole", GOOD, "proto/shop/v1/shop.proto")
+    git(tmp_path / "whole", "init", "-q")
+    git(tmp_path / "whole", "add", ".")
+    git(tmp_path / "whole", "commit", "-qm", "one")
+    git(tmp_path / "whole", "tag", "v0.1.0")
+    written(tmp_path / "whole", GOOD.replace("item_name", "title"), "proto/shop/v1/shop.proto")
+    git(tmp_path / "whole", "commit", "-qam", "two")
+    git(tmp_path, "clone", "-q", "--depth", "1", "--no-tags", f"file://{tmp_path}/whole", "shallow")
+    assert main([], tmp_path / "shallow") == 0
+    assert "shallow clone: nothing is compared" in capsys.readouterr().out
+
+
 def test_make_check_runs_it() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert "protolint" in next(line for line in makefile.splitlines() if line.startswith("check:"))

@@ -102,7 +102,7 @@ def test_the_metadata_says_what_an_installer_needs(metadata: Message) -> None:
     assert (metadata["Name"], metadata["Version"]) == ("unskew", version.group(1))
     assert (metadata["Requires-Python"], metadata["License-Expression"]) == (">=3.10", "Apache-2.0")
     assert "make demo" in str(metadata.get_payload())
-    assert set(metadata.get_all("Provides-Extra", [])) == {"fast", "cli", "service", "spark", "dev"}
+    assert set(metadata.get_all("Provides-Extra", [])) == {"fast", "cli", "service", "spark", "telemetry", "dev"}
     base = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     names = {re.split(r"[^A-Za-z0-9-]", line)[0] for line in base}
     assert names == {"numpy", "pyarrow", "xxhash", "grpcio", "protobuf"}
@@ -133,12 +133,19 @@ def test_without_the_cli_extra_the_command_says_which_one_is_missing(clean: Path
     assert "unskew[cli]" in done.stdout + done.stderr
 
 
-def test_unit_and_property_tests_pass_against_the_installed_wheel(clean: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "what",
+    [
+        pytest.param(("tests/unit/test_plan.py", "tests/unit/test_wire.py", "tests/unit/test_hashing.py"), id="some"),
+        pytest.param(("tests/unit", "tests/property"), id="all", marks=pytest.mark.long),
+    ],
+)
+def test_the_tests_pass_against_the_installed_wheel(clean: Path, tmp_path: Path, what: tuple[str, ...]) -> None:
     """The suite's own tests, moved away from the sources, find everything they need in the wheel."""
     for folder in ("tests", "benchmarks"):  # some tests share a simulation with a benchmark
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     assert run([str(clean), "-c", WHERE, *PORTIONS], tmp_path) == "installed\n"
-    report = run([str(clean), "-m", "pytest", "-m", "not long", "tests/unit", "tests/property"], tmp_path)
+    report = run([str(clean), "-m", "pytest", "-m", "not long", *what], tmp_path)
     assert re.search(r"\d+ passed", report.splitlines()[-1]), report

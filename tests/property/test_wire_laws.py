@@ -20,6 +20,7 @@ from tests.messages import a_report, an_answer, same_answer, same_report, with_e
 from unskew.core.errors import UnskewError
 from unskew.core.histogram import Histogram, Tail
 from unskew.core.parameters import defaults_of
+from unskew.core.plan import Version
 from unskew.core.planners import PLANNERS
 from unskew.core.qtable import QTable
 from unskew.core.sketches.frequent import FrequentItems
@@ -138,7 +139,9 @@ def batches(draw: st.DrawFn) -> BatchWork:
     count = st.integers(0, 2**50)
     places = sorted(draw(st.sets(st.integers(0, 8191), max_size=6)))
     work = tuple(Work(at, *(draw(x) for x in (count, count, count, SECONDS, count, SECONDS))) for at in places)
-    return BatchWork(work, *(draw(SECONDS) for _ in range(4)))
+    number = st.integers(0, 2**64 - 1)
+    version = draw(st.none() | st.builds(Version, number, number))
+    return BatchWork(work, *(draw(SECONDS) for _ in range(4)), version)
 
 
 small = settings(max_examples=60, deadline=None)

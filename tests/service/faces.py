@@ -71,7 +71,9 @@ class FakeVerbs:
         version = None if plan is None else plan.version
         return StreamInfo(stream, self.streams[stream], 1.5e9, version, plan.digest if plan else "", 3, 2, 20.0)
 
-    async def put_stream(self, stream: str, spec: StreamSpec) -> tuple[StreamInfo, bool]:
+    async def put_stream(
+        self, stream: str, spec: StreamSpec, owner: str = "", most: int | None = None
+    ) -> tuple[StreamInfo, bool]:
         self._take("put_stream", stream, known=False)
         created = stream not in self.streams
         self.streams[stream] = spec
@@ -128,7 +130,7 @@ class FakeVerbs:
         finally:
             self.watching -= 1
 
-    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int]) -> Synced:
+    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
         self._take("sync", stream)
         self.reports.append(report)
         if wait:

@@ -55,8 +55,22 @@ def test_what_waits_counts_where_the_capacity_is_known():
     assert (feedback_of(stored(waiting)).busy, feedback_of(stored(waiting)).idle) == ((0,), (1,))
 
 
+def test_feedback_says_how_much_each_wants():
+    """What it had of the rows, times what it can bear of that; 2 is as it should be and wants nothing."""
+    feedback = feedback_of(stored(work([1.6, 0.4, 0.8], interval=1.0)))
+    assert (feedback.busy, feedback.idle, feedback.fine) == ((0,), (1,), (2,))
+    assert feedback.wanted == pytest.approx({0: 100 / 600 / 2, 1: 200 / 600 * 2})
+
+
+def test_partitions_that_have_not_reported_yet_are_taken_to_have_had_as_much_as_the_others():
+    """A plan is made while reports come in: half of them make nobody ask for the double."""
+    feedback = feedback_of(stored(work([1.6, 0.8], interval=1.0)), partitions=4)
+    assert feedback.wanted == pytest.approx({0: 100 / 600 / 2})
+
+
 def test_busy_partitions_give_to_idle_ones_under_cg():
-    """Consistent grouping: what was reported of the batch before moves virtual workers."""
+    """Consistent grouping: what was reported of the batch before moves virtual workers, as many as were signalled: 0
+    had a tenth of the rows and can bear two fifths of that, which is 20 of the 512 virtual workers; it has 128."""
 
     async def main() -> None:
         async with engines() as (engine,):
@@ -66,7 +80,7 @@ def test_busy_partitions_give_to_idle_ones_under_cg():
             assert not await engine.report_batch("clicks", Part("app", 1), work([2.0, 0.8, 0.8, 0.1], interval=1.0))
             built = await engine.build_plan("clicks", 2)
             after = plan_from_bytes(built.plan)
-            assert "1 changed hands" in built.reason
+            assert "108 changed hands" in built.reason
             assert (after.tail == 0).sum() < (before.tail == 0).sum()
             assert (after.tail == 3).sum() > (before.tail == 3).sum()
 

@@ -15,7 +15,7 @@ from unskew.service.observing import Skipped, StoreCalled
 from unskew.service.stores.memory import MemoryStore
 
 BALANCED = StreamSpec(8, "balanced")
-HASTY = Tuning(fresh=0.0, poll=0.05, retry=0.01)
+HASTY = Tuning(fresh=0.0, poll=0.05, retry=0.01, impatience=5.0)
 
 
 def test_the_last_plan_known_is_served_and_said_to_be_stale():
@@ -156,6 +156,7 @@ def test_close_finishes_what_is_under_way_and_takes_nothing_new():
         assert not waiting.result().merged
         assert waiting.result().answer.epoch == 1
         await asyncio.wait_for(watching, 5)
+        await store.close()
         for ask in (engine.get_plan("clicks"), engine.build_plan("clicks"), anext(engine.watch_plans("clicks"))):
             with pytest.raises(UnavailableError, match="shutting down"):
                 await ask

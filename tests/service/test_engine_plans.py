@@ -324,6 +324,8 @@ def test_a_key_is_explained_under_any_version():
             old, new = await engine.explain("clicks", key, first.version), await engine.explain("clicks", key)
             assert old.kind.startswith("hot")
             assert new.kind == "tail"
+            assert old.version == first.version
+            assert new.version == (await engine.get_stream("clicks")).version
             with pytest.raises(NotFoundError):
                 await engine.explain("clicks", key, Version(1, 1))
 

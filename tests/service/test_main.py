@@ -12,10 +12,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -27,7 +24,6 @@ from tests.cli.command import environment, is_one_line
 from tests.service.faces import (
     SERVICE,
     FakeVerbs,
-    channel,
     digest_of,
     histogram,
     report,
@@ -35,6 +31,7 @@ from tests.service.faces import (
     taken_port,
     web,
 )
+from tests.service.processes import FREE, logged, process, until_told
 from unskew.core.stream import Part
 from unskew.service.main import _Ready
 from unskew.service.settings import Settings
@@ -43,51 +40,6 @@ from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import histograms, learning, plan_from_bytes
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quickstart-service.md"
-FREE = ["--http-port", "0", "--grpc-port", "0", "--metrics-port", "0"]
-
-
-@dataclass
-class Process:
-    """A service in a process of its own, and its ports."""
-
-    run: subprocess.Popen[str]
-    http: int
-    grpc: int
-    metrics: int
-
-    def url(self, path: str) -> str:
-        return f"http://127.0.0.1:{self.http}{path}"
-
-
-@contextmanager
-def process(folder: Path, *flags: str, module: str = "unskew.cli.entry", first: str = "serve") -> Iterator[Process]:
-    """The real command, ended by its own pid whatever happens."""
-    ports = folder / "ports.json"
-    command = [sys.executable, "-W", "error", "-m", module, *([first] if first else []), *FREE, *flags]
-    env = {name: value for name, value in environment().items() if not name.startswith("UNSKEW_")}
-    with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen(
-            [*command, "--ports-file", str(ports)], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=log, text=True
-        ) as run,
-    ):
-        try:
-            end = time.monotonic() + 30
-            while not ports.exists():
-                assert run.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < end
-                time.sleep(0.02)
-            told = json.loads(ports.read_text())
-            assert told["pid"] == run.pid
-            yield Process(run, told["http"], told["grpc"], told["metrics"])
-        finally:
-            if run.poll() is None:
-                run.kill()
-            run.wait()
-
-
-def logged(folder: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (folder / "log").read_text().splitlines()]
 
 
 def test_a_process_serves_the_same_plan_over_both_faces_and_drains(tmp_path: Path) -> None:
@@ -136,14 +88,6 @@ def test_a_process_serves_the_same_plan_over_both_faces_and_drains(tmp_path: Pat
     assert [(line["identity"], line["stream"], line["message"]) for line in audits] == [
         ("anybody", "clicks", "PutStream created")
     ]
-
-
-def until_told(service: Process, line: str) -> None:
-    """Until the metrics have this line."""
-    end = time.monotonic() + 15
-    while line not in httpx.get(f"http://127.0.0.1:{service.metrics}/metrics", trust_env=False).text:
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_the_module_says_its_ports_on_stdout(tmp_path: Path) -> None:
@@ -204,29 +148,6 @@ def test_small_calls_do_not_wait_for_the_network(tmp_path: Path) -> None:
             client.put("/v1/streams/x", json={"partitions": 2})
             took.append(time.perf_counter() - started)
     assert statistics.median(took) < 0.03
-
-
-def test_the_engine_tells_its_metrics() -> None:
-    """Plans, rounds, the store: by the names of the design; and what is known of a stream goes with it."""
-    with served("engine") as running, web(running) as client, channel(running) as opened:
-        client.put("/v1/streams/clicks", json={"partitions": 4, "policy": "balanced"})
-        stub = running.stub(opened)
-        stub.ReportHistogram(histograms.chunks(histogram(), "clicks", Part("q", 1)))
-        plan = plan_from_bytes(stub.BuildPlan(pb.BuildPlanRequest(stream="clicks", batch=1, fresh=True)).plan)
-        work = [{"partition": at, "rows": rows} for at, rows in enumerate((10, 10, 10, 30))]
-        client.post("/v1/streams/clicks/batches", json={"source": "q", "batch": 1, "partitions": work})
-        page = httpx.get(running.metrics, trust_env=False).text
-        for line in (
-            'unskew_plan_builds_total{outcome="new",policy="balanced",stream="clicks"} 1.0',
-            f'unskew_hot_keys{{stream="clicks"}} {float(len(plan.hot))}',
-            f'unskew_partition_load{{partition="0",routing="planned",stream="clicks"}} {float(plan.info.loads[0])}',
-            'unskew_observed_imbalance{stream="clicks"} 2.0',
-            'unskew_plan_age_seconds{stream="clicks"} ',
-            'unskew_store_seconds_count{op="put_plan"} 1.0',
-        ):
-            assert line in page
-        client.delete("/v1/streams/clicks")
-        assert 'stream="clicks"' not in httpx.get(running.metrics, trust_env=False).text
 
 
 # -- certificates -------------------------------------------------------------------------------------------

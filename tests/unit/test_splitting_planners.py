@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from tests.planning import key_hashes, some_histogram, spread_of, zipf_counts
+from unskew.core.delegation import GroupingRules, sense
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
+from unskew.core.plan import Plan
 from unskew.core.planners import Feedback, make_planner
 from unskew.core.planners.base import Place
 from unskew.core.planners.prompt import zigzag
@@ -164,6 +166,66 @@ def test_repeated_signals_follow_capacity() -> None:
     assert loads[0] > 0
 
 
+def held(plan: Plan) -> list[int]:
+    """Virtual workers of each partition, of 128."""
+    return (np.bincount(plan.tail, minlength=plan.partitions) * 128 // len(plan.tail)).tolist()
+
+
+def test_who_says_how_much_gets_that_at_once() -> None:
+    """16 virtual workers each; 3 wants half of its eighth of the rows, 5 would bear half as much again, 6 as much."""
+    histogram = some_histogram(rows=100_000, keys=50_000, exponent=0.0)
+    planner = make_planner("cg", 8, alpha=16)
+    first = planner.plan(histogram)
+    asked = Feedback(busy=(3,), idle=(5, 6), wanted={3: 1 / 16, 5: 1.5 / 8, 6: 1.5 / 8})
+    second = planner.decide(histogram, first, asked)
+    assert held(first) == [16] * 8
+    assert held(second.plan) == [16, 16, 16, 8, 16, 24, 16, 16]
+    assert "8 changed hands" in second.reason
+    again = planner.plan(histogram, second.plan, asked)  # the same signals: a pairing, for 6 still asks
+    assert held(again) == [16, 16, 16, 7, 16, 25, 16, 16]
+
+
+def test_a_busy_partition_without_an_idle_one_gives_to_those_that_are_fine() -> None:
+    """6.1.2: one each, none to who says busy too, and one is always kept."""
+    histogram = some_histogram(rows=100_000, keys=50_000, exponent=0.0)
+    planner = make_planner("cg", 8, alpha=16)
+    first = planner.plan(histogram)
+    asked = Feedback(busy=(3, 4), fine=(0, 1, 2), wanted={3: 1 / 16, 4: 15 / 128})
+    assert held(planner.plan(histogram, first, asked)) == [18, 17, 17, 13, 15, 16, 16, 16]
+    narrow = make_planner("cg", 8, alpha=1)
+    plan = narrow.plan(histogram)
+    nobody = Feedback(busy=tuple(range(7)), idle=(7,), wanted=dict.fromkeys(range(7), 0.0) | {7: 1.0})
+    assert np.bincount(narrow.plan(histogram, plan, nobody).tail, minlength=8).min() > 0
+
+
+def test_capacities_that_change_are_followed_within_slots() -> None:
+    """Signals of each slot, sent as ``core.delegation`` makes them, against partitions two of which become weak: the
+    spread of utilisation is inside decision 0009's band after a few plans, and stays there."""
+    histogram = some_histogram(rows=200_000, keys=50_000, exponent=1.0)
+    planner = make_planner("cg", 8)
+    plan = planner.plan(histogram)
+    capacity = np.where(np.isin(np.arange(8), (2, 5)), 0.3, 1.0)
+    spreads = []
+    for _ in range(12):
+        shares = plan.loads(histogram) / histogram.total
+        used = shares * 0.8 * capacity.sum() / capacity
+        spreads.append(used.max() - used.mean())
+        signals = [sense(GroupingRules(), one, float(used[one]), 0.0) for one in range(8)]
+        sign = {"busy": -1.0, "idle": 1.0, "fine": 0.0}
+        plan = planner.plan(
+            histogram,
+            plan,
+            Feedback(
+                busy=[one.worker for one in signals if one.kind == "busy"],
+                idle=[one.worker for one in signals if one.kind == "idle"],
+                fine=[one.worker for one in signals if one.kind == "fine"],
+                wanted={one.worker: shares[one.worker] * (1 + sign[one.kind] * one.share) for one in signals},
+            ),
+        )
+    assert spreads[0] > 1.0
+    assert max(spreads[3:]) < 0.122, spreads
+
+
 # -- auto ---------------------------------------------------------------------------------------------------
 
 
@@ -257,3 +319,13 @@ def test_uniform_stream_never_seen_is_even_over_balanced_hosts() -> None:
     plan = make_planner("balanced", 16).plan(some_histogram(rows=200_000, keys=100_000, exponent=0.0))
     out = plan.route(key_hashes(200_000, 9), spread_of(200_000))
     assert load_imbalance(np.bincount(out, minlength=16)) <= 1.05
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 5, 7, 12, 200])
+@pytest.mark.parametrize("policy", ["balanced", "prompt", "hash"])
+def test_the_places_of_hot_keys_are_counted_as_explain_names_them(policy: str, partitions: int) -> None:
+    """A slot is no fragment: keys of five places have eight slots, and a slot may hold two."""
+    of = Histogram.from_counts(np.arange(60, dtype=np.uint64) << np.uint64(50), np.r_[[7000, 5000, 3100], [100] * 57])
+    plan = make_planner(policy, partitions).plan(of)
+    places = [len(plan.explain(int(key)).partitions) for key in plan.hot.hashes]
+    assert plan.fragments_held == sum(places)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from google.protobuf import json_format
@@ -40,7 +41,13 @@ SPEC = StreamSpec(
     dsync_min=0.5,
     dsync_max=60.0,
 )
-WORK = BatchWork((Work(3, 100, 10, 12, 1.5, 7, 66.0), Work(0)), interval=10.0, processing=4.0, map_time=1.0)
+WORK = BatchWork(
+    (Work(3, 100, 10, 12, 1.5, 7, 66.0), Work(0)),
+    interval=10.0,
+    processing=4.0,
+    map_time=1.0,
+    version=Version(7, 2**64 - 1),
+)
 
 
 def test_a_spec_comes_back_as_it_was() -> None:
@@ -155,7 +162,8 @@ def test_the_whole_request_says_whose_batch_it_is() -> None:
     request = work_to_message(WORK, "clicks", Part("app", 7), Version(1, 2))
     assert (request.stream, part_from_message(request.part)) == ("clicks", Part("app", 7))
     assert version_from_message(request.version) == Version(1, 2)
-    assert work_from_message(request) == WORK
+    assert work_from_message(request) == replace(WORK, version=Version(1, 2))
+    assert work_from_message(work_to_message(WORK, "clicks", Part("app", 7))) == WORK
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """The light client: agent, plan cache, transport, reporter. It carries no server, no Spark and no compiler.
 
-``Client`` has the service's verbs, ``Agent`` routes and learns with others, ``Ladder`` says which plan to bind a batch
-to. Each is loaded when it is first named: ``Agent`` loads the routers' kernels, and numba where it is installed, which
-a task that only routes by a plan never needs.
+``Client`` has the service's verbs, ``Agent`` routes and learns with others, ``PlanAgent`` routes by plans, ``Reporter``
+tells how loaded a worker is, ``Ladder`` says which plan to bind a batch to. Each is loaded when it is first named:
+``Agent`` loads the routers' kernels, and numba where it is installed, which a task that only routes by a plan never
+needs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
         ServiceCallError,
     )
     from unskew.client.ladder import Chosen, Ladder
+    from unskew.client.planagent import PlanAgent, PlanStatus
+    from unskew.client.reporter import Reporter, Told
     from unskew.client.watch import Watch
 
 _HOMES = {
@@ -42,6 +45,8 @@ _HOMES = {
         "ServiceCallError",
     ),
     "ladder": ("Chosen", "Ladder"),
+    "planagent": ("PlanAgent", "PlanStatus"),
+    "reporter": ("Reporter", "Told"),
     "watch": ("Watch",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -60,13 +65,17 @@ __all__ = [
     "NoAccessError",
     "NoAnswerError",
     "NotThereError",
+    "PlanAgent",
+    "PlanStatus",
     "RefusedError",
     "Reported",
+    "Reporter",
     "Scale",
     "ServiceCallError",
     "Status",
     "StreamInfo",
     "Synced",
+    "Told",
     "Watch",
 ]
 

@@ -10,9 +10,6 @@ machine: that may have been half-way through a step, and its tuples would be cou
 
 from __future__ import annotations
 
-import os
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -30,6 +27,7 @@ from unskew.client.client import Client
 from unskew.client.courier import ANSWERED, FAILED, Courier
 from unskew.client.errors import ClientClosedError
 from unskew.client.forks import tell_after_fork
+from unskew.client.names import child_name, own_name
 from unskew.core.agent import Action, Answered, Routed, Send, Settings, Tick, Tuples
 from unskew.core.agent import Agent as Machine
 from unskew.core.errors import ConfigError
@@ -39,7 +37,6 @@ from unskew.core.values import hashes_of
 
 __all__ = ["Agent", "Status"]
 
-_LONGEST_NAME = 200
 _NUMBERS = (1 << 30) - 1  # sets the random numbers of agents apart
 
 
@@ -91,7 +88,7 @@ class Agent:
         self.stream = check_name("stream", stream)
         if isinstance(service, Client) and access:
             raise ConfigError("service", service, "a target together with these: " + ", ".join(sorted(access)))
-        self._name = _own_name() if name is None else check_name("name", name)
+        self._name = own_name() if name is None else check_name("name", name)
         self._settings = Settings(
             name=self._name,
             workers=workers,
@@ -119,7 +116,7 @@ class Agent:
         self._courier = Courier(self.stream, self._client, self, replace(self._breaker), self._timeout)
 
     def after_fork(self) -> None:
-        self._name = _child_name(self._name)
+        self._name = child_name(self._name)
         self._begin_life()
 
     # -- routing ----------------------------------------------------------------------------------------------
@@ -224,14 +221,3 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"Agent({self.stream!r}, {self._client.target!r}, workers={self._settings.workers}, name={self._name!r})"
-
-
-def _own_name() -> str:
-    """Unique also where a host's name and pids are not: containers have both alike."""
-    host = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in socket.gethostname())
-    return f"{host[:100] or 'host'}-{os.getpid()}-{secrets.token_hex(4)}"
-
-
-def _child_name(name: str) -> str:
-    tail = f".{os.getpid()}-{secrets.token_hex(3)}"
-    return name[: _LONGEST_NAME - len(tail)] + tail

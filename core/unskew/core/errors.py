@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+_SHOWN = 200  # characters of a value: an error must not carry a megabyte of what somebody sent
+
 __all__ = [
     "ConfigError",
     "HistogramError",
@@ -37,7 +39,9 @@ class ConfigError(UnskewError, ValueError):
 
     def __init__(self, parameter: str, value: object, allowed: str | Iterable[str]) -> None:
         text = allowed if isinstance(allowed, str) else "one of " + ", ".join(allowed)
-        super().__init__(f"{parameter}: {value!r} is not allowed; use {text}")
+        shown = repr(value)
+        shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
+        super().__init__(f"{parameter}: {shown} is not allowed; use {text}")
         self.parameter = parameter
         self.value = value
         self.allowed = text

@@ -53,6 +53,15 @@ class SplitSlots:
         return units_of(int(self.bits[key]), self.first[at].tolist(), self.second[at].tolist(), self.cut[at].tolist())
 
     @cached_property
+    def fragments(self) -> int:
+        """How many places all these keys have, together."""
+        key = np.repeat(np.arange(len(self.bits)), np.diff(self.offset))
+        width = np.uint64(1 << UNITS_BITS) >> self.bits.astype(np.uint64)[key]
+        part = self.cut - (np.arange(len(key)) - self.offset[key]).astype(np.uint64) * width
+        at = key << 32  # and a partition below it
+        return len(np.unique(np.concatenate([(at + self.first)[part > 0], (at + self.second)[part < width]])))
+
+    @cached_property
     def either(self) -> I32:
         """``first`` and ``second`` in turn: the partition of a row is at 2 slot + (is it at or above the cut)."""
         return np.stack([self.first, self.second], axis=1).reshape(-1)

@@ -34,7 +34,7 @@ FRACTIONAL = ("float", "double")
 _DATES = ("date", "timestamp_ntz", "timestamp")
 _MAX_PRECISION = 38
 
-_DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*(?:\(\s*(\d+)\s*(?:,\s*(-?\d+)\s*)?\))?")
+_DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*(?:\(\s*([0-9]{1,9})\s*(?:,\s*(-?[0-9]{1,9})\s*)?\))?")
 _COLLATED = re.compile(r"(?:string|(?:var)?char\s*\(\s*\d+\s*\))\s+collate\s+(\S+)")
 _CHARS = re.compile(r"(?:var)?char\s*\(\s*\d+\s*\)")
 

@@ -69,8 +69,7 @@ def merge(
     kept = np.union1d(hot, _heaviest(seen, np.intersect1d(unsure, before), workers))
     table = _mean([report.table for report in ordered], kept, seen, workers, left_out=untried == "left out")
     loads = np.asarray(sum(report.loads for report in ordered), np.int64)
-    split = np.unique(np.concatenate([report.table.hashes for report in ordered]))
-    return Pool(table, seen.total, frozenset(unsure.tolist()), loads, split)
+    return Pool(table, seen.total, frozenset(unsure.tolist()), loads, _keys(ordered))
 
 
 def _workers(ordered: list[Report], previous: Answer | None) -> int:
@@ -88,7 +87,7 @@ def _workers(ordered: list[Report], previous: Answer | None) -> int:
 
 def _verdicts(ordered: list[Report], seen: FrequentItems, before: U64, workers: int, renew: float) -> tuple[U64, U64]:
     """The hot keys, and those of which the summary cannot say: of all that anybody has a count or a row for."""
-    named = np.unique(np.concatenate([seen.hashes, before, *(report.table.hashes for report in ordered)]))
+    named = _distinct([seen.hashes, before, _keys(ordered)])
     if not seen.total:
         return named[:0], named
     # Counts are whole: f >= GL / n exactly where f >= ceil(GL / n).
@@ -103,24 +102,83 @@ def _heaviest(seen: FrequentItems, hashes: U64, most: int) -> U64:
     return hashes[np.argsort(-seen.lower(hashes), kind="stable")[:most]]
 
 
+def _keys(ordered: list[Report]) -> U64:
+    """Every key that some agent has a row for."""
+    return _distinct([report.table.hashes for report in ordered])
+
+
+def _distinct(sets: list[U64]) -> U64:
+    """What is in any of these. Most agents of a stream have rows for the same keys: equal sets are taken once."""
+    different = {hashes.tobytes(): hashes for hashes in sets}
+    return np.unique(np.concatenate(list(different.values())))
+
+
+class _Sums:
+    """The sums that the mean of each cell is made of: of one table after another, in room for a few."""
+
+    def __init__(self, kept: U64, workers: int, *, left_out: bool) -> None:
+        cells = len(kept), workers
+        self._kept, self._left_out = kept, left_out
+        self.weighted, self.weight, self._share = np.zeros(cells), np.zeros(cells), np.empty(cells)
+        self.plain, self.voices = np.zeros(cells), np.zeros(cells)
+        self.held, self.rows = np.zeros(cells, np.bool_), np.zeros(len(kept), np.int64)
+
+    def add(self, table: QTable) -> None:
+        if np.array_equal(table.hashes, self._kept):  # as it is where a table is what agents learned together
+            self._add_all(table)
+            return
+        at, mine = self._find(table.hashes)
+        at, values, counts = at[mine], table.values[mine], table.rows[mine]
+        share = self._share_of(values, counts)
+        self.weight[at] += share
+        share *= values
+        self.weighted[at] += share
+        self.held[at] |= table.held[mine]
+        self.rows[at] += counts
+        self._add_idle(at, values, counts)
+
+    def _add_all(self, table: QTable) -> None:
+        """The same without picking rows."""
+        share = self._share_of(table.values, table.rows)
+        self.weight += share
+        share *= table.values
+        self.weighted += share
+        self.held |= table.held
+        self.rows += table.rows
+        if not table.rows.all():
+            self._add_idle(np.arange(len(self._kept)), table.values, table.rows)
+
+    def _find(self, hashes: U64) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Where the keys stand among those kept, and which of them are."""
+        if not len(self._kept):
+            return np.zeros(len(hashes), np.intp), np.zeros(len(hashes), np.bool_)
+        at = np.minimum(np.searchsorted(self._kept, hashes), len(self._kept) - 1)
+        return at, self._kept[at] == hashes
+
+    def _share_of(self, values: F64, counts: I64) -> F64:
+        """The tuples that speak for each cell."""
+        share = self._share[: len(counts)]
+        share[:] = counts[:, None]
+        if self._left_out:
+            share *= values != UNTRIED
+        return share
+
+    def _add_idle(self, at: NDArray[np.intp], values: F64, counts: I64) -> None:
+        """Rows without tuples: they matter only where no agent has any, so others need not be in these sums."""
+        idle = counts == 0
+        if idle.any():
+            heard = (values[idle] != UNTRIED) if self._left_out else np.ones((idle.sum(), values.shape[1]), np.bool_)
+            self.plain[at[idle]] += np.where(heard, values[idle], 0.0)
+            self.voices[at[idle]] += heard
+
+
 def _mean(tables: list[QTable], kept: U64, seen: FrequentItems, workers: int, *, left_out: bool) -> QTable:
-    """The weighted mean of each cell, table by table in the order given: one bit pattern, and room for one table."""
-    cells = len(kept), workers
-    weighted, weight, plain, voices = (np.zeros(cells) for _ in range(4))
-    held, rows = np.zeros(cells, np.bool_), np.zeros(len(kept), np.int64)
+    """The weighted mean of each cell, table by table in the order given: one bit pattern, whoever merges."""
+    sums = _Sums(kept, workers, left_out=left_out)
     for table in tables:
-        mine = np.isin(table.hashes, kept)
-        at, values, counts = np.searchsorted(kept, table.hashes[mine]), table.values[mine], table.rows[mine]
-        heard = (values != UNTRIED) if left_out else np.ones(values.shape, np.bool_)
-        share = heard * counts[:, None].astype(np.float64)
-        weighted[at] += share * values
-        weight[at] += share
-        plain[at] += np.where(heard, values, 0.0)
-        voices[at] += heard
-        held[at] |= table.held[mine]
-        rows[at] += counts
-    out = np.full(cells, UNTRIED)
-    np.divide(plain, voices, out=out, where=voices > 0)
-    np.divide(weighted, weight, out=out, where=weight > 0)
+        sums.add(table)
+    out = np.full((len(kept), workers), UNTRIED)
+    np.divide(sums.plain, sums.voices, out=out, where=sums.voices > 0)
+    np.divide(sums.weighted, sums.weight, out=out, where=sums.weight > 0)
     # Agents without a row saw the key too: the merged summary may know of more tuples than the rows do.
-    return QTable(kept, np.clip(out, UNTRIED, _BEST), np.maximum(rows, seen.lower(kept)), held)
+    return QTable(kept, np.clip(out, UNTRIED, _BEST), np.maximum(sums.rows, seen.lower(kept)), sums.held)

@@ -82,6 +82,7 @@ class Explanation:
     rows: int | None
     share_of_rows: float | None
     reason: str
+    version: Version | None = None  # of the plan that says so
 
     def __str__(self) -> str:
         where = ", ".join(f"{p} ({s:.1%})" for p, s in zip(self.partitions, self.shares, strict=True))
@@ -135,6 +136,11 @@ class Plan:
         """Entries of the hot table: one for a whole key, its slots for a split one. At most ``MAX_SLOTS``."""
         whole = len(self.hot) - len(self.hot.slots.bits)
         return whole + len(self.hot.slots.first)
+
+    @property
+    def fragments_held(self) -> int:
+        """Places of the hot keys: one for a whole key, one for each partition that holds a split one."""
+        return len(self.hot) - len(self.hot.slots.bits) + self.hot.slots.fragments
 
     @property
     def splits(self) -> bool:
@@ -226,6 +232,7 @@ class Plan:
                 None,
                 None,
                 f"it is not listed in this plan: its host, {host}, goes there",
+                self.version,
             )
         home, rows = int(self.hot.home[index]), int(self.hot.rows[index])
         units = {home: 1 << UNITS_BITS} if home >= 0 else self.hot.slots.units(SPLIT - home)
@@ -237,6 +244,7 @@ class Plan:
             rows,
             rows / self.info.rows if self.info.rows else None,
             self.hot.reasons[int(self.hot.reason[index])],
+            self.version,
         )
 
     def fragments(self, hashes: U64, counts: I64) -> tuple[I64, I32, I64]:

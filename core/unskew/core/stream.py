@@ -6,13 +6,19 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from unskew.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from unskew.core.plan import Version
 
 __all__ = ["BatchWork", "Part", "StreamSpec", "Work", "check_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
 _MOST_HISTORY, _MOST_PARTS = 1000, 1_000_000
+_LONGEST = 1e9  # seconds between two reports; some times this long is still a time
+_OWN = ("name", "partitions", "seed", "weights")  # what ``make_planner`` takes beside a policy's parameters
 
 
 def check_name(what: str, name: object) -> str:
@@ -41,6 +47,10 @@ class StreamSpec:
     def __post_init__(self) -> None:
         from unskew.core.planners import make_planner  # for who makes streams: most clients only fetch plans
 
+        for own in _OWN:
+            if own in self.parameters:
+                allowed = f"no parameter of that name: a stream has its own {own}"
+                raise ConfigError(f"parameters.{own}", self.parameters[own], allowed)
         make_planner(self.policy, self.partitions, self.seed, self.weights or None, **self.parameters)
         if not 1 <= self.history <= _MOST_HISTORY:
             raise ConfigError("history", self.history, f"1 to {_MOST_HISTORY} batches")
@@ -48,6 +58,8 @@ class StreamSpec:
             raise ConfigError("decay", self.decay, "0 to 1")
         if not 0.0 < self.dsync_min <= self.dsync <= self.dsync_max < math.inf:
             raise ConfigError("dsync", (self.dsync_min, self.dsync, self.dsync_max), "0 < min <= value <= max, seconds")
+        if self.dsync_max > _LONGEST:
+            raise ConfigError("dsync_max", self.dsync_max, f"at most {_LONGEST:g} seconds")
 
 
 @dataclass(frozen=True, order=True)
@@ -88,10 +100,12 @@ class Work:
 
 @dataclass(frozen=True)
 class BatchWork:
-    """A finished batch, or a part of it. Times are of the whole batch, in seconds; 0 where another part has them."""
+    """A finished batch, or a part of it. Times are of the whole batch, in seconds; 0 where another part has them.
+    ``version`` is that of the plan which the batch was bound to, where it had one."""
 
     work: tuple[Work, ...]
     interval: float = 0.0
     processing: float = 0.0
     map_time: float = 0.0
     reduce_time: float = 0.0
+    version: Version | None = None

@@ -49,7 +49,7 @@ class Report:
             raise ConfigError("seq", (self.session, self.seq), "sessions and sequence numbers from 1 on")
         if self.records < 0 or self.frequent.total != self.records:
             raise ConfigError("records", self.records, f"what the summary counted: {self.frequent.total}")
-        if self.loads.shape != (self.table.workers,) or (self.loads < 0).any():
+        if self.loads.shape != (self.table.workers,) or self.loads.min(initial=0) < 0:
             raise ConfigError("loads", f"shape {self.loads.shape}", f"0 or more for each of {self.table.workers}")
         if not 0 < self.dsync < float("inf"):
             raise ConfigError("dsync", self.dsync, "a number above 0")

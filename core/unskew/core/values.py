@@ -7,14 +7,16 @@ unpickled in another process.
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.errors import KeyTypeError
 
-__all__ = ["by_fields", "frozen", "hashes_of", "sealed"]
+__all__ = ["by_fields", "frozen", "hashes_of", "sealed", "unchecked"]
+
+T = TypeVar("T")
 
 
 def frozen(values: ArrayLike, dtype: Any) -> NDArray[Any]:
@@ -45,6 +47,13 @@ def by_fields(value: Any) -> tuple[Any, tuple[Any, ...]]:
     """``__reduce__`` for a frozen dataclass: pickled as its fields and made anew, so that arrays are frozen again and
     tables that were derived on first use do not travel."""
     return type(value), tuple(getattr(value, field.name) for field in fields(value) if field.init)
+
+
+def unchecked(kind: type[T], /, **fields: object) -> T:
+    """``kind(**fields)``, all of them given, without its checks: of fields that are known to be right and frozen."""
+    value = object.__new__(kind)
+    value.__dict__.update(fields)
+    return value
 
 
 def hashes_of(values: ArrayLike, what: str) -> NDArray[np.uint64]:

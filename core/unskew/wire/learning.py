@@ -27,6 +27,7 @@ from unskew.core.stream import check_name
 from unskew.core.sync import Answer, Report
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import packed
+from unskew.wire.quick import quick_report
 from unskew.wire.refusals import encoded, parsed, refusal, serialized
 
 __all__ = [
@@ -36,6 +37,9 @@ __all__ = [
     "answer_from_message",
     "answer_to_bytes",
     "answer_to_message",
+    "answer_to_response",
+    "careful_report",
+    "report_as_sent",
     "report_from_bytes",
     "report_from_message",
     "report_to_bytes",
@@ -122,6 +126,12 @@ def _report(report: Report) -> pb.SyncReport:
 
 def report_from_message(message: pb.SyncReport, field: str = "report") -> Report:
     """The report, or a ``WireError`` whose field begins with ``field``."""
+    quick = quick_report(message)
+    return quick if quick is not None else careful_report(message, field)
+
+
+def careful_report(message: pb.SyncReport, field: str = "report") -> Report:
+    """The same, by the checks of core."""
     if message.records > MAX_REPORTED:
         raise WireError(f"{field}.records", f"{message.records} is not allowed; use 0 to {MAX_REPORTED}")
     try:
@@ -157,6 +167,14 @@ def report_to_bytes(report: Report) -> bytes:
     return serialized(report_to_message(report))
 
 
+def report_as_sent(message: pb.SyncReport, field: str = "report") -> tuple[Report, bytes]:
+    """The report, and itself in bytes as ``report_from_bytes`` reads them: quicker than writing it anew. They are the
+    message's own without what this release does not know."""
+    report = report_from_message(message, field)
+    message.DiscardUnknownFields()
+    return report, serialized(message)
+
+
 def report_from_bytes(data: bytes) -> Report:
     return report_from_message(parsed(pb.SyncReport, data, "report"))
 
@@ -170,10 +188,7 @@ def answer_to_message(
     merged: bool = False,  # noqa: FBT001, FBT002
     age: float = 0.0,
 ) -> pb.SyncAnswer:
-    """What one agent is told: ``merged`` says whether its report is among those of the round, which are not listed.
-
-    All agents of a round are told the same table: it is packed once and copied for the others.
-    """
+    """What one agent is told: ``merged`` says whether its report is among those of the round, which are not listed."""
     message = pb.SyncAnswer()
     message.CopyFrom(_packed_answer(answer))
 
@@ -185,8 +200,35 @@ def answer_to_message(
     return encoded("answer", fill)
 
 
+def answer_to_response(answer: Answer, incarnation: int, merged: bool, age: float) -> bytes:  # noqa: FBT001
+    """The same as the bytes of a ``SyncResponse``.
+
+    All agents of a round are told the same table: what they have in common is written once, and only joined with the
+    two fields before and after it that are each agent's own.
+    """
+    had = _COMMON.get(answer)
+    if had is None or had[0] != incarnation:
+        first = pb.SyncAnswer(incarnation=incarnation).SerializeToString()
+        had = _COMMON[answer] = incarnation, first + serialized(_packed_answer(answer))
+    own = pb.SyncAnswer(merged=merged, age_seconds=age + 0.0).SerializeToString()
+    return b"".join((_ANSWER_TAG, _varint(len(had[1]) + len(own)), had[1], own))
+
+
+_ANSWER_TAG = bytes([pb.SyncResponse.ANSWER_FIELD_NUMBER << 3 | 2])  # a message, of the length that follows
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
 # As long as somebody holds the answer. An answer is frozen, and equal to itself only.
 _PACKED: WeakKeyDictionary[Answer, pb.SyncAnswer] = WeakKeyDictionary()
+_COMMON: WeakKeyDictionary[Answer, tuple[int, bytes]] = WeakKeyDictionary()
 
 
 def _packed_answer(answer: Answer) -> pb.SyncAnswer:

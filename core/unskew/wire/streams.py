@@ -94,7 +94,8 @@ def _spec_of(message: pb.StreamSpec, field: str) -> StreamSpec:
 def _names(message: pb.StreamSpec) -> dict[str, str]:
     """Fields of the message by the names that core gives them: a planner speaks of its parameters by their own."""
     given = {name: f"parameters.{name}" for name in message.parameters.fields}
-    return {**given, f"{message.policy} parameter": "parameters", "dsync": "dsync_seconds"}
+    policy = message.policy or StreamSpec.policy
+    return {**given, f"{policy} parameter": "parameters", "dsync": "dsync_seconds", "dsync_max": "dsync_max_seconds"}
 
 
 def spec_to_bytes(spec: StreamSpec) -> bytes:
@@ -204,11 +205,12 @@ def version_from_message(message: plan_pb2.PlanVersion) -> Version:
 def work_to_message(
     batch: BatchWork, stream: str = "", part: Part | None = None, version: Version | None = None
 ) -> pb.ReportBatchRequest:
-    """The whole request; without the rest it is what a store keeps."""
+    """The whole request; without the rest it is what a store keeps. ``version`` goes before the batch's own."""
     return encoded("partitions", lambda: _batch(batch, stream, part, version))
 
 
 def _batch(batch: BatchWork, stream: str, part: Part | None, version: Version | None) -> pb.ReportBatchRequest:
+    bound = version or batch.version
     return pb.ReportBatchRequest(
         stream=stream,
         part=None if part is None else part_to_message(part),
@@ -217,7 +219,7 @@ def _batch(batch: BatchWork, stream: str, part: Part | None, version: Version | 
         processing_seconds=batch.processing + 0.0,
         map_seconds=batch.map_time + 0.0,
         reduce_seconds=batch.reduce_time + 0.0,
-        version=None if version is None else version_to_message(version),
+        version=None if bound is None else version_to_message(bound),
     )
 
 
@@ -237,7 +239,7 @@ def work_from_message(message: pb.ReportBatchRequest) -> BatchWork:
     """What the partitions took, each at most once, in the order given."""
     if len(message.partitions) > MAX_PARTITIONS:
         raise WireError("partitions", f"{len(message.partitions):,} of them; a stream has at most {MAX_PARTITIONS}")
-    times = [_amount(getattr(message, name), name) for name in _TIMES]
+    interval, processing, mapped, reduced = (_amount(getattr(message, name), name) for name in _TIMES)
     work = tuple(_work_of(one, f"partitions[{at}]") for at, one in enumerate(message.partitions))
     seen: set[int] = set()
     for at, one in enumerate(work):
@@ -247,7 +249,8 @@ def work_from_message(message: pb.ReportBatchRequest) -> BatchWork:
     for name in _COUNTS:
         if sum(getattr(one, name) for one in work) > MAX_ROWS:
             raise WireError("partitions", f"{name}: more than 2^63 - 1 in all")
-    return BatchWork(work, *times)
+    version = version_from_message(message.version) if message.HasField("version") else None
+    return BatchWork(work, interval, processing, mapped, reduced, version)
 
 
 def _work_of(message: pb.PartitionWork, field: str) -> Work:

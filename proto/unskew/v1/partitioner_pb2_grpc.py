@@ -31,8 +31,9 @@ class PartitionerServiceStub(object):
 
     Errors are the standard codes with a google.rpc.BadRequest or ErrorInfo detail where a field is to blame:
     INVALID_ARGUMENT (a field is wrong: nothing changed), NOT_FOUND (no such stream, batch or version), ALREADY_EXISTS,
-    FAILED_PRECONDITION (another number of partitions or another key type than the stream's), RESOURCE_EXHAUSTED (a limit:
-    try later or send less), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
+    FAILED_PRECONDITION (right by itself, not for what is there: an agent's report for another number of workers than the
+    stream has partitions, a run of a batch with another number of parts), RESOURCE_EXHAUSTED (a limit: of a message, of a
+    histogram's keys, of the caller's streams, of watches), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
     is), DEADLINE_EXCEEDED. Every call may be repeated: what was done once is not done twice.
 
     Packed arrays are `bytes`: unsigned 64-bit integers, little endian, eight bytes each, unless said otherwise.
@@ -112,15 +113,19 @@ class PartitionerServiceServicer(object):
 
     Errors are the standard codes with a google.rpc.BadRequest or ErrorInfo detail where a field is to blame:
     INVALID_ARGUMENT (a field is wrong: nothing changed), NOT_FOUND (no such stream, batch or version), ALREADY_EXISTS,
-    FAILED_PRECONDITION (another number of partitions or another key type than the stream's), RESOURCE_EXHAUSTED (a limit:
-    try later or send less), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
+    FAILED_PRECONDITION (right by itself, not for what is there: an agent's report for another number of workers than the
+    stream has partitions, a run of a batch with another number of parts), RESOURCE_EXHAUSTED (a limit: of a message, of a
+    histogram's keys, of the caller's streams, of watches), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
     is), DEADLINE_EXCEEDED. Every call may be repeated: what was done once is not done twice.
 
     Packed arrays are `bytes`: unsigned 64-bit integers, little endian, eight bytes each, unless said otherwise.
     """
 
     def PutStream(self, request, context):
-        """Create a stream, or change one. The same again changes nothing.
+        """Create a stream, or change one: anything of its spec may change, the number of partitions too. The same again changes
+        nothing. Plans that were made stay as they are, and whoever is bound to one goes on with it; the next plan is made by
+        the new spec and says what moves. Agents that learn with the old number of partitions are refused until they begin
+        anew with the new one. RESOURCE_EXHAUSTED: the caller has created as many streams as it may have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -280,8 +285,9 @@ class PartitionerService(object):
 
     Errors are the standard codes with a google.rpc.BadRequest or ErrorInfo detail where a field is to blame:
     INVALID_ARGUMENT (a field is wrong: nothing changed), NOT_FOUND (no such stream, batch or version), ALREADY_EXISTS,
-    FAILED_PRECONDITION (another number of partitions or another key type than the stream's), RESOURCE_EXHAUSTED (a limit:
-    try later or send less), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
+    FAILED_PRECONDITION (right by itself, not for what is there: an agent's report for another number of workers than the
+    stream has partitions, a run of a batch with another number of parts), RESOURCE_EXHAUSTED (a limit: of a message, of a
+    histogram's keys, of the caller's streams, of watches), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
     is), DEADLINE_EXCEEDED. Every call may be repeated: what was done once is not done twice.
 
     Packed arrays are `bytes`: unsigned 64-bit integers, little endian, eight bytes each, unless said otherwise.

@@ -32,8 +32,9 @@ class PartitionerServiceStub:
 
     Errors are the standard codes with a google.rpc.BadRequest or ErrorInfo detail where a field is to blame:
     INVALID_ARGUMENT (a field is wrong: nothing changed), NOT_FOUND (no such stream, batch or version), ALREADY_EXISTS,
-    FAILED_PRECONDITION (another number of partitions or another key type than the stream's), RESOURCE_EXHAUSTED (a limit:
-    try later or send less), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
+    FAILED_PRECONDITION (right by itself, not for what is there: an agent's report for another number of workers than the
+    stream has partitions, a run of a batch with another number of parts), RESOURCE_EXHAUSTED (a limit: of a message, of a
+    histogram's keys, of the caller's streams, of watches), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
     is), DEADLINE_EXCEEDED. Every call may be repeated: what was done once is not done twice.
 
     Packed arrays are `bytes`: unsigned 64-bit integers, little endian, eight bytes each, unless said otherwise.
@@ -44,7 +45,11 @@ class PartitionerServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PartitionerServiceAsyncStub: ...
     PutStream: _grpc.UnaryUnaryMultiCallable[_partitioner_pb2.PutStreamRequest, _partitioner_pb2.PutStreamResponse]
-    """Create a stream, or change one. The same again changes nothing."""
+    """Create a stream, or change one: anything of its spec may change, the number of partitions too. The same again changes
+    nothing. Plans that were made stay as they are, and whoever is bound to one goes on with it; the next plan is made by
+    the new spec and says what moves. Agents that learn with the old number of partitions are refused until they begin
+    anew with the new one. RESOURCE_EXHAUSTED: the caller has created as many streams as it may have.
+    """
     GetStream: _grpc.UnaryUnaryMultiCallable[_partitioner_pb2.GetStreamRequest, _partitioner_pb2.GetStreamResponse]
     ListStreams: _grpc.UnaryUnaryMultiCallable[_partitioner_pb2.ListStreamsRequest, _partitioner_pb2.ListStreamsResponse]
     """The streams that the caller may read, by name."""
@@ -76,8 +81,9 @@ class PartitionerServiceAsyncStub(PartitionerServiceStub):
 
     Errors are the standard codes with a google.rpc.BadRequest or ErrorInfo detail where a field is to blame:
     INVALID_ARGUMENT (a field is wrong: nothing changed), NOT_FOUND (no such stream, batch or version), ALREADY_EXISTS,
-    FAILED_PRECONDITION (another number of partitions or another key type than the stream's), RESOURCE_EXHAUSTED (a limit:
-    try later or send less), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
+    FAILED_PRECONDITION (right by itself, not for what is there: an agent's report for another number of workers than the
+    stream has partitions, a run of a batch with another number of parts), RESOURCE_EXHAUSTED (a limit: of a message, of a
+    histogram's keys, of the caller's streams, of watches), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
     is), DEADLINE_EXCEEDED. Every call may be repeated: what was done once is not done twice.
 
     Packed arrays are `bytes`: unsigned 64-bit integers, little endian, eight bytes each, unless said otherwise.
@@ -85,7 +91,11 @@ class PartitionerServiceAsyncStub(PartitionerServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PutStream: _aio.UnaryUnaryMultiCallable[_partitioner_pb2.PutStreamRequest, _partitioner_pb2.PutStreamResponse]  # type: ignore[assignment]
-    """Create a stream, or change one. The same again changes nothing."""
+    """Create a stream, or change one: anything of its spec may change, the number of partitions too. The same again changes
+    nothing. Plans that were made stay as they are, and whoever is bound to one goes on with it; the next plan is made by
+    the new spec and says what moves. Agents that learn with the old number of partitions are refused until they begin
+    anew with the new one. RESOURCE_EXHAUSTED: the caller has created as many streams as it may have.
+    """
     GetStream: _aio.UnaryUnaryMultiCallable[_partitioner_pb2.GetStreamRequest, _partitioner_pb2.GetStreamResponse]  # type: ignore[assignment]
     ListStreams: _aio.UnaryUnaryMultiCallable[_partitioner_pb2.ListStreamsRequest, _partitioner_pb2.ListStreamsResponse]  # type: ignore[assignment]
     """The streams that the caller may read, by name."""
@@ -116,8 +126,9 @@ class PartitionerServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Errors are the standard codes with a google.rpc.BadRequest or ErrorInfo detail where a field is to blame:
     INVALID_ARGUMENT (a field is wrong: nothing changed), NOT_FOUND (no such stream, batch or version), ALREADY_EXISTS,
-    FAILED_PRECONDITION (another number of partitions or another key type than the stream's), RESOURCE_EXHAUSTED (a limit:
-    try later or send less), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
+    FAILED_PRECONDITION (right by itself, not for what is there: an agent's report for another number of workers than the
+    stream has partitions, a run of a batch with another number of parts), RESOURCE_EXHAUSTED (a limit: of a message, of a
+    histogram's keys, of the caller's streams, of watches), UNAUTHENTICATED, PERMISSION_DENIED, UNAVAILABLE (try again: the request may be repeated as it
     is), DEADLINE_EXCEEDED. Every call may be repeated: what was done once is not done twice.
 
     Packed arrays are `bytes`: unsigned 64-bit integers, little endian, eight bytes each, unless said otherwise.
@@ -129,7 +140,11 @@ class PartitionerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _partitioner_pb2.PutStreamRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_partitioner_pb2.PutStreamResponse, _abc.Awaitable[_partitioner_pb2.PutStreamResponse]]:
-        """Create a stream, or change one. The same again changes nothing."""
+        """Create a stream, or change one: anything of its spec may change, the number of partitions too. The same again changes
+        nothing. Plans that were made stay as they are, and whoever is bound to one goes on with it; the next plan is made by
+        the new spec and says what moves. Agents that learn with the old number of partitions are refused until they begin
+        anew with the new one. RESOURCE_EXHAUSTED: the caller has created as many streams as it may have.
+        """
 
     @_abc_1.abstractmethod
     def GetStream(

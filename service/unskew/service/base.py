@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 from unskew.service.observing import Observer, ignore
 from unskew.service.ports import Store
 
-__all__ = ["Base", "Bell", "Flights", "Recent", "Tuning", "finish", "monotonic"]
+__all__ = ["Base", "Bell", "Flights", "Recent", "Tuning", "apart", "finish", "monotonic"]
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -29,6 +30,7 @@ class Tuning:
     lease: float = 3.0  # DSYNCs that an agent is waited for
     fresh: float = 0.1  # what was read so long ago is taken for present, if no news came
     poll: float = 5.0  # between two looks where no news came
+    impatience: float = 0.1  # that the store is waited for where something is known already
     retry: float = 0.25  # after the store could not be asked; doubles up to ``poll``
     takeover: float = 0.25  # before a round is merged that another replica sealed
     most_wait: float = 60.0  # that a sync may wait for its round
@@ -74,8 +76,8 @@ class Base:
 
 
 def monotonic() -> float:
-    """The loop's clock."""
-    return asyncio.get_running_loop().time()
+    """The loop's clock, without asking which loop runs: that is a system call in this release of Python."""
+    return time.monotonic()
 
 
 class Bell:
@@ -95,9 +97,10 @@ class Bell:
 
     async def wait(self, seconds: float | None = None) -> bool:
         """Whether it rang in this time."""
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
         self._waiting.add(future)
-        timer = None if seconds is None else asyncio.get_running_loop().call_later(max(seconds, 0.0), _give_up, future)
+        timer = None if seconds is None else loop.call_later(max(seconds, 0.0), _give_up, future)
         try:
             return await future
         finally:
@@ -158,6 +161,11 @@ class Flights(Generic[V]):
 
 async def _awaited(ask: Callable[[], Awaitable[V]]) -> V:
     return await ask()
+
+
+def apart(work: Coroutine[Any, Any, V]) -> asyncio.Task[V]:
+    """A task that belongs to no call, whoever happened to begin it: its logs and traces are not of that one."""
+    return contextvars.Context().run(asyncio.create_task, work)
 
 
 async def finish(*tasks: asyncio.Task[Any]) -> None:

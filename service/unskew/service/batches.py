@@ -13,16 +13,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleState
-from unskew.core.delegation import GroupingRules, sense
-from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
+from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleRules, ScaleState
+from unskew.core.delegation import GroupingRules, Signal, sense
+from unskew.core.errors import ConfigError, HistogramError
+from unskew.core.histogram import MAX_ROWS, Histogram
 from unskew.core.history import History
 from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.planners import Feedback
 from unskew.core.stream import BatchWork, Part, Work
 from unskew.service.base import Base
-from unskew.service.observing import BatchSeen, ScaleAdvised
+from unskew.service.errors import ConflictError
+from unskew.service.observing import ScaleAdvised, WorkSeen
 from unskew.service.ports import PartKey, PartOutcome, StoredPart
 from unskew.service.streams import Known, Streams
 from unskew.service.verbs import Scale
@@ -34,6 +35,9 @@ __all__ = ["Batches", "Evidence", "feedback_of", "scale_of", "stats_of"]
 _HISTOGRAM, _WORK = "histogram", "work"
 _SMALL = 4096  # keys that are packed on the loop
 _AT_ONCE = 8
+_AGES = 1e12  # seconds, and times what a partition can do: beyond that one is as busy as another
+_COUNTS = ("rows", "keys", "fragments")
+_MOST_TASKS = 65_536  # map tasks that advice is given on
 _LOOK_BACK = 64  # batches that the advice on parallelism is made from
 
 
@@ -65,8 +69,6 @@ class Batches:
         await self._streams.get(stream)
         _check_work(batch)
         outcome = await self._base.store.put_part(stream, _key(_WORK, part), work_to_bytes(batch))
-        if outcome is PartOutcome.STORED:
-            self._base.observer(BatchSeen(stream, part, batch))
         return outcome is not PartOutcome.STORED
 
     async def scale(self, stream: str) -> Scale:
@@ -84,6 +86,16 @@ class Batches:
 
     async def evidence(self, known: Known, batch: int | None, *, fresh: bool) -> Evidence:
         """What was reported for this batch (``fresh``; None: the last one), or for the batches before it."""
+        try:
+            return await self._evidence(known, batch, fresh=fresh)
+        except HistogramError as why:  # each report by itself was right
+            raise ConflictError(
+                f"batch: what was reported for {_asked(batch, fresh=fresh)} is no histogram together: {why}; report "
+                "what is wrong again, under a higher run",
+                field="batch",
+            ) from None
+
+    async def _evidence(self, known: Known, batch: int | None, *, fresh: bool) -> Evidence:
         stream, spec = known.record.name, known.spec
         if fresh and batch is not None:
             numbers: Sequence[int] = (batch,)
@@ -103,11 +115,13 @@ class Batches:
             histogram, f"from {told[0] if len(told) == 1 else f'{len(told)} batches, {told[0]} to {told[-1]}'}"
         )
 
-    async def feedback(self, stream: str, before: int | None) -> Feedback:
+    async def feedback(self, known: Known, before: int | None) -> Feedback:
         """What the last batch that reported its work took."""
+        stream = known.record.name
         numbers = await self._base.store.batches(stream, _WORK, before, 1)
-        for _, parts in await self._parts(stream, _WORK, numbers):
-            return await self._base.run(feedback_of, parts)
+        for number, parts in await self._parts(stream, _WORK, numbers):
+            self._base.observer(WorkSeen(stream, number, await self._base.run(_whole, parts)))
+            return await self._base.run(feedback_of, parts, known.spec.partitions)
         return Feedback()
 
     async def _parts(self, stream: str, kind: str, numbers: Sequence[int]) -> list[tuple[int, Sequence[StoredPart]]]:
@@ -141,7 +155,7 @@ def _named(number: int, parts: Sequence[StoredPart]) -> str:
 
 
 def _pack(histogram: Histogram, key_types: tuple[str, ...]) -> bytes:
-    return json.dumps(key_types).encode() + b"\n" + histogram_to_bytes(histogram)
+    return histogram_to_bytes(histogram, json.dumps(key_types).encode() + b"\n")
 
 
 def _merged(parts: Sequence[StoredPart], key_types: tuple[str, ...]) -> Histogram | None:
@@ -183,6 +197,7 @@ def _whole(parts: Sequence[StoredPart]) -> BatchWork:
             max(whole.processing, batch.processing),
             max(whole.map_time, batch.map_time),
             max(whole.reduce_time, batch.reduce_time),
+            max(filter(None, (whole.version, batch.version)), default=None),
         )
     return replace(whole, work=tuple(by_partition[partition] for partition in sorted(by_partition)))
 
@@ -199,39 +214,55 @@ def _plus(one: Work, other: Work) -> Work:
     )
 
 
-def feedback_of(parts: Sequence[StoredPart]) -> Feedback:
-    """What the partitions had and took, in their order; who is busy (the busiest first) and who idle."""
+def feedback_of(parts: Sequence[StoredPart], partitions: int | None = None) -> Feedback:
+    """What the partitions had and took, in their order; who is busy (the busiest first), idle, or neither, and how
+    much they want. ``partitions``: how many there are; None: as many as have reported."""
     batch = _whole(parts)
-    if not batch.work:
-        return Feedback()
-    busy, idle = _signals(batch)
+    if not batch.work or any(sum(getattr(work, name) for work in batch.work) > MAX_ROWS for name in _COUNTS):
+        return Feedback()  # parts that are right one by one may be more together than there can be: nothing is learned
     timed = any(work.seconds for work in batch.work)
+    signals = _signals(batch)
     return Feedback(
         loads=np.array([work.rows for work in batch.work], np.int64),
-        seconds=np.array([work.seconds for work in batch.work]) if timed else None,
+        seconds=np.array([min(work.seconds, _AGES) for work in batch.work]) if timed else None,
         keys=np.array([work.keys for work in batch.work], np.int64),
         fragments=np.array([work.fragments for work in batch.work], np.int64),
-        busy=busy,
-        idle=idle,
+        busy=tuple(one.worker for one in sorted(signals, key=_hurry) if one.kind == "busy"),
+        idle=tuple(one.worker for one in sorted(signals, key=_hurry) if one.kind == "idle"),
+        fine=tuple(one.worker for one in signals if one.kind == "fine"),
+        wanted=_wanted(batch, signals, partitions or len(batch.work)),
     )
 
 
-def _signals(batch: BatchWork) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _signals(batch: BatchWork) -> list[Signal]:
     """CG's signals (``core.delegation``). A partition's utilisation is its time, and that of what waits for it, over
     the interval; where that is not known, over what all have on average, taken for as much as is wanted."""
     rules = GroupingRules()
-    spent = [work.seconds + (work.queue / work.capacity if work.capacity else 0.0) for work in batch.work]
-    mean = sum(spent) / len(spent)
-    whole = batch.interval or mean / rules.target
+    waits = [work.queue / work.capacity if work.capacity else 0.0 for work in batch.work]
+    spent = [min(work.seconds + wait, _AGES) for work, wait in zip(batch.work, waits, strict=True)]
+    whole = batch.interval or sum(spent) / len(spent) / rules.target
     if not whole:
-        return (), ()
-    told = [
-        (seconds / whole, sense(rules, work.partition, seconds / whole, 0.0))
-        for work, seconds in zip(batch.work, spent, strict=True)
-    ]
-    busy = sorted((-utilisation, signal.worker) for utilisation, signal in told if signal.kind == "busy")
-    idle = sorted((utilisation, signal.worker) for utilisation, signal in told if signal.kind == "idle")
-    return tuple(worker for _, worker in busy), tuple(worker for _, worker in idle)
+        return []
+    told = [(work.partition, min(took / whole, _AGES)) for work, took in zip(batch.work, spent, strict=True)]
+    return [sense(rules, partition, utilisation, 0.0) for partition, utilisation in told]
+
+
+def _hurry(signal: Signal) -> tuple[float, int]:
+    """Who is busiest, or idlest, comes first."""
+    return -signal.share, signal.worker
+
+
+def _wanted(batch: BatchWork, signals: Sequence[Signal], partitions: int) -> dict[int, float]:
+    """The share of the rows that a busy or idle partition would have: what it had, less or more by what it signals. Of
+    partitions that have not reported it is assumed that they had as much as the others."""
+    rows = {work.partition: work.rows for work in batch.work}
+    whole = sum(rows.values()) * max(partitions / len(rows), 1.0)
+    sign = {"busy": -1.0, "idle": 1.0}
+    return {
+        one.worker: rows[one.worker] / whole * (1.0 + sign[one.kind] * one.share)
+        for one in signals
+        if one.kind in sign and rows[one.worker]
+    }
 
 
 # -- parallelism --------------------------------------------------------------------------------------------
@@ -254,7 +285,10 @@ def stats_of(batch: BatchWork) -> BatchStats | None:
 def scale_of(batches: Sequence[Sequence[StoredPart]], partitions: int, map_tasks: int) -> Scale:
     """The advice after these batches, the earliest first. The reduce tasks of each are those that it had: advice that
     nobody took is given again. Of the map tasks only their present number is known."""
-    scaler = AutoScaler(ScaleState(p=max(map_tasks, 1), r=partitions))
+    present = min(max(map_tasks, 1), _MOST_TASKS)
+    # A stream may have more of both than the rules would begin with: advice goes down from what there is.
+    rules = ScaleRules(max_p=max(ScaleRules.max_p, present), max_r=max(ScaleRules.max_r, partitions))
+    scaler = AutoScaler(ScaleState(p=present, r=partitions), rules)
     decision: ScaleDecision | None = None
     for parts in batches:
         batch = _whole(parts)

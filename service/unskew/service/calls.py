@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from unskew.core.stream import check_name
-from unskew.service.access import Access, Identity, audit
-from unskew.service.errors import FieldError, ServiceError
-from unskew.service.verbs import Built, StreamInfo, Verbs
+from unskew.service.access import Access, Identity, changing
+from unskew.service.errors import FieldError
+from unskew.service.problems import TooLargeError
+from unskew.service.spans import note
+from unskew.service.verbs import Built, StreamInfo, Synced, Verbs
+from unskew.service.waits import Waits
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import histograms, learning, streams
 
-__all__ = ["Calls"]
+__all__ = ["Calls", "check_size"]
 
 T = TypeVar("T")
 
@@ -40,25 +43,34 @@ _ACTIONS = {"hold": pb.SCALE_ACTION_HOLD, "out": pb.SCALE_ACTION_OUT, "in": pb.S
 
 @dataclass(frozen=True)
 class Calls:
-    """The verbs over messages."""
+    """The verbs over messages. The limits are those of identities that have none of their own."""
 
     verbs: Verbs
     access: Access
+    max_streams: int = 1000
     max_histogram_keys: int = 4_000_000
     max_histogram_bytes: int = 128 << 20
+    waits: Waits = field(default_factory=Waits)
 
     def _allowed(self, who: Identity, verb: str, stream: str) -> str:
         check_name("stream", stream)
+        note("stream", stream)
         self.access.require(who, verb, stream)
         return stream
+
+    def _most_keys(self, who: Identity) -> int:
+        return who.allowance.max_histogram_keys or self.max_histogram_keys
 
     # -- streams ----------------------------------------------------------------------------------------------
 
     async def put_stream(self, request: pb.PutStreamRequest, who: Identity) -> pb.PutStreamResponse:
-        with _audited(who, "PutStream", request.stream) as done:
+        with changing(who, "PutStream", request.stream) as done:
             stream = self._allowed(who, "PutStream", request.stream)
-            info, created = await self.verbs.put_stream(stream, streams.spec_from_message(request.spec))
+            spec = streams.spec_from_message(request.spec)
+            most = who.allowance.max_streams or self.max_streams
+            info, created = await self.verbs.put_stream(stream, spec, who.name, most)
             done.outcome = "created" if created else "changed"
+            done.more = {"policy": spec.policy, "partitions": spec.partitions}
         return pb.PutStreamResponse(stream=_stream(info), created=created)
 
     async def get_stream(self, request: pb.GetStreamRequest, who: Identity) -> pb.GetStreamResponse:
@@ -76,7 +88,7 @@ class Calls:
         return pb.ListStreamsResponse(streams=mine, next=found[-1].name if len(found) >= limit else "")
 
     async def delete_stream(self, request: pb.DeleteStreamRequest, who: Identity) -> pb.DeleteStreamResponse:
-        with _audited(who, "DeleteStream", request.stream) as done:
+        with changing(who, "DeleteStream", request.stream) as done:
             await self.verbs.delete_stream(self._allowed(who, "DeleteStream", request.stream))
             done.outcome = "deleted"
         return pb.DeleteStreamResponse()
@@ -87,13 +99,14 @@ class Calls:
         self, chunks: AsyncIterator[pb.ReportHistogramRequest], who: Identity
     ) -> pb.ReportHistogramResponse:
         """Whether the caller may is known after the first chunk: the others are not read then."""
-        assembler = histograms.Assembler(self.max_histogram_keys, self.max_histogram_bytes)
+        assembler = histograms.Assembler(self._most_keys(who), self.max_histogram_bytes)
         size = 0
         async for chunk in chunks:
             if not assembler.stream:
                 self._allowed(who, "ReportHistogram", chunk.stream)
-            size += len(chunk.hashes)
-            await _beside(partial(assembler.add, chunk), len(chunk.hashes))
+            here = len(chunk.hashes)  # a copy each time
+            size += here
+            await _beside(partial(assembler.add, chunk), here)
         stream, part, histogram = await _beside(assembler.finish, size)
         repeated = await self.verbs.report_histogram(stream, part, histogram)
         return pb.ReportHistogramResponse(rows=histogram.total, keys=len(histogram.hashes), repeated_report=repeated)
@@ -103,7 +116,7 @@ class Calls:
         stream = self._allowed(who, "BuildPlan", request.stream)
         histogram = None
         if request.HasField("histogram"):
-            taken = partial(histograms.histogram_from_message, request.histogram, max_keys=self.max_histogram_keys)
+            taken = partial(histograms.histogram_from_message, request.histogram, max_keys=self._most_keys(who))
             histogram = await _beside(taken, len(request.histogram.hashes))
         batch = request.batch if request.HasField("batch") else None
         built = await self.verbs.build_plan(stream, batch, fresh=request.fresh, histogram=histogram)
@@ -132,25 +145,43 @@ class Calls:
         self, request: pb.SyncRequest, who: Identity, left: float | None = None, draining: asyncio.Event | None = None
     ) -> pb.SyncResponse:
         """``left``: seconds until the caller gives up; it is told "not yet" before that. ``draining`` ends the wait."""
-        stream = self._allowed(who, "Sync", request.stream)
-        wait = request.wait_seconds
-        if not 0.0 <= wait <= _LONGEST_WAIT:
-            raise FieldError("wait_seconds", wait, f"0 to {_LONGEST_WAIT:g}")
-        taken = partial(learning.report_from_message, request.report)
-        report = await _beside(taken, len(request.report.table.values))
-        known = (request.incarnation, request.epoch)
-        if left is not None:
-            wait = min(wait, max(0.0, 0.9 * left - 0.05))
-        if wait == 0.0 or draining is None:
-            found = await self.verbs.sync(stream, report, wait, known)
-        elif (early := await _until(draining, self.verbs.sync(stream, report, wait, known))) is not None:
-            found = early
-        else:  # the report is kept, and the same report again is the same
-            found = await self.verbs.sync(stream, report, 0.0, known)
+        found = await self._synced(request, who, left, draining)
         if found.answer is None:
             return pb.SyncResponse()
         message = learning.answer_to_message(found.answer, found.incarnation, found.merged, found.age)
         return pb.SyncResponse(answer=message)
+
+    async def sync_in_bytes(
+        self, request: pb.SyncRequest, who: Identity, left: float | None = None, draining: asyncio.Event | None = None
+    ) -> bytes:
+        """The same, serialized: the table that all agents of a round are told is so once, and not for each of them."""
+        found = await self._synced(request, who, left, draining)
+        if found.answer is None:
+            return b""
+        return learning.answer_to_response(found.answer, found.incarnation, found.merged, found.age)
+
+    async def _synced(
+        self, request: pb.SyncRequest, who: Identity, left: float | None, draining: asyncio.Event | None
+    ) -> Synced:
+        stream = self._allowed(who, "Sync", request.stream)
+        wait = request.wait_seconds
+        if not 0.0 <= wait <= _LONGEST_WAIT:
+            raise FieldError("wait_seconds", wait, f"0 to {_LONGEST_WAIT:g}")
+        table = request.report.table
+        size = len(table.hashes) * table.workers if table.workers else 0  # of its values, or they are refused
+        report, data = await _beside(partial(learning.report_as_sent, request.report), size)
+        known = (request.incarnation, request.epoch)
+        if left is not None:
+            wait = min(wait, max(0.0, 0.9 * left - 0.05))
+        if wait == 0.0 or draining is None:
+            found: Synced | None = await self.verbs.sync(stream, report, wait, known, data)
+        else:
+            found = await self.waits.until(draining, self.verbs.sync(stream, report, wait, known, data))
+        if found is None:  # it was ended: the report is kept, and the same report again is the same
+            found = await self.verbs.sync(stream, report, 0.0, known, data)
+        if found.answer is not None:
+            note("round", found.answer.epoch)
+        return found
 
     # -- batches, parallelism, explanations -------------------------------------------------------------------
 
@@ -170,18 +201,17 @@ class Calls:
         )
 
     async def explain(self, request: pb.ExplainRequest, who: Identity) -> pb.ExplainResponse:
-        """Under the version that is latest now, if none is given: the answer says which that was."""
+        """Under the latest version, if none is given: the answer says which that was."""
         stream = self._allowed(who, "Explain", request.stream)
         version = streams.version_from_message(request.version) if request.HasField("version") else None
-        if version is None:
-            version = (await self.verbs.get_stream(stream)).version
         found = await self.verbs.explain(stream, request.hash, version)
+        said = found.version or version
         fragments = [
             pb.KeyFragment(partition=partition, share=share)
             for partition, share in zip(found.partitions, found.shares, strict=True)
         ]
         return pb.ExplainResponse(
-            version=None if version is None else streams.version_to_message(version),
+            version=None if said is None else streams.version_to_message(said),
             hot=found.kind != "tail",
             rows=found.rows or 0,
             share=found.share_of_rows or 0.0,
@@ -193,38 +223,16 @@ class Calls:
 # -- pieces ---------------------------------------------------------------------------------------------------
 
 
-class _audited:  # noqa: N801 - used as a statement
-    """Writes the line about a change, however it ends."""
-
-    def __init__(self, who: Identity, verb: str, stream: str) -> None:
-        self._who, self._verb, self._stream = who, verb, stream
-        self.outcome = "failed"
-
-    def __enter__(self) -> _audited:
-        return self
-
-    def __exit__(self, _kind: object, why: object, _trace: object) -> None:
-        if isinstance(why, ServiceError):
-            self.outcome = f"refused: {why.code}"
-        audit(self._who, self._verb, self._stream, self.outcome)
+def check_size(who: Identity, size: int) -> None:
+    """Whether this caller may send a message of so many bytes; what the transport takes at most is checked there."""
+    most = who.allowance.max_message_bytes
+    if most is not None and size > most:
+        raise TooLargeError(f"the message has {size:,} bytes, {who.name} may send {most:,}; send less, or in chunks")
 
 
 async def _beside(work: Callable[[], T], size: int) -> T:
     """Done in a thread if it is large, so that the loop goes on."""
     return work() if size < _BESIDE else await asyncio.to_thread(work)
-
-
-async def _until(event: asyncio.Event, work: Coroutine[object, object, T]) -> T | None:
-    """What the work gives, or None where the event came first: the work is then stopped."""
-    task, stop = asyncio.ensure_future(work), asyncio.ensure_future(event.wait())
-    try:
-        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
-        return await task if task.done() else None
-    finally:
-        stop.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.wait((task,))
 
 
 def _stream(info: StreamInfo) -> pb.Stream:

@@ -1,24 +1,34 @@
-"""What REST makes of the service's values beyond their messages: a plan as JSON, a typed key as its hash."""
+"""What REST makes of the service's values beyond their messages: a plan as JSON, a typed key as its hash.
+
+Plans and answers are asked for by many and change seldom: their JSON is kept. It is made in small pieces, in a thread
+where it is large: one piece holds up everybody else for as long as it takes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pydantic_core import to_json
 
 from unskew.core.errors import UnskewError
 from unskew.core.hashing import hash_keys
 from unskew.core.hotkeys import SPLIT
 from unskew.core.keytypes import arrow_of, parse
 from unskew.core.plan import Plan
+from unskew.service.base import Flights
 from unskew.service.errors import FieldError
+from unskew.service.models import SyncAnswer
+from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import plan_from_bytes
 
-__all__ = ["PlanPages", "plan_document", "typed_hash"]
+__all__ = ["AnswerPages", "PlanPages", "plan_document", "typed_hash"]
+
+_BESIDE = 1 << 16  # bytes from which on making JSON of them is worth a thread
 
 
 def plan_document(data: bytes) -> dict[str, Any]:
@@ -68,23 +78,83 @@ def _split(plan: Plan, key: int) -> dict[str, Any]:
     }
 
 
-class PlanPages:
-    """The JSON of the plans asked for last: made once, beside the event loop."""
+class _Pages:
+    """JSON by what it was made from: what was asked for last, so many bytes of it."""
 
-    def __init__(self, most: int = 32) -> None:
-        self._most = most
+    def __init__(self, most: int = 32 << 20) -> None:
+        self._most, self._size = most, 0
         self._pages: OrderedDict[bytes, bytes] = OrderedDict()
+        self._making: Flights[bytes] = Flights()
+
+    async def of(self, data: bytes, make: Callable[[bytes], bytes]) -> bytes:
+        page = self._pages.get(data)
+        if page is not None:
+            self._pages.move_to_end(data)
+            return page
+        if len(data) < _BESIDE:
+            return self._keep(data, make(data))
+        return await self._making.once(data, lambda: self._beside(data, make))
+
+    async def _beside(self, data: bytes, make: Callable[[bytes], bytes]) -> bytes:
+        return self._keep(data, await asyncio.to_thread(make, data))
+
+    def _keep(self, data: bytes, page: bytes) -> bytes:
+        self._pages[data] = page
+        self._size += len(data) + len(page)
+        while self._size > self._most:
+            oldest, dropped = self._pages.popitem(last=False)
+            self._size -= len(oldest) + len(dropped)
+        return page
+
+
+class PlanPages:
+    """Plans as JSON, as ``models.PlanDocument`` describes them."""
+
+    def __init__(self) -> None:
+        self._pages = _Pages()
 
     async def of(self, data: bytes) -> bytes:
-        page = self._pages.get(data)
-        if page is None:
-            page = await asyncio.to_thread(lambda: json.dumps(plan_document(data), separators=(",", ":")).encode())
-            self._pages[data] = page
-            if len(self._pages) > self._most:
-                self._pages.popitem(last=False)
-        else:
-            self._pages.move_to_end(data)
-        return page
+        return await self._pages.of(data, _plan_page)
+
+
+def _plan_page(data: bytes) -> bytes:
+    document = plan_document(data)
+    hot = _in_pieces(document.pop("hot"))
+    return to_json(document)[:-1] + b',"hot":' + hot + b"}"
+
+
+class AnswerPages:
+    """Answers to syncs as JSON, as ``models.SyncResponse`` describes them. What is of the round, and so the same for
+    all its agents, is made once."""
+
+    def __init__(self) -> None:
+        self._pages = _Pages()
+
+    async def of(self, response: pb.SyncResponse) -> bytes:
+        if not response.HasField("answer"):
+            return b'{"answer":null}'
+        shared = pb.SyncAnswer()
+        shared.CopyFrom(response.answer)
+        merged, age = shared.merged, shared.age_seconds
+        shared.ClearField("merged")
+        shared.ClearField("age_seconds")
+        page = await self._pages.of(shared.SerializeToString(), _answer_page)
+        own = to_json({"merged": merged, "age_seconds": age})
+        return b'{"answer":' + page[:-1] + b"," + own[1:] + b"}"
+
+
+def _answer_page(data: bytes) -> bytes:
+    """Without what is of one agent only."""
+    answer = SyncAnswer.of(pb.SyncAnswer.FromString(data))
+    page = answer.model_dump_json(exclude={"merged": True, "age_seconds": True, "table": {"values"}}).encode()
+    values = _in_pieces([row.tolist() for row in answer.table.values], 1)
+    return page.replace(b'"table":{', b'"table":{"values":' + values + b",", 1)
+
+
+def _in_pieces(parts: list[Any], together: int = 1000) -> bytes:
+    """A list as JSON."""
+    pieces = (to_json(parts[at : at + together])[1:-1] for at in range(0, len(parts), together))
+    return b"[" + b",".join(pieces) + b"]"
 
 
 def typed_hash(key: Sequence[object], types: Sequence[str]) -> int:

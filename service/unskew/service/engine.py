@@ -10,17 +10,19 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TypeVar
 
+from unskew.core.errors import UnskewError
 from unskew.core.histogram import Histogram
-from unskew.core.plan import Explanation, Version
+from unskew.core.plan import Explanation, PlanInfo, Version
 from unskew.core.stream import BatchWork, Part, StreamSpec
 from unskew.core.sync import Report
-from unskew.service.base import Base, Bell, Tuning, monotonic
+from unskew.service.base import Base, Bell, Tuning, finish, monotonic
 from unskew.service.batches import Batches
-from unskew.service.errors import UnavailableError
-from unskew.service.observing import ObservedStore, Observer, ignore
+from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
+from unskew.service.mending import MendedStore
+from unskew.service.observing import BatchSeen, ObservedStore, Observer, ignore
 from unskew.service.planning import Planning
 from unskew.service.ports import News, Store
 from unskew.service.rounds import Rounds
@@ -47,14 +49,17 @@ class Engine:
         tuning: Tuning | None = None,
     ) -> None:
         seen = store if observer is ignore else ObservedStore(store, observer)
-        self._base = Base(seen, clock, executor, observer, tuning)
+        mended = MendedStore(seen, observer)
+        self._base = Base(mended, clock, executor, observer, tuning)
         self._streams = Streams(self._base)
+        mended.floor = self._streams.floor
         self._shelf = Shelf(self._base, self._streams)
         self._batches = Batches(self._base, self._streams)
         self._rounds = Rounds(self._base, self._streams)
         self._planning = Planning(self._base, self._streams, self._shelf, self._batches, self._rounds)
         self._watching = Watching(self._base, self._shelf)
         self._newsroom = Newsroom(self._base, self._heard)
+        self._looks: set[asyncio.Task[None]] = set()
         self._under_way = 0
         self._quiet = Bell()
 
@@ -62,11 +67,16 @@ class Engine:
         """Listen for news."""
         self._newsroom.start()
 
+    async def ping(self) -> None:
+        """Whether the store can be asked."""
+        await self._base.store.ping()
+
     async def close(self) -> None:
         """Take nothing new, finish what is under way (syncs are answered with what there is), end the watches."""
         self._base.closing = True
         self._rounds.wake()
         await self._newsroom.close()
+        await finish(*self._looks)
         await self._watching.close()
         end = monotonic() + self._base.tuning.drain
         while self._under_way and (left := end - monotonic()) > 0:
@@ -85,9 +95,21 @@ class Engine:
         else:
             if news.what == "stream":
                 self._streams.forget(news.stream)
+                self._look(news.stream)
                 self._rounds.heard(news.stream)
             self._shelf.stale(news.stream)
             self._watching.heard(news.stream)
+
+    def _look(self, stream: str) -> None:
+        """What another replica deleted is not shown here any longer."""
+        if self._streams.knows(stream) and not self._base.closing:
+            task = asyncio.create_task(self._looked(stream))
+            self._looks.add(task)
+            task.add_done_callback(self._looks.discard)
+
+    async def _looked(self, stream: str) -> None:
+        with suppress(ServiceError):
+            await self._streams.get(stream, fresh=True)
 
     async def _do(self, work: Awaitable[T]) -> T:
         """One call: counted, so that ``close`` waits for it."""
@@ -105,12 +127,14 @@ class Engine:
 
     # -- streams
 
-    async def put_stream(self, stream: str, spec: StreamSpec) -> tuple[StreamInfo, bool]:
+    async def put_stream(
+        self, stream: str, spec: StreamSpec, owner: str = "", most: int | None = None
+    ) -> tuple[StreamInfo, bool]:
         self._open()
-        return await self._do(self._put_stream(stream, spec))
+        return await self._do(self._put_stream(stream, spec, owner, most))
 
-    async def _put_stream(self, stream: str, spec: StreamSpec) -> tuple[StreamInfo, bool]:
-        known, created = await self._streams.put(stream, spec)
+    async def _put_stream(self, stream: str, spec: StreamSpec, owner: str, most: int | None) -> tuple[StreamInfo, bool]:
+        known, created = await self._streams.put(stream, spec, owner, most)
         return await self._info(known), created
 
     async def get_stream(self, stream: str) -> StreamInfo:
@@ -128,8 +152,17 @@ class Engine:
         page = await self._streams.page(after, limit)
         found: list[StreamInfo] = []
         for at in range(0, len(page), _AT_ONCE):
-            found.extend(await asyncio.gather(*(self._info(known) for known in page[at : at + _AT_ONCE])))
+            found.extend(await asyncio.gather(*(self._listed(known) for known in page[at : at + _AT_ONCE])))
         return found
+
+    async def _listed(self, known: Known) -> StreamInfo:
+        """One that is deleted while the list is made is told as it was read: a list is of one moment, and who asks for
+        the next page asks by the last name of this one."""
+        try:
+            return await self._info(known)
+        except NotFoundError:
+            record = known.record
+            return StreamInfo(record.name, known.spec, record.created, None, "", 0, 0, known.spec.dsync)
 
     async def _info(self, known: Known) -> StreamInfo:
         name = known.record.name
@@ -153,7 +186,26 @@ class Engine:
 
     async def report_batch(self, stream: str, part: Part, batch: BatchWork) -> bool:
         self._open()
-        return await self._do(self._batches.report_work(stream, part, batch))
+        return await self._do(self._report_batch(stream, part, batch))
+
+    async def _report_batch(self, stream: str, part: Part, batch: BatchWork) -> bool:
+        repeated = await self._batches.report_work(stream, part, batch)
+        if not repeated:
+            latest, promised = await self._promised(stream, batch.version)
+            self._base.observer(BatchSeen(stream, part, batch, latest, promised))
+        return repeated
+
+    async def _promised(self, stream: str, version: Version | None) -> tuple[Version | None, PlanInfo | None]:
+        """The latest version, and what the plan of this one says of itself: only to be shown."""
+        if version is None:
+            return None, None
+        try:
+            latest, _ = await self._shelf.latest(stream)
+            record = await self._shelf.at(stream, version)
+            plan = None if record is None else await self._shelf.plan(stream, record)
+        except (ServiceError, UnskewError):
+            return None, None
+        return latest.version if latest else None, plan.info if plan else None
 
     async def get_scale(self, stream: str) -> Scale:
         self._open()
@@ -183,6 +235,6 @@ class Engine:
 
     # -- rounds
 
-    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int]) -> Synced:
+    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
         self._open()
-        return await self._do(self._rounds.sync(stream, report, wait, known))
+        return await self._do(self._rounds.sync(stream, report, wait, known, data))

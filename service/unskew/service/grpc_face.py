@@ -21,7 +21,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from unskew.service.access import Access, Identity
-from unskew.service.calls import Calls
+from unskew.service.calls import Calls, check_size
 from unskew.service.errors import LimitError
 from unskew.service.problems import BodyError, Fault
 from unskew.service.settings import Settings
@@ -46,6 +46,7 @@ def options(settings: Settings) -> list[tuple[str, int]]:
         "grpc.server.max_pending_requests_hard_limit": 2 * settings.max_pending_requests,
         "grpc.keepalive_time_ms": _ms(settings.keepalive),
         "grpc.keepalive_timeout_ms": _ms(settings.keepalive_timeout),
+        "grpc.http2.ping_timeout_ms": _ms(settings.keepalive_timeout),  # a minute by default, whatever that says
         "grpc.keepalive_permit_without_calls": 1,
         "grpc.http2.min_ping_interval_without_data_ms": _ms(settings.min_ping_interval),
         "grpc.http2.min_recv_ping_interval_without_data_ms": _ms(settings.min_ping_interval),
@@ -122,12 +123,16 @@ class GrpcFace:
 
         return self._waiting(verb, kind, handler)
 
-    def _waiting(self, verb: str, kind: type[M], call: Callable[[M, Identity, Context], Awaitable[Message]]) -> Any:
+    def _waiting(
+        self, verb: str, kind: type[M], call: Callable[[M, Identity, Context], Awaitable[Message | bytes]]
+    ) -> Any:
         async def handler(data: bytes, context: Context) -> bytes:
             with _Timed(self.observe, verb) as timed:
                 try:
                     who = _identity(self.access, context)
-                    return (await call(_parsed(kind, data), who, context)).SerializeToString()
+                    check_size(who, len(data))
+                    answer = await call(_parsed(kind, data), who, context)
+                    return answer if isinstance(answer, bytes) else answer.SerializeToString()
                 except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
                     fault = timed.failed(why)
                 await _abort(context, fault)
@@ -139,8 +144,8 @@ class GrpcFace:
         answer, _ = await self.calls.build_plan(request, who)
         return answer
 
-    async def _sync(self, request: pb.SyncRequest, who: Identity, context: Context) -> pb.SyncResponse:
-        return await self.calls.sync(request, who, context.time_remaining(), self.draining)
+    async def _sync(self, request: pb.SyncRequest, who: Identity, context: Context) -> bytes:
+        return await self.calls.sync_in_bytes(request, who, context.time_remaining(), self.draining)
 
     # -- streams ----------------------------------------------------------------------------------------------
 
@@ -148,7 +153,7 @@ class GrpcFace:
         with _Timed(self.observe, "ReportHistogram") as timed:
             try:
                 who = _identity(self.access, context)
-                answer = await self.calls.report_histogram(_each(pb.ReportHistogramRequest, chunks), who)
+                answer = await self.calls.report_histogram(_each(pb.ReportHistogramRequest, chunks, who), who)
                 return answer.SerializeToString()
             except Exception as why:  # noqa: BLE001
                 fault = timed.failed(why)
@@ -202,10 +207,13 @@ async def _stopped(step: asyncio.Future[Any]) -> None:
     if not step.done():
         step.cancel()
         await asyncio.wait((step,))
+    if not step.cancelled():
+        step.exception()  # looked at, also where the caller has gone
 
 
-async def _each(kind: type[M], chunks: AsyncIterator[bytes]) -> AsyncIterator[M]:
+async def _each(kind: type[M], chunks: AsyncIterator[bytes], who: Identity) -> AsyncIterator[M]:
     async for chunk in chunks:
+        check_size(who, len(chunk))
         yield _parsed(kind, chunk)
 
 

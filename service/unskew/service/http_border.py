@@ -5,24 +5,27 @@ Routes look at the credential before anything is read, and tell how long a call 
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from time import perf_counter
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from google.protobuf.message import Message
 from pydantic import BaseModel, ValidationError
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope, Send
 
 from unskew.service.access import ROLE_OF, Access, Identity
 from unskew.service.problems import MEDIA_TYPE, BodyError, Fault, FaultError, TooLargeError
 from unskew.service.settings import MAX_JSON_KEYS
+from unskew.service.spans import called
 
 __all__ = [
     "JSON",
@@ -44,6 +47,8 @@ __all__ = [
     "wrong_media_type",
 ]
 
+_STREAMS = "/v1/streams/"
+_ONE_STREAM = f"{_STREAMS}{{stream:"
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 Observe = Callable[[str, str, float], None]
@@ -74,11 +79,15 @@ def guarded_routes(access: Access, observe: Observe) -> type[APIRoute]:
     """Routes that look at who asks before anything is read, tell how long it took, and turn errors into problems."""
 
     class Guarded(APIRoute):
+        direct: Handler | None = None  # what ``Edge`` may call by itself
+
         def get_route_handler(self) -> Handler:
-            inner, verb = super().get_route_handler(), self.name
+            itself, verb, path = _reading_itself(self.endpoint), self.name, self.path_format
+            inner = itself or super().get_route_handler()
 
             async def handler(request: Request) -> Response:
                 started = perf_counter()
+                called(verb, path)
                 status = 499  # if the caller goes away
                 try:
                     if verb in ROLE_OF:
@@ -92,13 +101,27 @@ def guarded_routes(access: Access, observe: Observe) -> type[APIRoute]:
                     observe(verb, str(status), perf_counter() - started)
                 return response
 
+            self.direct = handler if itself is not None else None
             return handler
 
     return Guarded
 
 
+def _reading_itself(endpoint: Any) -> Handler | None:
+    """The handler of an endpoint that takes the request and the stream's name, and reads all else itself: there is
+    nothing that FastAPI could do for it. What the name may be is judged where all faces have it judged (``calls``)."""
+    if inspect.signature(endpoint).parameters.keys() - {"stream"} != {"request"}:
+        return None
+
+    async def handler(request: Request) -> Response:
+        found: Response = await endpoint(request, **request.path_params)
+        return found
+
+    return handler
+
+
 def _admit(access: Access, request: Request, verb: str) -> None:
-    who = access.identify(request.headers.get("authorization"), request.scope.get("state", {}).get("sans", ()))
+    who = access.identify(_header(request, b"authorization") or None, request.scope.get("state", {}).get("sans", ()))
     access.require(who, verb, request.path_params.get("stream"))
     request.scope["unskew.who"] = who
 
@@ -113,6 +136,8 @@ def _fault(why: Exception) -> Fault:
         return _fields([{**error, "loc": error["loc"][1:]} for error in why.errors()])
     if isinstance(why, HTTPException):
         return _of_http(why)
+    if isinstance(why, ClientDisconnect):
+        return Fault("CANCELLED", "the caller went away before the whole body had come")
     return Fault.of(why)
 
 
@@ -179,14 +204,27 @@ def answered(request: Request, message: Message, model: Any, status: int = 200) 
 
 
 def wants_protobuf(request: Request) -> bool:
-    accepted = [kind.partition(";")[0].strip().lower() for kind in request.headers.get("accept", "").split(",")]
+    header = _header(request, b"accept")
+    if PROTOBUF not in header.lower():
+        return False
+    accepted = [kind.partition(";")[0].strip().lower() for kind in header.split(",")]
     return PROTOBUF in accepted and JSON not in accepted
 
 
 def content_type(request: Request) -> str:
-    if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise wrong_media_type(f"content-encoding {request.headers['content-encoding'][:40]}")
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    encoding = _header(request, b"content-encoding")
+    if encoding and encoding.lower() != "identity":
+        raise wrong_media_type(f"content-encoding {encoding[:40]}")
+    return _header(request, b"content-type").partition(";")[0].strip().lower()
+
+
+def _header(request: Request, name: bytes) -> str:
+    """The first of this name; empty if there is none. Without ``Headers``, which encodes and compares all each time."""
+    for key, value in request.scope["headers"]:
+        if key == name:
+            found: str = value.decode("latin-1")
+            return found
+    return ""
 
 
 def wrong_media_type(kind: str) -> BodyError:
@@ -202,15 +240,19 @@ def entity_tags(header: str) -> set[str]:
 
 async def read_body(request: Request, most: int, what: str) -> bytes:
     too_large = TooLargeError(f"the body has more than {most:,} bytes, the most that is taken as {what}")
-    length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > most:
+    length = _header(request, b"content-length")
+    if length.isdecimal() and int(length) > most:
         raise too_large
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
+    pieces, size, more = [], 0, True
+    while more:
+        message = await request.receive()
+        if message["type"] != "http.request":
+            raise ClientDisconnect
+        size += len(message.get("body", b""))
         if size > most:
             raise too_large
-        pieces.append(piece)
+        pieces.append(message.get("body", b""))
+        more = message.get("more_body", False)
     return b"".join(pieces)
 
 
@@ -218,11 +260,29 @@ async def only(message: M) -> AsyncIterator[M]:
     yield message
 
 
-class Edge:
-    """Before the routes: keeps ``%2F`` in the path. After them: closes connections while the service drains."""
+def _short_cuts(app: FastAPI) -> dict[tuple[str, str], Handler]:
+    """By method, and by path after the stream's name."""
+    found: dict[tuple[str, str], Handler] = {}
+    for route in app.routes:
+        handler = getattr(route, "direct", None)
+        if handler is not None and isinstance(route, APIRoute) and route.path.startswith(_ONE_STREAM):
+            after = route.path.removeprefix(_ONE_STREAM).partition("}")[2]
+            if "{" not in after:
+                found.update(((method, after), handler) for method in route.methods or ())
+    return found
 
-    def __init__(self, app: ASGIApp, lame: Callable[[], bool]) -> None:
+
+class Edge:
+    """Before the routes: keeps ``%2F`` in the path. After them: closes connections while the service drains.
+
+    A route that reads its request itself and turns its own errors into problems gains nothing on the way through the
+    framework's layers, which take longer than most calls do: it is found here in one step. Every other path, and what
+    is no path, is the framework's.
+    """
+
+    def __init__(self, app: FastAPI, lame: Callable[[], bool]) -> None:
         self._app, self._lame = app, lame
+        self._short_cuts = _short_cuts(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -237,4 +297,19 @@ class Edge:
                 message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
             await send(message)
 
-        await self._app(scope, receive, closing)
+        handler = self._short_cut(scope)
+        if handler is None:
+            await self._app(scope, receive, closing)
+        else:
+            response = await handler(Request(scope, receive, closing))
+            await response(scope, receive, closing)
+
+    def _short_cut(self, scope: Scope) -> Handler | None:
+        path: str = scope["path"]
+        if not path.startswith(_STREAMS):
+            return None
+        name, slash, after = path.removeprefix(_STREAMS).partition("/")
+        handler = self._short_cuts.get((scope["method"], slash + after)) if name else None
+        if handler is not None:
+            scope["path_params"] = {"stream": unquote(name)}
+        return handler

@@ -22,9 +22,9 @@ from starlette.types import ASGIApp
 
 from unskew.core.version import __version__
 from unskew.service import models
-from unskew.service.access import Access
+from unskew.service.access import Access, changing
 from unskew.service.calls import Calls
-from unskew.service.documents import PlanPages, typed_hash
+from unskew.service.documents import AnswerPages, PlanPages, typed_hash
 from unskew.service.errors import FieldError
 from unskew.service.http_border import (
     JSON,
@@ -52,7 +52,7 @@ __all__ = ["HttpFace"]
 
 M = TypeVar("M", bound=Message)
 B = TypeVar("B", bound=BaseModel)
-_BESIDE = 1 << 16  # bytes of JSON from which on reading it is worth a thread
+_BESIDE = 1 << 18  # bytes of a body from which on reading it is worth a thread
 
 _STREAM = "/v1/streams/{stream:unskew_name}"
 Stream = Annotated[str, Path(pattern="^[A-Za-z0-9._:/-]{1,200}$", description="the stream's name; `/` as `%2F`")]
@@ -72,7 +72,7 @@ class HttpFace:
     lame: bool = False
 
     def __post_init__(self) -> None:
-        self._pages = PlanPages()
+        self._pages, self._answers = PlanPages(), AnswerPages()
         self.api = self._api()
         self.app: ASGIApp = Edge(self.api, lambda: self.lame)
 
@@ -101,7 +101,10 @@ class HttpFace:
             code: {"description": "a problem", "content": {MEDIA_TYPE: {"schema": _ref(models.Problem)}}}
             for code in codes
         }
-        answers.update(more.pop("responses", {}))
+        if "response_model" in more:
+            answers[200] = {"content": {PROTOBUF: {"schema": {"type": "string", "format": "binary"}}}}
+        for code, said in more.pop("responses", {}).items():
+            answers[code] = {**answers.get(200, {}), **said} if code in (200, 201) else said
         api.add_api_route(
             path,
             handler,
@@ -125,7 +128,8 @@ class HttpFace:
 
     async def _put(self, request: Request, stream: Stream) -> Response:
         """Create a stream, or change one. The same again changes nothing."""
-        spec = (await self._json(request, models.StreamSpec)).message()
+        with changing(who_asks(request), "PutStream", stream):  # a body that is refused is in the audit log too
+            spec = (await self._json(request, models.StreamSpec)).message()
         found = await self.calls.put_stream(pb.PutStreamRequest(stream=stream, spec=spec), who_asks(request))
         return answered(request, found, models.Stream.of(found.stream), 201 if found.created else 200)
 
@@ -226,7 +230,9 @@ class HttpFace:
         """One agent's part in a round of cooperative learning. Repeat it with the same report until it is answered."""
         message = await self._message(request, stream, pb.SyncRequest, models.SyncRequest)
         found = await self.calls.sync(message, who_asks(request), None, self.draining)
-        return answered(request, found, lambda: models.SyncResponse.of(found))
+        if wants_protobuf(request):
+            return Response(found.SerializeToString(), media_type=PROTOBUF)
+        return Response(await self._answers.of(found), media_type=JSON)
 
     async def _batch(self, request: Request, stream: Stream) -> Response:
         """What a finished batch took: feeds the cost model, the signals of busy and idle, the advice on parallelism."""
@@ -316,8 +322,12 @@ class HttpFace:
             made: M = (await self._json(request, model, empty=empty)).message(stream)
             return made
         message = kind()
+        data = await read_body(request, _most(request, self.max_body_bytes), "protobuf")
         try:
-            message.ParseFromString(await read_body(request, self.max_body_bytes, "protobuf"))
+            if len(data) < _BESIDE:
+                message.ParseFromString(data)
+            else:
+                await asyncio.to_thread(message.ParseFromString, data)
         except DecodeError:
             raise BodyError(f"the body is no {kind.DESCRIPTOR.full_name}") from None
         named = getattr(message, "stream", "")
@@ -329,7 +339,7 @@ class HttpFace:
     async def _json(self, request: Request, model: type[B], *, empty: bool = False) -> B:
         if (kind := content_type(request)) not in (JSON, ""):
             raise wrong_media_type(kind)
-        data = await read_body(request, self.max_json_bytes, "JSON")
+        data = await read_body(request, _most(request, self.max_json_bytes), "JSON")
         if empty and not data.strip():
             data = b"{}"
         try:
@@ -350,6 +360,11 @@ _PLAN_ANSWERS: dict[int | str, dict[str, Any]] = {
     },
     304: {"description": "the caller has it"},
 }
+
+
+def _most(request: Request, most: int) -> int:
+    """Bytes of a body: of everybody, or less where the caller may send less."""
+    return min(most, who_asks(request).allowance.max_message_bytes or most)
 
 
 def _ref(model: type[BaseModel]) -> dict[str, str]:

@@ -1,14 +1,19 @@
 """What Prometheus is told: the calls, the process, and what the engine lets its observer see (``observing``).
 
 Names are the contract of DESIGN section 6. No label has a key in it; loads per partition are told for streams of up
-to 256 partitions, others by their imbalance only. What is known of a stream goes when the stream is deleted.
+to 256 partitions, others by their imbalance only. What is known of a stream goes when the stream is deleted, and when
+so many others were heard of since that Prometheus would have too much to keep.
+
+``unskew_partition_load`` has, by ``routing``: "plan" and "hash", the rows that the latest plan expects and those that
+plain hashing would give for the same histogram; "observed", those of the last batch that was reported.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from time import time
 from typing import Any, TypeVar
 
@@ -27,34 +32,66 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from unskew.core.plan import Version
+from unskew.core.stream import BatchWork
 from unskew.service.access import Access
+from unskew.service.base import Recent
 from unskew.service.observing import (
+    MOST_SHOWN,
     AgentsSeen,
     BatchSeen,
     Event,
     PlanBuilt,
+    PlanServed,
     RoundMerged,
     ScaleAdvised,
     Skipped,
     StoreCalled,
     StreamChanged,
     WatchersSeen,
+    WorkSeen,
 )
 from unskew.service.problems import MEDIA_TYPE, Fault
 
 __all__ = ["Metrics", "metrics_app"]
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_MOST_PARTITIONS = 256
+_MOST_STREAMS, _MOST_SOURCES, _MOST_BATCHES = 1000, 100, 4
+_ADOPTER = 3600.0  # seconds after its last report for which a source is counted
+_ANSWERS = {"NotFoundError", "ConflictError", "LimitError", "ConfigError"}  # the store was asked, and said no
+_LIMITS = {"RESOURCE_EXHAUSTED", "413", "429"}
 M = TypeVar("M", bound=Any)
 
 
 @dataclass(eq=False)
-class _Batch:
-    """The rows per partition of the batch that a stream reported last, from the parts that came so far."""
+class _Parts:
+    """The rows per partition of a batch, from the parts that came to this replica."""
 
-    key: tuple[str, int, int]
-    rows: dict[int, int]
+    came: set[int] = field(default_factory=set)
+    rows: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class _Stream:
+    """What has to be remembered of a stream: its series, the latest plan, who routes by which, batches under way."""
+
+    series: set[tuple[Any, tuple[str, ...]]] = field(default_factory=set)
+    latest: Version | None = None
+    since: float = 0.0
+    adopted: Recent[str, tuple[Version, float]] = field(default_factory=lambda: Recent(_MOST_SOURCES))
+    batches: Recent[tuple[str, int, int], _Parts] = field(default_factory=lambda: Recent(_MOST_BATCHES))
+
+    def behind(self, now: float) -> int:
+        """Plans between the latest and the oldest that a source has reported a batch of, of late."""
+        used = [version for version, at in list(self.adopted.values()) if now - at < _ADOPTER]
+        return max((_between(version, self.latest) for version in used), default=0)
+
+
+def _between(version: Version, latest: Version | None) -> int:
+    """Of another incarnation: at least as many as this one has."""
+    if latest is None or version >= latest:
+        return 0
+    return latest.number - (version.number if version.incarnation == latest.incarnation else 0)
 
 
 class Metrics:
@@ -65,55 +102,77 @@ class Metrics:
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
         self._clock = clock
-        self._labels: dict[str, set[tuple[Any, tuple[str, ...]]]] = {}
-        self._batches: dict[str, _Batch] = {}
-        self._calls = self._made(Histogram, "rpc_seconds", "Calls, by gRPC or HTTP status.", "method", "code")
-        self._rejected = self._made(Counter, "rejected", "Calls turned away by access rules.", "reason")
-        self._store = self._made(Histogram, "store_seconds", "Operations of the store.", "op")
-        self._store_errors = self._made(Counter, "store_errors", "Operations of the store without an answer.", "op")
-        self._builds = self._made(Counter, "plan_builds", "Plans asked for.", "stream", "policy", "outcome")
-        self._build_seconds = self._made(Histogram, "plan_build_seconds", "Time to make a plan.")
-        self._version = self._made(Gauge, "plan_version", "Number of the latest plan.", "stream")
-        self._age = self._made(Gauge, "plan_age_seconds", "Since the latest plan was made here.", "stream")
-        loads = ("stream", "partition", "routing")
-        self._load = self._made(Gauge, "partition_load", "Rows: planned, and of the last batch.", *loads)
-        self._predicted = self._made(Gauge, "predicted_imbalance", "Fullest partition / mean, as planned.", "stream")
-        self._observed = self._made(Gauge, "observed_imbalance", "The same, of the last batch.", "stream")
-        self._hot = self._made(Gauge, "hot_keys", "Keys with a route of their own.", "stream")
-        self._fragments = self._made(Gauge, "fragments", "Places of the hot keys.", "stream")
-        self._moved = self._made(Gauge, "moved_share", "Share of the rows that the latest plan moved.", "stream")
-        self._rounds = self._made(Counter, "sync_rounds", "Rounds of cooperative learning.", "stream", "outcome")
-        self._round_seconds = self._made(Histogram, "sync_round_seconds", "From a round's first report to its answer.")
-        self._dsync = self._made(Gauge, "dsync_seconds", "Between two reports of an agent.", "stream")
-        self._agents = self._made(Gauge, "agents", "Agents with a lease.", "stream")
-        self._watchers = self._made(Gauge, "watchers", "Watches of plans here.", "stream")
-        self._scale = self._made(Gauge, "scale_partitions", "Tasks advised.", "stream", "stage")
-        self._zone = self._made(Gauge, "scale_zone", "1: too many tasks, 2: right, 3: too few.", "stream")
-        self._skipped = self._made(Counter, "skipped", "What was not done.", "what")
+        self._streams: OrderedDict[str, _Stream] = OrderedDict()
+        self._found: dict[tuple[Any, tuple[str, ...]], Any] = {}
+        self._of_calls()
+        self._of_plans()
+        self._of_rounds()
         self._on: dict[type, Callable[[Any], None]] = {
             AgentsSeen: self._agents_seen,
             BatchSeen: self._batch_seen,
             PlanBuilt: self._plan_built,
+            PlanServed: self._plan_served,
             RoundMerged: self._round_merged,
             ScaleAdvised: self._scale_advised,
             Skipped: lambda event: self._skipped.labels(event.what).inc(),
             StoreCalled: self._store_called,
             StreamChanged: self._stream_changed,
-            WatchersSeen: lambda event: self._of(self._watchers, event.stream).set(event.watchers),
+            WatchersSeen: self._watchers_seen,
+            WorkSeen: lambda event: self._observe(event.stream, _rows(event.batch)),
         }
+
+    def _of_calls(self) -> None:
+        self._calls = self._made(Histogram, "rpc_seconds", "Calls, by gRPC or HTTP status.", "method", "code")
+        self._rejected = self._made(Counter, "rejected", "Calls turned away by access rules or limits.", "reason")
+        self._store = self._made(Histogram, "store_seconds", "Operations of the store.", "op")
+        self._store_errors = self._made(Counter, "store_errors", "Operations of the store without an answer.", "op")
+        self._store_up = self._made(Gauge, "store_up", "Whether the store answered when it was last asked.")
+        self._skipped = self._made(Counter, "skipped", "What was not done.", "what")
+
+    def _of_plans(self) -> None:
+        self._builds = self._made(Counter, "plan_builds", "Plans asked for.", "stream", "policy", "outcome")
+        self._build_seconds = self._made(Histogram, "plan_build_seconds", "Time to make a plan.")
+        self._version = self._made(Gauge, "plan_version", "Number of the latest plan.", "stream")
+        self._age = self._made(Gauge, "plan_age_seconds", "Since the latest plan was first seen here.", "stream")
+        text = "Plans since the oldest that a source reported a batch of in the last hour."
+        self._behind = self._made(Gauge, "versions_behind", text, "stream")
+        self._stale = self._made(Counter, "stale_plans", "Plans served that may not be the latest.", "stream")
+        loads = ("stream", "partition", "routing")
+        self._load = self._made(Gauge, "partition_load", "Rows: by plan, by plain hash, as observed.", *loads)
+        self._predicted = self._made(Gauge, "predicted_imbalance", "Fullest partition / mean, as planned.", "stream")
+        self._observed = self._made(Gauge, "observed_imbalance", "The same, of the last batch.", "stream")
+        text = "Observed imbalance of the last batch / that predicted by the plan it was bound to."
+        self._against = self._made(Gauge, "imbalance_against_plan", text, "stream")
+        self._hot = self._made(Gauge, "hot_keys", "Keys with a route of their own.", "stream")
+        self._fragments = self._made(Gauge, "fragments", "Places of the hot keys.", "stream")
+        self._moved = self._made(Gauge, "moved_share", "Share of the rows that the latest plan moved.", "stream")
+        self._watchers = self._made(Gauge, "watchers", "Watches of plans here.", "stream")
+        self._scale = self._made(Gauge, "scale_partitions", "Tasks advised.", "stream", "stage")
+        self._zone = self._made(Gauge, "scale_zone", "1: too many tasks, 2: right, 3: too few.", "stream")
+
+    def _of_rounds(self) -> None:
+        self._rounds = self._made(Counter, "sync_rounds", "Rounds of cooperative learning.", "stream", "outcome")
+        self._round_seconds = self._made(Histogram, "sync_round_seconds", "From a round's first report to its answer.")
+        self._dsync = self._made(Gauge, "dsync_seconds", "Between two reports of an agent.", "stream")
+        self._agents = self._made(Gauge, "agents", "Agents with a lease.", "stream")
 
     def _made(self, kind: type[M], name: str, text: str, *labels: str) -> M:
         more: dict[str, Any] = {"buckets": _SECONDS} if kind is Histogram else {}
         made: M = kind(f"unskew_{name}", text, labels, registry=self.registry, **more)
         return made
 
-    # -- from the faces ---------------------------------------------------------------------------------------
+    # -- from the faces and the process -----------------------------------------------------------------------
 
     def call(self, method: str, code: str, seconds: float) -> None:
-        self._calls.labels(method, code).observe(seconds)
+        self._series(self._calls, method, code).observe(seconds)
+        if code in _LIMITS:
+            self.rejected("limit")
 
     def rejected(self, reason: str) -> None:
         self._rejected.labels(reason).inc()
+
+    def store_up(self, *, up: bool) -> None:
+        self._store_up.set(up)
 
     # -- from the engine --------------------------------------------------------------------------------------
 
@@ -122,49 +181,125 @@ class Metrics:
         if on is not None:
             on(event)
 
+    def _series(self, metric: Any, *labels: str) -> Any:
+        """The metric with these labels, found quickly: of every call and every operation of the store."""
+        found = self._found.get((metric, labels))
+        if found is None:
+            found = self._found[metric, labels] = metric.labels(*labels)
+        return found
+
     def _of(self, metric: Any, stream: str, *rest: str) -> Any:
         """The metric with these labels, remembered for the day the stream goes."""
         labels = (stream, *rest)
-        self._labels.setdefault(stream, set()).add((metric, labels))
+        self._known(stream).series.add((metric, labels))
         return metric.labels(*labels)
+
+    def _known(self, stream: str) -> _Stream:
+        found = self._streams.get(stream)
+        if found is None:
+            found = self._streams[stream] = _Stream()
+            if len(self._streams) > _MOST_STREAMS:
+                self._forget(next(iter(self._streams)))
+        self._streams.move_to_end(stream)
+        return found
+
+    def _forget(self, stream: str) -> None:
+        known = self._streams.pop(stream, None)
+        for metric, labels in known.series if known else ():
+            metric.remove(*labels)
 
     def _stream_changed(self, event: StreamChanged) -> None:
         if event.what == "deleted":
-            for metric, labels in self._labels.pop(event.stream, ()):
-                metric.remove(*labels)
-            self._batches.pop(event.stream, None)
+            self._forget(event.stream)
+
+    def _watchers_seen(self, event: WatchersSeen) -> None:
+        if event.watchers or event.stream in self._streams:  # the last one may leave because the stream is gone
+            self._of(self._watchers, event.stream).set(event.watchers)
+
+    # -- plans
+
+    def _seen(self, stream: str, version: Version) -> bool:
+        """A plan of this version is there; whether it is the latest that is known here."""
+        known = self._known(stream)
+        if known.latest is None or version > known.latest:
+            known.latest, known.since = version, self._clock()
+            self._of(self._version, stream).set(version.number)
+            self._of(self._age, stream).set_function(lambda: max(0.0, self._clock() - known.since))
+        return version == known.latest
 
     def _plan_built(self, event: PlanBuilt) -> None:
         stream, info = event.stream, event.info
         self._of(self._builds, stream, event.policy, event.outcome).inc()
         self._build_seconds.observe(event.seconds)
-        self._of(self._version, stream).set(info.version.number)
+        if not self._seen(stream, info.version):
+            return  # a plan of before, asked for again
         self._of(self._hot, stream).set(event.hot_keys)
         self._of(self._fragments, stream).set(event.fragments)
         if event.outcome == "new":
-            made = self._clock()
-            self._of(self._age, stream).set_function(lambda: max(0.0, self._clock() - made))
             self._of(self._moved, stream).set(info.moved_rows)
-        self._loads(stream, info.loads, "planned", self._predicted)
+        if any(info.loads):
+            self._of(self._predicted, stream).set(_imbalance(info.loads))
+        self._loads(stream, info.loads, "plan")
+        if event.by_hash or len(info.loads) > MOST_SHOWN:
+            self._loads(stream, event.by_hash, "hash")
 
-    def _loads(self, stream: str, loads: Sequence[int], routing: str, imbalance: Any) -> None:
-        total = sum(loads)
-        if total:
-            self._of(imbalance, stream).set(max(loads) * len(loads) / total)
-        if len(loads) <= _MOST_PARTITIONS:
-            for partition, rows in enumerate(loads):
-                self._of(self._load, stream, str(partition), routing).set(rows)
+    def _plan_served(self, event: PlanServed) -> None:
+        if event.stale:
+            self._of(self._stale, event.stream).inc()
+        elif event.version is not None:
+            known = self._streams.get(event.stream)
+            if known is None or known.latest is None or event.version > known.latest:
+                self._seen(event.stream, event.version)
+
+    def _loads(self, stream: str, loads: Sequence[int], routing: str) -> None:
+        """Those of partitions that are no more, go."""
+        told = loads if len(loads) <= MOST_SHOWN else ()
+        for partition, rows in enumerate(told):
+            self._of(self._load, stream, str(partition), routing).set(rows)
+        known = self._known(stream)
+        partition = len(told)
+        while (gone := (self._load, (stream, str(partition), routing))) in known.series:
+            known.series.discard(gone)
+            self._load.remove(*gone[1])
+            partition += 1
+
+    # -- batches
 
     def _batch_seen(self, event: BatchSeen) -> None:
-        part = event.part
-        batch = self._batches.get(event.stream)
-        if batch is None or batch.key != (part.source, part.batch, part.run):
-            batch = self._batches[event.stream] = _Batch((part.source, part.batch, part.run), {})
+        part, version, now = event.part, event.batch.version, self._clock()
+        known = self._known(event.stream)
+        if event.latest is not None:
+            self._seen(event.stream, event.latest)
+        if version is not None:
+            known.adopted.put(part.source, (version, now))
+            self._of(self._behind, event.stream).set_function(lambda: known.behind(self._clock()))
+        key = part.source, part.batch, part.run
+        batch = known.batches.put(key, known.batches.get(key) or _Parts())
+        batch.came.add(part.part)
         for work in event.batch.work:
             batch.rows[work.partition] = batch.rows.get(work.partition, 0) + work.rows
-        if batch.rows:
-            loads = [batch.rows.get(at, 0) for at in range(max(batch.rows) + 1)]
-            self._loads(event.stream, loads, "observed", self._observed)
+        if len(batch.came) == part.parts:
+            known.batches.pop(key)
+            promised = event.promised.loads if event.promised else ()
+            self._observe(event.stream, batch.rows, len(promised))
+            if any(promised) and any(batch.rows.values()):
+                ratio = _imbalance(_listed(batch.rows, len(promised))) / _imbalance(promised)
+                self._of(self._against, event.stream).set(ratio)
+
+    def _observe(self, stream: str, rows: Mapping[int, int], partitions: int = 0) -> None:
+        """A whole batch. One of which only some parts came to this replica is told when a plan is made from it."""
+        if any(rows.values()):
+            loads = _listed(rows, partitions)
+            self._of(self._observed, stream).set(_imbalance(loads))
+            self._loads(stream, loads, "observed")
+
+    def _scale_advised(self, event: ScaleAdvised) -> None:
+        scale = event.scale
+        self._of(self._scale, event.stream, "map").set(scale.map_tasks)
+        self._of(self._scale, event.stream, "reduce").set(scale.reduce_tasks)
+        self._of(self._zone, event.stream).set(scale.zone)
+
+    # -- rounds and the store
 
     def _round_merged(self, event: RoundMerged) -> None:
         self._of(self._rounds, event.stream, event.outcome).inc()
@@ -175,16 +310,23 @@ class Metrics:
         self._of(self._agents, event.stream).set(event.agents)
         self._of(self._dsync, event.stream).set(event.dsync)
 
-    def _scale_advised(self, event: ScaleAdvised) -> None:
-        scale = event.scale
-        self._of(self._scale, event.stream, "map").set(scale.map_tasks)
-        self._of(self._scale, event.stream, "reduce").set(scale.reduce_tasks)
-        self._of(self._zone, event.stream).set(scale.zone)
-
     def _store_called(self, event: StoreCalled) -> None:
-        self._store.labels(event.op).observe(event.seconds)
-        if event.error is not None:
+        self._series(self._store, event.op).observe(event.seconds)
+        if event.error is not None and event.error not in _ANSWERS:
             self._store_errors.labels(event.op).inc()
+
+
+def _rows(batch: BatchWork) -> dict[int, int]:
+    return {work.partition: work.rows for work in batch.work}
+
+
+def _listed(rows: Mapping[int, int], least: int) -> list[int]:
+    """By partition, for at least so many."""
+    return [rows.get(at, 0) for at in range(max(max(rows, default=-1) + 1, least))]
+
+
+def _imbalance(loads: Sequence[int]) -> float:
+    return max(loads) * len(loads) / sum(loads)
 
 
 def metrics_app(metrics: Metrics, access: Access) -> ASGIApp:

@@ -1,22 +1,34 @@
 """What REST says in JSON: the messages of the gRPC contract by the same names, arrays unpacked. This documents them,
 and turns them into messages and back; what a value may be beyond its type is judged where the messages are read.
-
-Key hashes have 64 bits, more than a JavaScript number holds. They are taken as strings (decimal, signed as Spark has
-them or not, or ``0x...``) or as numbers, and given as decimal strings, unsigned.
+Lists of numbers are numpy arrays here (``json_arrays``, which also says what a key hash looks like). What is
+answered comes from our own messages and is not looked at again: it is put together by ``model_construct``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from itertools import chain, pairwise
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from google.protobuf.struct_pb2 import Struct
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
 from unskew.core.errors import WireError
 from unskew.core.plan import Version
+from unskew.service.json_arrays import (
+    AllHashes,
+    Count,
+    Counts,
+    Hash,
+    Hashes,
+    Matrix,
+    PerHost,
+    PerWorker,
+    hash_of,
+    no_numbers,
+)
 from unskew.service.settings import MAX_JSON_KEYS
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1 import plan_pb2
@@ -42,22 +54,8 @@ __all__ = [
     "version_of",
 ]
 
-_MOST = 2**63 - 1
-_DECIMAL = re.compile(r"-?[0-9]{1,20}")
+_EXACT = 2**53  # beyond it not every whole number is a double, as parameters are kept
 _VERSION = re.compile(r"([0-9]{1,20})\.([0-9]{1,20})")
-_HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
-
-
-def hash_of(value: object) -> int:
-    """64 bits from a number or a string, unsigned; a ``ValueError`` if it is neither."""
-    if isinstance(value, str):
-        if _HEX.fullmatch(value):
-            return int(value, 16)
-        if _DECIMAL.fullmatch(value):
-            value = int(value)
-    if isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**64:
-        return value & (2**64 - 1)
-    raise ValueError("a hash has 64 bits: decimal, signed or not, or 0x and hexadecimal digits")
 
 
 def version_of(text: str) -> plan_pb2.PlanVersion:
@@ -72,32 +70,22 @@ def _text(version: plan_pb2.PlanVersion | Version) -> str:
     return f"{version.incarnation}.{version.number}"
 
 
-_HASH_SCHEMA = {
-    "anyOf": [{"type": "string", "pattern": "^(-?[0-9]{1,20}|0[xX][0-9a-fA-F]{1,16})$"}, {"type": "integer"}],
-    "description": "64 bits; strings keep all of them in any language",
-    "examples": ["9864288744972464332"],
-}
-Hash = Annotated[int, BeforeValidator(hash_of), PlainSerializer(str, return_type=str), WithJsonSchema(_HASH_SCHEMA)]
-Count = Annotated[int, Field(ge=0, le=_MOST)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Seconds = Annotated[float, Field(ge=0.0)]
 VersionText = Annotated[str, Field(max_length=50, description="incarnation.number", examples=["1760000000000000.3"])]
-Hashes = Annotated[list[Hash], Field(max_length=MAX_JSON_KEYS)]
-Counts = Annotated[list[Count], Field(max_length=MAX_JSON_KEYS)]
-PerWorker = Annotated[list[Count], Field(max_length=8192)]
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+    # Strings are not remembered by the JSON parser: no hash comes twice, and looking takes longer than making it.
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True, cache_strings="keys")
 
 
-def _packed(numbers: Iterable[int]) -> bytes:
-    return np.array(list(numbers), "<u8").tobytes()
+def _packed(numbers: NDArray[Any]) -> bytes:
+    return numbers.astype("<u8", copy=False).tobytes()
 
 
-def _unpacked(data: bytes) -> list[int]:
-    found: list[int] = np.frombuffer(data, "<u8").tolist()
-    return found
+def _unpacked(data: bytes) -> NDArray[np.uint64]:
+    return np.frombuffer(data, "<u8")
 
 
 # -- streams --------------------------------------------------------------------------------------------------
@@ -125,6 +113,9 @@ class StreamSpec(_Model):
     def message(self) -> pb.StreamSpec:
         plain = self.model_dump(exclude={"parameters"})
         parameters = Struct()
+        for name, value in self.parameters.items():
+            if isinstance(value, int) and abs(value) > _EXACT:
+                raise WireError(f"spec.parameters.{name}", f"beyond {_EXACT} not every number is exact; use a smaller one")
         parameters.update(self.parameters)
         return pb.StreamSpec(**plain, parameters=parameters)
 
@@ -154,7 +145,7 @@ class Stream(_Model):
 
     @classmethod
     def of(cls, message: pb.Stream) -> Stream:
-        return cls(
+        return cls.model_construct(
             name=message.name,
             spec=StreamSpec.of(message.spec),
             created=message.created.ToJsonString(),
@@ -179,8 +170,8 @@ class StreamPage(_Model):
 class Tail(_Model):
     """Rows and distinct keys of all unlisted keys, per host: equal ranges of the hash space, a power of two of them."""
 
-    rows: list[Count] = Field(max_length=1 << 17)
-    keys: list[Count] = Field(max_length=1 << 17)
+    rows: PerHost
+    keys: PerHost
 
 
 class Histogram(_Model):
@@ -188,18 +179,13 @@ class Histogram(_Model):
 
     hashes: Hashes = Field(description="key hashes, as Spark's xxhash64 returns them, each once")
     counts: Counts = Field(description="rows of each, above 0")
-    spread: Counts = Field(default_factory=list, description="distinct spread values of each; empty: not known")
+    spread: Counts = Field(default_factory=no_numbers, description="distinct spread values of each; empty: not known")
     tail: Tail | None = None
 
     def fields(self) -> dict[str, bytes]:
-        tail = self.tail or Tail(rows=[], keys=[])
-        return {
-            "hashes": _packed(self.hashes),
-            "counts": _packed(self.counts),
-            "spread": _packed(self.spread),
-            "tail_rows": _packed(tail.rows),
-            "tail_keys": _packed(tail.keys),
-        }
+        tail = {} if self.tail is None else {"tail_rows": self.tail.rows, "tail_keys": self.tail.keys}
+        arrays = {"hashes": self.hashes, "counts": self.counts, "spread": self.spread, **tail}
+        return {name: _packed(array) for name, array in arrays.items()}
 
 
 class _Part(_Model):
@@ -229,7 +215,7 @@ class ReportedHistogram(_Model):
 
     @classmethod
     def of(cls, message: pb.ReportHistogramResponse) -> ReportedHistogram:
-        return cls(rows=message.rows, keys=message.keys, repeated_report=message.repeated_report)
+        return cls.model_construct(rows=message.rows, keys=message.keys, repeated_report=message.repeated_report)
 
 
 class BuildPlan(_Model):
@@ -305,38 +291,49 @@ class QTable(_Model):
     the workers that hold it."""
 
     workers: int = Field(ge=1, le=8192)
-    hashes: Hashes = Field(default_factory=list)
-    values: list[list[float]] = Field(default_factory=list, max_length=MAX_JSON_KEYS)
-    rows: Counts = Field(default_factory=list)
+    hashes: Hashes = Field(default_factory=no_numbers)
+    values: Matrix = Field(default_factory=lambda: no_numbers().reshape(0, 0))
+    rows: Counts = Field(default_factory=no_numbers)
     held: list[list[int]] = Field(default_factory=list, max_length=MAX_JSON_KEYS, description="numbers of workers")
 
     def message(self) -> pb.QTable:
-        if any(len(row) != self.workers for row in self.values) or len(self.held) != len(self.hashes):
-            raise WireError("report.table.values", f"give {self.workers} values, and one list in held, for each key")
-        held = np.zeros((len(self.held), -(-self.workers // 8) * 8), np.bool_)
-        for at, workers in enumerate(self.held):
-            if any(not 0 <= worker < self.workers for worker in workers):
-                raise WireError("report.table.held", f"use workers 0 to {self.workers - 1}")
-            held[at, workers] = True
+        keys, workers = len(self.hashes), self.workers
+        if self.values.size != keys * workers or len(self.values) != keys or len(self.held) != keys:
+            raise WireError("report.table.values", f"give {workers} values, and one list in held, for each key")
         return pb.QTable(
-            workers=self.workers,
+            workers=workers,
             hashes=_packed(self.hashes),
-            values=np.array(self.values, "<f8").tobytes(),
+            values=self.values.astype("<f8", copy=False).tobytes(),
             rows=_packed(self.rows),
-            held=np.packbits(held, axis=1, bitorder="little").tobytes(),
+            held=np.packbits(self._holders(), axis=1, bitorder="little").tobytes(),
         )
+
+    def _holders(self) -> NDArray[np.bool_]:
+        """A row of bits for each key."""
+        found = np.zeros((len(self.held), self.workers), np.bool_)
+        counts = [len(workers) for workers in self.held]
+        try:
+            holders = np.fromiter(chain.from_iterable(self.held), np.int64, sum(counts))
+        except OverflowError:
+            holders = np.array([-1])
+        if len(holders) and not 0 <= int(holders.min()) <= int(holders.max()) < self.workers:
+            raise WireError("report.table.held", f"use workers 0 to {self.workers - 1}")
+        found[np.repeat(np.arange(len(counts)), counts), holders] = True
+        return found
 
     @classmethod
     def of(cls, message: pb.QTable) -> QTable:
         workers, keys = message.workers, len(message.hashes) // 8
         bits = np.frombuffer(message.held, np.uint8).reshape(keys, -1 if keys else 0)
         held = np.unpackbits(bits, axis=1, bitorder="little")
-        return cls(
+        holders = np.nonzero(held)[1].tolist()
+        ends = [0, *np.cumsum(held.sum(axis=1, dtype=np.int64)).tolist()]
+        return cls.model_construct(
             workers=workers,
             hashes=_unpacked(message.hashes),
-            values=np.frombuffer(message.values, "<f8").reshape(keys, workers).tolist(),
+            values=np.frombuffer(message.values, "<f8").reshape(keys, workers),
             rows=_unpacked(message.rows),
-            held=[np.flatnonzero(row).tolist() for row in held],
+            held=[holders[start:end] for start, end in pairwise(ends)],
         )
 
 
@@ -344,8 +341,8 @@ class FrequentItems(_Model):
     """The mergeable summary of the keys that came: no key has more than ``error`` rows beyond its count."""
 
     capacity: int = Field(ge=1, lt=2**32)
-    hashes: Hashes = Field(default_factory=list)
-    counts: Counts = Field(default_factory=list)
+    hashes: Hashes = Field(default_factory=no_numbers)
+    counts: Counts = Field(default_factory=no_numbers)
     error: Count = 0
     total: Count = 0
     rounding: Count = 0
@@ -406,12 +403,27 @@ class SyncAnswer(_Model):
     epoch: int
     table: QTable
     records: int
-    unsure: list[Hash]
-    split: list[Hash]
-    loads: list[int]
+    unsure: AllHashes
+    split: AllHashes
+    loads: PerWorker
     dsync_seconds: float
     merged: bool
     age_seconds: float
+
+    @classmethod
+    def of(cls, message: pb.SyncAnswer) -> SyncAnswer:
+        return cls.model_construct(
+            incarnation=message.incarnation,
+            epoch=message.epoch,
+            table=QTable.of(message.table),
+            records=message.records,
+            unsure=_unpacked(message.unsure),
+            split=_unpacked(message.split),
+            loads=_unpacked(message.loads),
+            dsync_seconds=message.dsync_seconds,
+            merged=message.merged,
+            age_seconds=message.age_seconds,
+        )
 
 
 class SyncResponse(_Model):
@@ -421,22 +433,8 @@ class SyncResponse(_Model):
 
     @classmethod
     def of(cls, message: pb.SyncResponse) -> SyncResponse:
-        if not message.HasField("answer"):
-            return cls(answer=None)
-        found = message.answer
-        answer = SyncAnswer(
-            incarnation=found.incarnation,
-            epoch=found.epoch,
-            table=QTable.of(found.table),
-            records=found.records,
-            unsure=_unpacked(found.unsure),
-            split=_unpacked(found.split),
-            loads=_unpacked(found.loads),
-            dsync_seconds=found.dsync_seconds,
-            merged=found.merged,
-            age_seconds=found.age_seconds,
-        )
-        return cls(answer=answer)
+        answer = SyncAnswer.of(message.answer) if message.HasField("answer") else None
+        return cls.model_construct(answer=answer)
 
 
 # -- batches, parallelism, explanations -----------------------------------------------------------------------

@@ -29,9 +29,13 @@ from unskew.service.ports import (
 )
 from unskew.service.verbs import Scale
 
+MOST_SHOWN = 256
+"""Partitions of a stream whose loads are told one by one."""
+
 __all__ = [
+    "MOST_SHOWN",
     "AgentsSeen", "BatchSeen", "Event", "ObservedStore", "Observer", "PlanBuilt", "PlanServed", "RoundMerged",
-    "ScaleAdvised", "Skipped", "StoreCalled", "StreamChanged", "WatchersSeen", "ignore",
+    "ScaleAdvised", "Skipped", "StoreCalled", "StreamChanged", "WatchersSeen", "WorkSeen", "ignore", "together",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -39,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StreamChanged:
-    """``what``: "created", "put", "deleted"."""
+    """``what``: "created", "put", "deleted"; "restored": the store had lost it, and it began anew."""
 
     stream: str
     what: str
@@ -47,7 +51,8 @@ class StreamChanged:
 
 @dataclass(frozen=True)
 class PlanBuilt:
-    """``outcome`` as in ``Built``; ``info`` is that of the plan that was answered."""
+    """``outcome`` as in ``Built``; ``info`` is that of the plan that was answered. ``by_hash``: the rows per partition
+    that plain hashing would have given for the same histogram, where they were counted."""
 
     stream: str
     policy: str
@@ -59,6 +64,7 @@ class PlanBuilt:
     hot_keys: int
     fragments: int
     info: PlanInfo
+    by_hash: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,8 @@ class PlanServed:
 
 @dataclass(frozen=True)
 class RoundMerged:
-    """``outcome``: "complete", "deadline", "taken over", or "repeated" where another replica was first."""
+    """``outcome``: "complete", "deadline", "taken over", or "repeated" where another replica was first. ``seconds``:
+    since the round's first report."""
 
     stream: str
     epoch: int
@@ -93,10 +100,22 @@ class AgentsSeen:
 
 @dataclass(frozen=True)
 class BatchSeen:
-    """A batch, or a part of it, was reported."""
+    """A batch, or a part of it, was reported. ``latest`` is the latest plan's version then; ``promised`` what the plan
+    says of itself that the batch was bound to. Each is None where it is not known."""
 
     stream: str
     part: Part
+    batch: BatchWork
+    latest: Version | None = None
+    promised: PlanInfo | None = None
+
+
+@dataclass(frozen=True)
+class WorkSeen:
+    """All that was reported of a batch, by whichever replicas."""
+
+    stream: str
+    number: int
     batch: BatchWork
 
 
@@ -123,16 +142,18 @@ class StoreCalled:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Something was not done, and why."""
+    """Something was not done, and why; of which version or round, where it is about one."""
 
     stream: str
     what: str
     reason: str
+    version: Version | None = None
+    round: int | None = None
 
 
 Event: TypeAlias = (
     "StreamChanged | PlanBuilt | PlanServed | RoundMerged | AgentsSeen | BatchSeen | ScaleAdvised | WatchersSeen | "
-    "StoreCalled | Skipped"
+    "StoreCalled | Skipped | WorkSeen"
 )
 
 
@@ -142,6 +163,16 @@ class Observer(Protocol):
 
 def ignore(event: Event, /) -> None:
     """The observer that does nothing."""
+
+
+def together(*observers: Observer) -> Observer:
+    """All of them, in this order."""
+
+    def each(event: Event, /) -> None:
+        for observer in observers:
+            observer(event)
+
+    return each
 
 
 class ObservedStore:
@@ -169,8 +200,10 @@ class ObservedStore:
     def news(self) -> AsyncIterator[News]:
         return self._store.news()
 
-    async def put_stream(self, name: str, spec: bytes, floor: int = 0) -> tuple[StreamRecord, bool]:
-        return await self._call("put_stream", self._store.put_stream(name, spec, floor))
+    async def put_stream(
+        self, name: str, spec: bytes, floor: int = 0, owner: str = "", most: int | None = None
+    ) -> tuple[StreamRecord, bool]:
+        return await self._call("put_stream", self._store.put_stream(name, spec, floor, owner, most))
 
     async def stream(self, name: str) -> StreamRecord | None:
         return await self._call("stream", self._store.stream(name))
@@ -180,6 +213,9 @@ class ObservedStore:
 
     async def delete_stream(self, name: str) -> bool:
         return await self._call("delete_stream", self._store.delete_stream(name))
+
+    async def renew_stream(self, seen: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
+        return await self._call("renew_stream", self._store.renew_stream(seen, age, floor))
 
     async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
         return await self._call("put_part", self._store.put_part(stream, key, data))

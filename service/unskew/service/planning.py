@@ -21,7 +21,7 @@ from unskew.core.stream import StreamSpec
 from unskew.service.base import Base, Flights
 from unskew.service.batches import Batches, Evidence
 from unskew.service.errors import NotFoundError, UnavailableError
-from unskew.service.observing import PlanBuilt, Skipped
+from unskew.service.observing import MOST_SHOWN, PlanBuilt, Skipped
 from unskew.service.ports import PlanOutcome, PlanRecord
 from unskew.service.rounds import Rounds
 from unskew.service.shelf import Shelf
@@ -50,16 +50,29 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A plan to answer with; ``data`` is empty where it is the present one, which is stored already."""
+    """A plan to answer with; ``data`` is empty where it is the present one, which is stored already. ``by_hash``: the
+    rows per partition under plain hashing, to be shown beside the plan's."""
 
     plan: Plan
     data: bytes
     outcome: str
     reason: str
+    by_hash: tuple[int, ...] = ()
 
 
 def draft(asked: Asked) -> Draft:
     """The decision, and its bytes. Pure."""
+    return replace(_drafted(asked), by_hash=_by_hash(asked))
+
+
+def _by_hash(asked: Asked) -> tuple[int, ...]:
+    histogram, spec = asked.evidence.histogram, asked.spec
+    if histogram is None or spec.partitions > MOST_SHOWN:
+        return ()
+    return make_planner("hash", spec.partitions, spec.seed, spec.weights or None).plan(histogram).info.loads
+
+
+def _drafted(asked: Asked) -> Draft:
     previous = asked.previous
     fitting = previous if previous is not None and previous.key_types == asked.spec.key_types else None
     same = fitting if fitting is not None and fitting.partitions == asked.spec.partitions else None
@@ -162,7 +175,7 @@ class Planning:
             done = await self._attempt(known, batch, evidence, feedback, purpose, started)
             if done is not None:
                 return done
-            self._base.observer(Skipped(stream, "plan", "another plan came between: made anew from that one"))
+            self._base.observer(Skipped(stream, "plan", f"another plan came between: {purpose or 'it'} is made anew"))
         raise UnavailableError(
             f"stream {stream!r}: other plans came between {self._base.tuning.tries} times; try again"
         )
@@ -182,30 +195,19 @@ class Planning:
         bound = "" if made.outcome == NOTHING else purpose
         record = PlanRecord(version, made.plan.digest, made.data, bound)
         outcome = await self._base.store.put_plan(stream, record, None if latest is None else latest.version)
-        if outcome is PlanOutcome.STORED and not bound:
+        if outcome is PlanOutcome.STORED:
             self._shelf.add(stream, record, made.plan)
             return self._told(known, made, record, started)
-        if outcome is not PlanOutcome.NOT_NEXT:
-            return await self._bound(known, made, record, started)
+        if outcome is PlanOutcome.PURPOSE_TAKEN:
+            found = await self._base.store.plan_for(stream, bound)
+            return None if found is None else await self._repeated(known, found, bound, started)
         known_now = await self._streams.get(stream, fresh=True)
         if known_now.record.incarnation != known.record.incarnation:
             raise UnavailableError(f"stream {stream!r} began anew meanwhile; try again")
         return None
 
-    async def _bound(self, known: Known, made: Draft, record: PlanRecord, started: float) -> Built | None:
-        """What is stored for this purpose now. "Stored" is also said of the same routes under the same version, which
-        another replica may have stored for another purpose at the same time: then this one is still to be done."""
-        stream = known.record.name
-        found = await self._base.store.plan_for(stream, record.purpose)
-        if found is None:
-            return None
-        if found.version != record.version or found.digest != record.digest:
-            return await self._repeated(known, found, record.purpose, started)
-        self._shelf.add(stream, found, made.plan)
-        return self._told(known, made, found, started)
-
     async def _feedback(self, known: Known, batch: int | None) -> Feedback:
-        feedback = await self._batches.feedback(known.record.name, batch)
+        feedback = await self._batches.feedback(known, batch)
         if known.spec.policy != "dalton":
             return feedback
         return replace(feedback, table=await self._rounds.table(known))
@@ -227,8 +229,9 @@ class Planning:
                 record.digest,
                 plan.partitions,
                 len(plan.hot),
-                plan.slots,
+                plan.fragments_held,
                 plan.info,
+                made.by_hash,
             )
         )
         return Built(record.data, record.digest, record.version, made.outcome, made.reason)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from unskew.core.plan import Version
 
@@ -39,12 +39,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StreamRecord:
-    """A stream as it was put. ``incarnation``: microseconds since 1970 at which its numbering began."""
+    """A stream as it was put. ``incarnation``: microseconds since 1970 at which its numbering began. ``owner`` is who
+    created it, whoever changed it since."""
 
     name: str
     spec: bytes
     created: float  # seconds since 1970, by the store's clock
     incarnation: int
+    owner: str = ""
 
 
 # -- histograms and batch reports ---------------------------------------------------------------------------
@@ -102,8 +104,7 @@ class PlanOutcome(Enum):
 # -- rounds -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, order=True)
-class ReportKey:
+class ReportKey(NamedTuple):
     """The name of a report of an agent (``unskew.core.sync``)."""
 
     agent: str
@@ -189,8 +190,11 @@ class Store(Protocol):
         """Wake-ups of all streams, from now on."""
 
     # streams
-    async def put_stream(self, name: str, spec: bytes, floor: int = 0) -> tuple[StreamRecord, bool]:
-        """Create or change a stream; whether it was created. A new one's incarnation is at least ``floor``."""
+    async def put_stream(
+        self, name: str, spec: bytes, floor: int = 0, owner: str = "", most: int | None = None
+    ) -> tuple[StreamRecord, bool]:
+        """Create or change a stream; whether it was created. A new one's incarnation is at least ``floor``. A new one
+        of an owner that has ``most`` streams, or more, is refused with a ``LimitError``."""
 
     async def stream(self, name: str) -> StreamRecord | None: ...
 
@@ -198,7 +202,13 @@ class Store(Protocol):
         """By name."""
 
     async def delete_stream(self, name: str) -> bool:
-        """Whether there was one."""
+        """Whether there was one. It stays deleted: also where the store had lost it."""
+
+    async def renew_stream(self, seen: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
+        """The life of the stream that was ``seen``, ``age`` seconds ago, was lost, wholly or its latest part: begin a
+        newer one, of an incarnation of at least ``floor``. Where a newer one has begun already it is that; None where
+        the stream was deleted since, or so long ago was seen that nobody can tell. Whether it began here and now.
+        Where some of it is there its settings are those, else those that were seen."""
 
     # parts of batches
     async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome: ...
@@ -211,7 +221,8 @@ class Store(Protocol):
 
     # plans
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
-        """Make this the latest plan, if ``after`` still is, and if there is none for its purpose."""
+        """Make this the latest plan, if ``after`` still is, and if there is none for its purpose. "Stored" is said
+        again of the very same record only: another's of the same routes may be for another purpose."""
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
         """A plan by version, or the latest."""

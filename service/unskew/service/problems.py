@@ -24,6 +24,7 @@ __all__ = ["DOMAIN", "MEDIA_TYPE", "BodyError", "Fault", "FaultError", "TooLarge
 
 DOMAIN = "unskew"
 MEDIA_TYPE = "application/problem+json"
+_MOST = 1200  # bytes of a text: in the worst case six times as many in the trailers of a call, which may have 8 kB
 _log = logging.getLogger("unskew.service")
 
 _HTTP = {
@@ -70,6 +71,12 @@ class Fault:
     message: str
     fields: tuple[tuple[str, str], ...] = ()
     http: int = 0
+
+    def __post_init__(self) -> None:
+        """A text that is too long would arrive as another error: gRPC refuses large trailers."""
+        object.__setattr__(self, "message", _clipped(self.message))
+        left = tuple((name, _clipped(text)) for name, text in self.fields)
+        object.__setattr__(self, "fields", left)
 
     @classmethod
     def of(cls, why: Exception) -> Fault:
@@ -126,11 +133,17 @@ class Fault:
     def headers(self) -> dict[str, str]:
         if self.code == UnauthenticatedError.code:
             return {"www-authenticate": 'Bearer realm="unskew"'}
-        return {"retry-after": "1"} if self.status in (429, 503) else {}
+        again = self.status == 503 or (self.status == 429 and not self.fields)  # what a field is to blame for, stays
+        return {"retry-after": "1"} if again else {}
 
 
 def _fields(name: str, message: str) -> tuple[tuple[str, str], ...]:
     return ((name, message),) if name else ()
+
+
+def _clipped(text: str) -> str:
+    data = text.encode("utf-8", "backslashreplace")
+    return text if len(data) <= _MOST else f"{data[: _MOST - 3].decode('utf-8', 'ignore')}..."
 
 
 def _packed(detail: Any) -> PackedAny:

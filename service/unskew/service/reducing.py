@@ -23,7 +23,7 @@ from unskew.service.base import Tuning
 from unskew.service.ports import Commit, ReportKey, StoredReport
 from unskew.wire.learning import answer_from_bytes, answer_to_bytes, report_from_bytes
 
-__all__ = ["Job", "Keep", "Told", "as_if_merged", "reduce_round", "rules_of", "told"]
+__all__ = ["Job", "Keep", "Made", "Told", "as_if_merged", "reduce_round", "rules_of", "told"]
 
 
 def rules_of(spec: StreamSpec, tuning: Tuning) -> RoundRules:
@@ -83,8 +83,7 @@ class Told:
 def told(commit: Commit, rules: RoundRules) -> Told:
     """What this commit says."""
     keep = Keep.of(commit.keep, rules)
-    names = tuple((name.agent, name.session, name.seq) for name in commit.names)
-    answer = replace(answer_from_bytes(commit.answer, names), epoch=commit.epoch, incarnation=keep.incarnation)
+    answer = replace(answer_from_bytes(commit.answer, commit.names), epoch=commit.epoch, incarnation=keep.incarnation)
     return Told(answer, frozenset(commit.names), keep)
 
 
@@ -116,8 +115,18 @@ class Job:
     here: Mapping[ReportKey, tuple[bytes, Report]] = field(default_factory=dict)
 
 
-def reduce_round(job: Job) -> tuple[Commit, tuple[str, ...]]:
-    """The commit of a round, and why reports in it were left out."""
+@dataclass(frozen=True, eq=False)
+class Made:
+    """The commit of a round, what ``told`` would read in it under these rules, and why reports were left out."""
+
+    commit: Commit
+    told: Told
+    rules: RoundRules
+    dropped: tuple[str, ...]
+
+
+def reduce_round(job: Job) -> Made:
+    """Merge the round."""
     reports, dropped = _read(job)
     previous = None if job.previous is None else _resized_answer(job.previous, job.rules.workers)
     pool = merge((report for report, _ in reports), previous) if reports else _nothing(previous, job.rules.workers)
@@ -129,10 +138,11 @@ def reduce_round(job: Job) -> tuple[Commit, tuple[str, ...]]:
     keep = Keep(pace, job.incarnation, job.complete, _heard(job, reports))
     names = tuple(sorted(stored.key for stored in job.reports))
     answer = Answer(
-        job.epoch, (), pool.table, pool.records, pool.unsure, pool.loads, pace.interval.value, pool.split,
+        job.epoch, names, pool.table, pool.records, pool.unsure, pool.loads, pace.interval.value, pool.split,
         job.incarnation,
     )  # fmt: skip
-    return Commit(job.epoch, answer_to_bytes(answer), names, keep.to_bytes()), dropped
+    commit = Commit(job.epoch, answer_to_bytes(answer), names, keep.to_bytes())
+    return Made(commit, Told(answer, frozenset(names), keep), job.rules, dropped)
 
 
 def _read(job: Job) -> tuple[list[tuple[Report, float]], tuple[str, ...]]:

@@ -10,21 +10,21 @@ every ``poll`` seconds. A replica that finds a round sealed by another waits a l
 
 from __future__ import annotations
 
-import asyncio
 import time
 
-from unskew.core.errors import UnskewError
+from unskew.core.errors import ConfigError, UnskewError
 from unskew.core.qtable import QTable
 from unskew.core.round_rules import RoundRules, check_report, seal_at
 from unskew.core.sync import Report
-from unskew.service.base import Base, Bell, finish, monotonic
+from unskew.service.base import Base, Bell, apart, finish, monotonic
 from unskew.service.errors import ConflictError, NotFoundError, ServiceError, UnavailableError
 from unskew.service.observing import AgentsSeen, RoundMerged, Skipped
 from unskew.service.ports import Commit, ReportKey, ReportOutcome, RoundView
-from unskew.service.reducing import Job, Keep, Told, as_if_merged, reduce_round, rules_of, told
+from unskew.service.reducing import Job, Keep, Made, Told, as_if_merged, reduce_round, rules_of, told
 from unskew.service.streams import Known, Streams
 from unskew.service.verbs import Synced
 from unskew.wire.learning import report_to_bytes
+from unskew.wire.refusals import refusal
 
 __all__ = ["Rounds"]
 
@@ -32,6 +32,9 @@ _GLANCE, _MOST_GLANCE = 0.01, 0.05
 """A look that is not urgent waits for so much of a DSYNC, and at most so many seconds, for more reports to come."""
 _BIG = 1 << 14  # cells of a table that is packed off the loop
 _MOST_HERE = 64 << 20  # bytes of reports that are kept as they came, until they are merged
+_BRIEF = 1 << 20
+"""Bytes of reports that are merged on the loop, in a millisecond or two. A thread would keep the loop from the
+interpreter's lock for as long, and hand it over and back at each of some hundred short steps, which costs more."""
 _IDLE = 30.0
 _REFUSED = (ServiceError, UnskewError, ArithmeticError, LookupError, TypeError, ValueError)
 
@@ -60,8 +63,10 @@ class _Driver:
         self._keep = Keep.of(b"", self._rules)
         self._kept: tuple[bytes, RoundRules] = (b"", self._rules)
         self.gone: NotFoundError | None = None
+        self._life = 0  # the stream's incarnation
+        self.lives = 0  # how often it began anew: what was reported before is not there
         self._pause = base.tuning.retry
-        self.task = asyncio.create_task(self._run())
+        self.task = apart(self._run())
 
     # -- what verbs ask
 
@@ -72,7 +77,7 @@ class _Driver:
             self._spec, self._rules = known.spec, rules_of(known.spec, self._base.tuning)
         if self.task.done():
             self.gone = None
-            self.task = asyncio.create_task(self._run())
+            self.task = apart(self._run())
 
     @property
     def lease(self) -> float:
@@ -91,8 +96,11 @@ class _Driver:
         self.poke(urgent=not self._missing)
 
     def poke(self, *, urgent: bool = True) -> None:
+        """Who waits for company is not woken by each who comes."""
+        news = not self._poked or (urgent and not self._urgent)
         self._poked, self._urgent = True, self._urgent or urgent
-        self._poke.ring()
+        if news:
+            self._poke.ring()
 
     async def newest(self, *, fresh: bool = False) -> Told | None:
         """The answer of the last merged round."""
@@ -135,8 +143,9 @@ class _Driver:
 
     async def _turn(self) -> float:
         """Look, do what is due; how long nothing will be."""
+        had = self.told
         view = await self._store.round(self.stream)
-        keep = self._see(view)
+        keep = self._see(view, had)
         if view.merged and (self.told is None or self.told.version < (view.incarnation, view.merged)):
             await self._fetch()
         if view.open > view.merged + 1:
@@ -153,14 +162,20 @@ class _Driver:
         await self._merge(view, keep, view.open, view.now, "deadline" if leases else "complete")
         return 0.0
 
-    def _see(self, view: RoundView) -> Keep:
-        """What a look at the round says of agents and times."""
+    def _see(self, view: RoundView, had: Told | None) -> Keep:
+        """What a look at the round says of agents and times. A store that knows less than what we ``had`` before we
+        looked lost it in a failover: its rounds go on from there, and ours are no more."""
         keep = self._read_keep(view.keep)
         live = {member.agent for member in view.members if member.lease > view.now}
         self._missing = live - view.reported.keys()
         self._value, self._ahead, self._looked = keep.pace.interval.value, view.now - monotonic(), True
-        if self.told is not None and self.told.version[0] != view.incarnation:
+        other = self.told is not None and self.told.version[0] != view.incarnation
+        back = had is not None and had.version > (view.incarnation, view.merged)
+        if other or back or self._life not in (0, view.incarnation):
+            self.lives += 1
             self._begin_anew()
+            self.bell.ring()
+        self._life = view.incarnation
         self._base.observer(AgentsSeen(self.stream, len(live), self._value))
         return keep
 
@@ -202,21 +217,25 @@ class _Driver:
             elapsed=lambda: time.monotonic() - began,
             here={**self._before, **self._here},
         )
-        commit, dropped = await self._base.run(reduce_round, job)
-        for why in dropped:
-            self._base.observer(Skipped(self.stream, "report", why))
-        done = await self._store.commit(self.stream, commit)
-        await self._fetch()
-        ours = done and self._raw[0] is not None and self._raw[0].keep == commit.keep
-        seconds = time.monotonic() - began
+        brief = sum(len(stored.data) for stored in reports) <= _BRIEF
+        made = reduce_round(job) if brief else await self._base.run(reduce_round, job)
+        for why in made.dropped:
+            self._base.observer(Skipped(self.stream, "report", why, round=epoch))
+        done = await self._store.commit(self.stream, made.commit)
+        await self._fetch(made)
+        ours = done and self._raw[0] is not None and self._raw[0].keep == made.commit.keep
+        first = min((stored.arrived for stored in reports), default=view.now)
+        seconds = max(view.now - first, 0.0) + time.monotonic() - began
         merged = RoundMerged(self.stream, epoch, len(reports), outcome if ours else "repeated", seconds, self._value)
         self._base.observer(merged)
 
-    async def _fetch(self) -> None:
+    async def _fetch(self, made: Made | None = None) -> None:
+        """The last commit; read, if it is not the one that was just made here."""
         commit = await self._store.answer(self.stream)
         if commit is not None and self._raw != (commit, self._rules):
             rules = self._rules
-            self.told = await self._base.run(told, commit, rules)
+            ours = made is not None and made.rules == rules and made.commit == commit
+            self.told = made.told if made is not None and ours else await self._base.run(told, commit, rules)
             self._raw = commit, rules
             self._before, self._here, self._weight = self._here, {}, 0
             self._value = self.told.keep.pace.interval.value
@@ -237,19 +256,21 @@ class Rounds:
 
     # -- verbs
 
-    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int]) -> Synced:
+    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
         """Take the report, wait for its round. What is answered is the newest round's, and only if it is news; but an
         agent that waits for its report to be merged is always told that it is."""
         found = await self._streams.get(stream)
-        check_report(report)
+        _check_counts(report)
         _check_workers(report, found)
         self._streams.note(stream, known[0])
         driver = self._driver(found)
         key = ReportKey(*report.name)
-        big = report.table.values.size > _BIG
-        data = await self._base.run(report_to_bytes, report) if big else report_to_bytes(report)
+        if not data:
+            big = report.table.values.size > _BIG
+            data = await self._base.run(report_to_bytes, report) if big else report_to_bytes(report)
         end = monotonic() + max(0.0, min(wait, self._base.tuning.most_wait))
         while True:
+            lives = driver.lives
             outcome = await self._base.store.report(stream, key, data, driver.lease)
             if outcome is ReportOutcome.MERGED:
                 return await self._merged(driver, key, report)
@@ -258,18 +279,20 @@ class Rounds:
                 return _news(driver, await driver.newest(), known)
             if outcome is ReportOutcome.STORED:
                 driver.reported(key, data, report)
-            if not await self._until(driver, key, end):
-                continue  # more than one round went by unseen: the store knows
+            if not await self._until(driver, key, end, lives):
+                continue  # more than one round went by unseen, or the stream began anew: the store knows
             newest = await driver.newest()
             if newest is not None and key in newest.names:
                 return Synced(newest.answer, newest.version[0], merged=True, age=driver.age(newest))
             return _news(driver, newest, known)
 
-    async def _until(self, driver: _Driver, key: ReportKey, end: float) -> bool:
+    async def _until(self, driver: _Driver, key: ReportKey, end: float, lives: int) -> bool:
         """Wait for the round of this report, or for the end; False: it may have been missed."""
         before = driver.told
         while not self._base.closing and (left := end - monotonic()) > 0:
             now = driver.told
+            if driver.lives != lives:
+                return False
             if now is not None and key in now.names:
                 return True
             if before is not None and now is not None and now.version > (before.version[0], before.version[1] + 1):
@@ -332,6 +355,13 @@ class Rounds:
 
     async def close(self) -> None:
         await finish(*(driver.task for driver in self._drivers.values()))
+
+
+def _check_counts(report: Report) -> None:
+    try:
+        check_report(report)
+    except ConfigError as why:
+        raise refusal("report", why, {"rows": "table.rows"}) from None
 
 
 def _check_workers(report: Report, known: Known) -> None:

@@ -44,7 +44,15 @@ class Settings(BaseSettings):
     max_message_bytes: int = Field(16 << 20, ge=1 << 16, le=1 << 30, description="largest gRPC message taken")
     max_body_bytes: int = Field(64 << 20, ge=1 << 16, le=1 << 30, description="largest HTTP body taken (protobuf)")
     max_json_bytes: int = Field(8 << 20, ge=1 << 16, le=1 << 30, description="largest HTTP body taken as JSON")
-    max_histogram_keys: int = Field(4_000_000, ge=1, le=1 << 26, description="listed keys of one histogram")
+    max_histogram_keys: int = Field(
+        4_000_000,
+        ge=1,
+        le=1 << 26,
+        description="listed keys of one histogram; a credential may have a limit of its own",
+    )
+    max_streams: int = Field(
+        1000, ge=1, description="streams that an identity may have created at once; a credential may have its own"
+    )
     max_watchers: int = Field(10_000, ge=1, description="watches of plans at once; more are told to try elsewhere")
     max_streams_per_connection: int = Field(10_000, ge=1, description="calls at once on one gRPC connection")
     max_pending_requests: int = Field(20_000, ge=1, description="gRPC calls that may wait to be taken up")
@@ -134,7 +142,8 @@ def parse(arguments: Sequence[str], program: str = "unskew serve") -> Settings:
     parser = _Parser(
         prog=program,
         description="Serve plans over gRPC and REST until SIGTERM.",
-        epilog=f"Each option can be given as an environment variable too: {_PREFIX}HTTP_PORT for --http-port.",
+        epilog=f"Each option can be given as an environment variable too: {_PREFIX}HTTP_PORT for --http-port. Traces "
+        "are sent where OTEL_EXPORTER_OTLP_ENDPOINT says.",
         allow_abbrev=False,
     )
     for name, field in Settings.model_fields.items():

@@ -5,6 +5,7 @@ Where the store cannot be asked the latest that is known here is handed out, and
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from unskew.core.plan import Plan, Version
@@ -61,12 +62,14 @@ class Shelf:
         known = self._latest.find(stream)
         if known is not None and not fresh and monotonic() - known.read < self._base.tuning.fresh:
             return known.record, False
+        asked = self._reads.once(stream, lambda: self._ask(stream))
+        if known is None or known.record is None:
+            return await asked, False
         try:
-            return await self._reads.once(stream, lambda: self._ask(stream)), False
-        except UnavailableError as why:
-            if known is None or known.record is None:
-                raise
-            self._base.observer(Skipped(stream, "plan", f"the last one known is served: {why.message}"))
+            return await (asked if fresh else asyncio.wait_for(asked, self._base.tuning.impatience)), False
+        except (UnavailableError, asyncio.TimeoutError) as why:
+            reason = str(why) or "the store does not answer at once"
+            self._base.observer(Skipped(stream, "plan", f"the last one known is served: {reason}"))
             return known.record, True
 
     async def _ask(self, stream: str) -> PlanRecord | None:

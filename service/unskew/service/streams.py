@@ -6,6 +6,7 @@ stay, and whoever uses them next (``planning``, ``reducing``) begins anew or res
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,10 +47,10 @@ class Streams:
 
     # -- verbs
 
-    async def put(self, stream: str, spec: StreamSpec) -> tuple[Known, bool]:
+    async def put(self, stream: str, spec: StreamSpec, owner: str = "", most: int | None = None) -> tuple[Known, bool]:
         check_name("stream", stream)
-        floor = self._highest.get(stream, -1) + 1
-        record, created = await self._base.store.put_stream(stream, spec_to_bytes(spec), floor)
+        found = self._base.store.put_stream(stream, spec_to_bytes(spec), self.floor(stream), owner, most)
+        record, created = await found
         self.forget(stream)
         known = self._take(record)
         self._base.observer(StreamChanged(stream, "created" if created else "put"))
@@ -74,19 +75,21 @@ class Streams:
         known = self._known.find(stream)
         if known is not None and not fresh and monotonic() - self._read.get(stream, -math.inf) < self._base.tuning.poll:
             return known
+        asked = self._reads.once(stream, lambda: self._ask(stream))
+        if known is None or fresh:
+            return await asked
         try:
-            return await self._reads.once(stream, lambda: self._ask(stream))
-        except UnavailableError:
-            if known is None or fresh:
-                raise
+            return await asyncio.wait_for(asked, self._base.tuning.impatience)
+        except (UnavailableError, asyncio.TimeoutError):
             return known
 
     async def _ask(self, stream: str) -> Known:
         check_name("stream", stream)
         record = await self._base.store.stream(stream)
         if record is None:
-            self._known.pop(stream, None)
             self.forget(stream)
+            if self._known.pop(stream, None) is not None:
+                self._base.observer(StreamChanged(stream, "deleted"))
             raise no_stream(stream)
         return self._take(record)
 
@@ -107,6 +110,13 @@ class Streams:
         What claims to be more than an hour ahead is not believed."""
         if self._highest.get(stream, -1) < incarnation <= self._base.clock() * 1e6 + _HOUR:
             self._highest.put(stream, incarnation)
+
+    def knows(self, stream: str) -> bool:
+        return stream in self._known
+
+    def floor(self, stream: str) -> int:
+        """The least incarnation that the stream may begin anew with."""
+        return self._highest.get(stream, -1) + 1
 
     def forget(self, stream: str) -> None:
         """Ask the store the next time."""

@@ -76,7 +76,10 @@ class Scale:
 
 
 class Verbs(Protocol):
-    async def put_stream(self, stream: str, spec: StreamSpec) -> tuple[StreamInfo, bool]: ...
+    async def put_stream(
+        self, stream: str, spec: StreamSpec, owner: str = "", most: int | None = None
+    ) -> tuple[StreamInfo, bool]:
+        """Whether it was created; a new one of an owner that has ``most`` is refused with a ``LimitError``."""
 
     async def get_stream(self, stream: str) -> StreamInfo: ...
 
@@ -95,8 +98,9 @@ class Verbs(Protocol):
 
     def watch_plans(self, stream: str, if_none_match: str = "") -> AsyncIterator[Fetched]: ...
 
-    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int]) -> Synced:
-        """Take the report; wait so many seconds for its round. ``known``: (incarnation, epoch) that the caller has."""
+    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
+        """Take the report; wait so many seconds for its round. ``known``: (incarnation, epoch) that the caller has.
+        ``data``: the report in bytes (``wire.learning``), where they are at hand."""
 
     async def report_batch(self, stream: str, part: Part, batch: BatchWork) -> bool: ...
 

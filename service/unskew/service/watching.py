@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 
 from unskew.core.plan import Version
-from unskew.service.base import Base, Bell, finish
+from unskew.service.base import Base, Bell, apart, finish
 from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
 from unskew.service.observing import Skipped, WatchersSeen
 from unskew.service.ports import News, PlanRecord
@@ -58,7 +58,7 @@ class _Channel:
         self.read = False
         self.watchers = 0
         self.bell, self.poke = Bell(), asyncio.Event()
-        self.task = asyncio.create_task(self._run())
+        self.task = apart(self._run())
 
     async def _run(self) -> None:
         while self.ended is None:
@@ -79,10 +79,17 @@ class _Channel:
             if not self.read:  # nothing is known: the watchers are to ask again
                 self.ended = why
         else:
-            self.read = True
+            if not self.read:
+                self.read = True
+                self.tell()
             had = self.record
             if had is None or (record is not None and not stale and record.version > had.version):
                 self.record = record
+
+    def tell(self) -> None:
+        """Of a stream that is there only: anybody may name another, and each name that is told leaves something."""
+        if self.read and (self.ended is None or not self.watchers):
+            self._base.observer(WatchersSeen(self.stream, self.watchers))
 
 
 class Watching:
@@ -124,12 +131,12 @@ class Watching:
         if channel is None or channel.ended is not None:
             channel = self._channels[stream] = _Channel(self._base, self._shelf, stream)
         channel.watchers += 1
-        self._base.observer(WatchersSeen(stream, channel.watchers))
+        channel.tell()
         return channel
 
     async def _leave(self, channel: _Channel) -> None:
         channel.watchers -= 1
-        self._base.observer(WatchersSeen(channel.stream, channel.watchers))
+        channel.tell()
         if channel.watchers == 0:
             if self._channels.get(channel.stream) is channel:
                 del self._channels[channel.stream]

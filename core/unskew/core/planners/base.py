@@ -6,7 +6,7 @@ plan as it is). ``Planner`` does the rest for all of them: checks, versions, pre
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -69,8 +69,10 @@ def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> 
     if not (np.isfinite(given) & (given > 0)).all():
         bad = given[~(np.isfinite(given) & (given > 0))][0]
         raise ConfigError("weights", float(bad), "finite numbers above 0; to close a partition plan with fewer")
-    if float(given.max() / given.min()) > 1e6:
-        raise ConfigError("weights", float(given.max() / given.min()), "a ratio of at most 1e6 between any two")
+    with np.errstate(over="ignore"):  # a weight near the smallest double under one near the largest: infinite, refused
+        ratio = float(given.max() / given.min())
+    if ratio > 1e6:
+        raise ConfigError("weights", ratio, "a ratio of at most 1e6 between any two")
     return Common(int(partitions), seed, frozen(given / given.max(), np.float64))
 
 
@@ -78,9 +80,10 @@ def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> 
 class Feedback:
     """What was observed since the last plan. Everything is optional; a planner uses what it knows.
 
-    ``busy`` and ``idle`` are partitions in the order in which they signalled (CG's FCFS queues). ``state`` counts
-    the rows of state per key that would have to move with it, where that is more than the histogram itself. ``table``
-    is what partitioners have learned (Dalton).
+    ``busy`` and ``idle`` are partitions in the order in which they signalled (CG's FCFS queues), ``fine`` those that
+    are neither; ``wanted`` is the share of all rows that a busy or idle one would have, where it said how much
+    (docs/decisions, 0009). ``state`` counts the rows of state per key that would have to move with it, where that is
+    more than the histogram itself. ``table`` is what partitioners have learned (Dalton).
     """
 
     loads: NDArray[np.int64] | None = None
@@ -89,6 +92,8 @@ class Feedback:
     fragments: NDArray[np.int64] | None = None
     busy: Sequence[int] = ()
     idle: Sequence[int] = ()
+    fine: Sequence[int] = ()
+    wanted: Mapping[int, float] = field(default_factory=dict)
     state: Histogram | None = None
     table: QTable | None = None
 

@@ -10,7 +10,12 @@ The tuple-at-a-time machine with its queues and time slots is ``core/routers/cg`
 - a virtual worker is an equal run of hosts, so that the map can be read back from the previous plan's tail;
 - the tail of a virtual worker stays with it; only listed keys choose (a host cannot tell its keys apart);
 - after a number of salted hashes a key takes what room is left in an order that all keys share;
-- the number of virtual workers is rounded up to a power of two, at most the number of hosts.
+- the number of virtual workers is rounded up to a power of two, at most the number of hosts;
+- who said which share of the rows it wants stands in its queue for as many pairings as it has virtual workers too many
+  or too few for that, at least one. A share of the *rows* is what was felt: asked again for the same signals, or for
+  those of a batch that an older plan still routed in part, nearly nothing moves;
+- a busy one that no idle one is left for gives one virtual worker each to those that said neither (6.1.2): at once,
+  because a plan does not remember who was busy before.
 """
 
 from __future__ import annotations
@@ -86,13 +91,47 @@ class Cg:
             owner = previous.tail[:: 1 << (previous.tail_bits - bits)].copy()
         else:
             owner = turns(1 << bits, self.common.weights)
-        moved = 0
-        for busy, idle in zip(feedback.busy, feedback.idle, strict=False) if feedback else ():
-            own = np.flatnonzero(owner == busy)
-            if len(own) > 1 and busy != idle and 0 <= idle < self.common.partitions:
-                owner[own[0]] = idle
-                moved += 1
-        return owner, moved
+        return owner, 0 if feedback is None else _exchange(owner, feedback, self.common.partitions)
+
+
+def _exchange(owner: NDArray[np.int32], feedback: Feedback, partitions: int) -> int:
+    """Hand virtual workers over, pairing by pairing; how many. An owner keeps one: without rows it could signal
+    nothing."""
+    here, held = range(partitions), np.bincount(owner, minlength=partitions)
+    busy = {one: min(_asked(one, held, feedback, -1), int(held[one]) - 1) for one in feedback.busy if one in here}
+    idle = {one: _asked(one, held, feedback, 1) for one in feedback.idle if one in here and one not in busy}
+    moved = 0
+    for giver, taker, count in _pairs(busy, idle):
+        owner[np.flatnonzero(owner == giver)[:count]] = taker
+        moved += count
+    fine = [one for one in feedback.fine if one in here and one not in busy]
+    for giver in busy:
+        for taker in fine[: busy[giver]]:
+            owner[np.flatnonzero(owner == giver)[0]] = taker
+            moved += 1
+    return moved
+
+
+def _asked(one: int, held: NDArray[np.intp], feedback: Feedback, sign: int) -> int:
+    """Virtual workers that it would have besides (``sign`` 1) or be rid of (-1): at least one, also where it said no
+    number."""
+    wanted = feedback.wanted.get(one)
+    return 1 if wanted is None else max(sign * round(wanted * int(held.sum()) - int(held[one])), 1)
+
+
+def _pairs(busy: dict[int, int], idle: dict[int, int]) -> Iterator[tuple[int, int, int]]:
+    """Heads of both queues until one is empty. What is left of ``busy`` found nobody."""
+    takers = list(idle.items())
+    for giver, wanted in list(busy.items()):
+        left = wanted
+        while left > 0 and takers:
+            taker, room = takers.pop(0)
+            count = min(left, room)
+            left -= count
+            if room > count:
+                takers.insert(0, (taker, room - count))
+            yield giver, taker, count
+        busy[giver] = left
 
 
 class _Pouring:

@@ -76,7 +76,8 @@ def check_counts(counts: NDArray[np.integer], rows: int) -> I64:
         raise HistogramError(f"counts: shape {list(values.shape)} for {rows} hashes; give each hash one count")
     if values.dtype.kind not in "iu" and values.size:
         raise HistogramError(f"counts: {values.dtype} are not whole numbers; give int64")
-    if values.size and (values.min() < 0 or int(values.max()) > MAX_TOTAL):
+    wide = values.dtype == np.uint64  # nothing else can hold more than int64 does
+    if values.size and (values.min() < 0 or (wide and int(values.max()) > MAX_TOTAL)):
         wrong = int(values.min()) if values.min() < 0 else int(values.max())
         raise HistogramError(f"counts: {wrong} is not allowed; use 0 to 2**63 - 1")
     return values.astype(np.int64, copy=False)

@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from unskew.core.errors import ConfigError
-from unskew.service.errors import ConflictError, NotFoundError
+from unskew.service.errors import ConflictError, LimitError, NotFoundError
 from unskew.service.ports import News, PartKey
 
-__all__ = ["MOST_INCARNATION", "Hub", "Limits", "check_floor", "missing", "other_parts"]
+__all__ = ["MOST_INCARNATION", "Hub", "Limits", "check_floor", "missing", "other_parts", "too_many"]
 
 MOST_INCARNATION = 2**53 - 1
 """Microseconds up to the year 2255, whole in a double: Redis scripts count in these."""
@@ -50,12 +50,20 @@ def missing(stream: str) -> NotFoundError:
     return NotFoundError(f"stream {stream!r}: there is none of that name; put it first", field="stream")
 
 
+def too_many(owner: str, most: int) -> LimitError:
+    return LimitError(
+        f"stream: {owner} has created {most} streams that are still there, all that it may have; delete one, or have "
+        "its max_streams raised",
+        field="stream",
+    )
+
+
 def other_parts(key: PartKey, parts: int) -> ConflictError:
     """A run has one number of parts: with two, the same rows would count twice."""
     return ConflictError(
-        f"parts: run {key.run} of batch {key.batch} of {key.source!r} has {parts} parts, not {key.parts}; "
+        f"part.parts: run {key.run} of batch {key.batch} of {key.source!r} has {parts} parts, not {key.parts}; "
         "report a re-run under a higher run",
-        field="parts",
+        field="part.parts",
     )
 
 

@@ -11,14 +11,13 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
-from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     AuthenticationError,
@@ -42,6 +41,7 @@ from unskew.service.errors import UnavailableError
 from unskew.service.stores.address import Address, Tls
 from unskew.service.stores.breaker import Breaker
 from unskew.service.stores.scripts import Script
+from unskew.service.stores.sentinels import Sentinels
 
 __all__ = ["Link", "Patience"]
 
@@ -62,10 +62,12 @@ _PAUSES = (0.1, 2.0)
 
 @dataclass(frozen=True)
 class Patience:
-    """Seconds for one attempt and for an operation with its repeats; well under what callers wait."""
+    """Seconds for one attempt and for an operation with its repeats; well under what callers wait. A caller that gives
+    up after ``sign`` has seen a sign that Redis does not answer; before that it says nothing."""
 
     timeout: float = 0.5
     deadline: float = 1.5
+    sign: float = 0.1
     repeats: int = 2
     pause: float = 0.05
     connections: int = 64
@@ -90,9 +92,10 @@ class Link:
         self._address = address
         self._patience = patience
         self._breaker = Breaker()
+        self._sign = 0.0  # when a caller that gave up was last taken for one
         self._room = asyncio.Semaphore(patience.connections)
         self._rng = random.Random()
-        self._sentinel: Sentinel | None = None
+        self._sentinel: Sentinels | None = None
         self._client = self._connect()
 
     @property
@@ -124,7 +127,7 @@ class Link:
             return cast(_Client, cluster)
         options |= {"db": address.db, "max_connections": most}
         if address.kind == "sentinel":
-            self._sentinel = _sentinel(address.hosts, self._of_sentinels(options))
+            self._sentinel = Sentinels(address.hosts, self._of_sentinels(options))
             return cast(_Client, self._sentinel.master_for(address.service, **options))
         (host, port), *others = address.hosts
         if others:
@@ -166,7 +169,8 @@ class Link:
         return await self._guarded(lambda: self._client.execute_command(*words))
 
     async def _guarded(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        ticket = self._breaker.enter(time.monotonic())
+        began = time.monotonic()
+        ticket = self._breaker.enter(began)
         if ticket is None:
             raise UnavailableError("store: Redis has not answered for a while; try again in some seconds")
         try:
@@ -178,10 +182,20 @@ class Link:
             self._breaker.failed(ticket, time.monotonic())
             raise _unavailable(error) from error
         except BaseException:
-            self._breaker.abandoned(ticket)
+            self._gave_up(ticket, began)
             raise
         self._breaker.succeeded(ticket)
         return value
+
+    def _gave_up(self, ticket: int, began: float) -> None:
+        """The caller is gone. Those that wait for less than we do must not keep a Redis that hangs from being known as
+        such; but many at once are one sign: it may have been we who were held up."""
+        now = time.monotonic()
+        if now - max(began, self._sign) < self._patience.sign:
+            self._breaker.abandoned(ticket)
+        else:
+            self._sign = now
+            self._breaker.failed(ticket, now)
 
     async def _attempts(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         async with self._room:
@@ -240,10 +254,6 @@ class Link:
         await cluster.initialize()
         node = self._rng.choice(cluster.get_nodes())
         return Redis(host=node.host, port=int(node.port), **self._options()), True
-
-
-def _sentinel(hosts: Sequence[tuple[str, int]], options: dict[str, Any]) -> Sentinel:
-    return Sentinel(list(hosts), sentinel_kwargs=options)  # type: ignore[no-untyped-call]  # so in redis-py
 
 
 def _tls_options(tls: Tls | None) -> dict[str, Any]:

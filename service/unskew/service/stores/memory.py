@@ -7,6 +7,7 @@ when their round is merged. Incarnations rise over all streams, so that a stream
 from __future__ import annotations
 
 import bisect
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -26,11 +27,12 @@ from unskew.service.ports import (
     StoredReport,
     StreamRecord,
 )
-from unskew.service.stores.keeping import Hub, Limits, check_floor, missing, other_parts
+from unskew.service.stores.keeping import Hub, Limits, check_floor, missing, other_parts, too_many
 
 __all__ = ["MemoryStore"]
 
 _NEVER = (0, 0)
+_REMEMBERED, _DAY = 10_000, 86_400.0
 
 
 @dataclass
@@ -166,7 +168,7 @@ class _Stream:
 
     def put_plan(self, plan: PlanRecord, after: Version | None, most: int) -> PlanOutcome:
         same, latest = self.plans.get(plan.version), self.latest()
-        if same is not None and same.digest == plan.digest:
+        if same == plan:
             return PlanOutcome.STORED
         if plan.purpose and plan.purpose in self.purposes:
             return PlanOutcome.PURPOSE_TAKEN
@@ -196,7 +198,9 @@ class MemoryStore:
         self._limits = limits or Limits()
         self._streams: dict[str, _Stream] = {}
         self._names: list[str] = []
+        self._owned: Counter[str] = Counter()
         self._incarnation = 0
+        self._gone: dict[str, int] = {}  # deleted streams, by the incarnations that may not come back
         self._hub = Hub()
 
     async def ping(self) -> None:
@@ -216,7 +220,9 @@ class MemoryStore:
 
     # -- streams
 
-    async def put_stream(self, name: str, spec: bytes, floor: int = 0) -> tuple[StreamRecord, bool]:
+    async def put_stream(
+        self, name: str, spec: bytes, floor: int = 0, owner: str = "", most: int | None = None
+    ) -> tuple[StreamRecord, bool]:
         check_floor(floor)
         had = self._streams.get(name)
         if had is not None:
@@ -224,13 +230,29 @@ class MemoryStore:
                 had.record = replace(had.record, spec=spec)
                 self._hub.tell(name, "stream")
             return had.record, False
+        if most is not None and self._owned[owner] >= most:
+            raise too_many(owner, most)
+        return self._begin(name, spec, floor, owner), True
+
+    def _begin(self, name: str, spec: bytes, floor: int, owner: str) -> StreamRecord:
         now = self._clock()
         self._incarnation = max(int(now * 1e6), floor, self._incarnation + 1)
-        record = StreamRecord(name, spec, now, self._incarnation)
+        record = StreamRecord(name, spec, now, self._incarnation, owner)
+        if name not in self._streams:
+            self._owned[owner] += 1
+            bisect.insort(self._names, name)
         self._streams[name] = _Stream(record)
-        bisect.insort(self._names, name)
         self._hub.tell(name, "stream")
-        return record, True
+        return record
+
+    async def renew_stream(self, seen: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
+        floor, had = max(check_floor(floor), check_floor(seen.incarnation) + 1), self._streams.get(seen.name)
+        if had is not None and had.record.incarnation > seen.incarnation:
+            return had.record, False
+        if had is None and (age > _DAY or self._gone.get(seen.name, -1) >= seen.incarnation):
+            return None
+        as_it_was = seen if had is None else had.record
+        return self._begin(seen.name, as_it_was.spec, floor, as_it_was.owner), True
 
     async def stream(self, name: str) -> StreamRecord | None:
         found = self._streams.get(name)
@@ -241,8 +263,14 @@ class MemoryStore:
         return tuple(self._streams[name].record for name in self._names[start : start + limit])
 
     async def delete_stream(self, name: str) -> bool:
-        if self._streams.pop(name, None) is None:
+        gone = self._streams.pop(name, None)
+        self._gone.pop(name, None)
+        self._gone[name] = max(self._incarnation, int(self._clock() * 1e6))
+        while len(self._gone) > _REMEMBERED:
+            del self._gone[next(iter(self._gone))]
+        if gone is None:
             return False
+        self._owned[gone.record.owner] -= 1
         del self._names[bisect.bisect_left(self._names, name)]
         self._hub.tell(name, "stream")
         return True

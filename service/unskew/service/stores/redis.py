@@ -4,8 +4,8 @@ Each operation is one script (``scripts``) on the keys of one stream, which shar
 stands beside them: a name may be on it for a stream that is gone, which whoever lists then takes off. What Redis does
 with a full memory must be to refuse (``maxmemory-policy noeviction``): a report that was taken must not be thrown away.
 
-Published news wake listeners up; nothing depends on them. A Redis that lost its data has no streams: they are put
-again and get a new incarnation.
+Published news wake listeners up; nothing depends on them. A Redis that lost its data has no streams: whoever has seen
+them puts them back (``mending``), and they get a new incarnation. One that was deleted is remembered for a day as such.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import json
 import random
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from unskew.core.errors import ConfigError
@@ -36,8 +36,9 @@ from unskew.service.ports import (
     StreamRecord,
 )
 from unskew.service.stores.address import Address
-from unskew.service.stores.keeping import Hub, Limits, check_floor, missing, other_parts
+from unskew.service.stores.keeping import Hub, Limits, check_floor, missing, other_parts, too_many
 from unskew.service.stores.link import Link, Patience
+from unskew.service.stores.reports import Pairs, Reports, field_of, groups, key_of, pairs
 from unskew.service.stores.scripts import SCRIPTS
 
 __all__ = ["RedisStore"]
@@ -45,10 +46,13 @@ __all__ = ["RedisStore"]
 _MICROS = 1e6
 _JITTER = 0.1
 _NEVER = "0" * 40
+_DELETED = 86_400.0  # seconds that a deleted stream is known to be (scripts)
+_CERTAIN = 0.45  # of the time to live
 _PAGE = 100
 _TRIES = 5
 _FIELDS = 1000  # what Lua unpacks at once has a limit
-_Pairs = list[tuple[bytes, bytes]]
+_LOOKED, _AT_ONCE = 1000, 50  # streams of an owner that are looked at where it seems to have too many
+_CLAIMED = 60.0  # seconds that a claim stands before the stream is there
 
 
 class RedisStore:
@@ -73,6 +77,7 @@ class RedisStore:
         self._link = Link(address, patience or Patience())
         self._rng = random.Random()
         self._hub = Hub()
+        self._reports = Reports(self._run, answer)
         self._listening: asyncio.Task[None] | None = None
 
     @property
@@ -120,28 +125,35 @@ class RedisStore:
             raise missing(stream)
         return outcome
 
-    async def _shelf(self, stream: str, data: str, beside: str, epoch: object = "") -> tuple[_Pairs, _Pairs]:
+    async def _shelf(self, stream: str, data: str, beside: str) -> tuple[Pairs, Pairs]:
         """A hash of data and the small one beside it, in answers of bounded size, as both were at one moment."""
         for _ in range(_TRIES):
-            small, names, *sizes = await self._run("shelf", stream, data, beside, epoch, self._answer)
+            small, names, *sizes = await self._run("shelf", stream, data, beside, self._answer)
             if not sizes:
-                return _pairs(small), _pairs(names)
+                return pairs(small), pairs(names)
             values: list[bytes | None] = []
-            for some in _groups(names, sizes[0], self._answer):
+            for some in groups(names, sizes[0], self._answer):
                 now, more = await self._run("books", stream, data, beside, *some)
-                values += more if dict(_pairs(now)) == dict(_pairs(small)) else [None]
+                values += more if dict(pairs(now)) == dict(pairs(small)) else [None]
                 if None in values:
                     break  # a later run came, or the round was merged: look again
             else:
-                return _pairs(small), [(name, value or b"") for name, value in zip(names, values, strict=True)]
+                return pairs(small), [(name, value or b"") for name, value in zip(names, values, strict=True)]
         raise UnavailableError(f"store: {data} of stream {stream!r} changes faster than it can be read; try again")
 
     # -- streams
 
-    async def put_stream(self, name: str, spec: bytes, floor: int = 0) -> tuple[StreamRecord, bool]:
-        created, *record = await self._run("put_stream", name, spec, check_floor(floor))
+    async def put_stream(
+        self, name: str, spec: bytes, floor: int = 0, owner: str = "", most: int | None = None
+    ) -> tuple[StreamRecord, bool]:
+        check_floor(floor)
+        claimed = bool(owner) and await self._claim(owner, name, most)
+        created, *record = await self._run("put_stream", name, spec, floor, owner)
         await self._link.command("ZADD", self._index, 0, name)
-        return _stream(name, record), bool(created)
+        found = _stream(name, record)
+        if claimed and found.owner != owner:
+            await self._release(owner, name)
+        return found, bool(created)
 
     async def stream(self, name: str) -> StreamRecord | None:
         record = await self._run("stream", name)
@@ -165,9 +177,62 @@ class RedisStore:
         return tuple(found)
 
     async def delete_stream(self, name: str) -> bool:
-        was = await self._run("delete_stream", name)
+        owner = await self._run("delete_stream", name)
         await self._unlist(name)
-        return bool(was)
+        if owner:
+            await self._release(owner.decode(), name)
+        return owner is not None
+
+    async def renew_stream(self, seen: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
+        recent = age < min(_DELETED / 2.0, _CERTAIN * self._ttl)  # else it may have been deleted, or be expired
+        words = seen.spec, seen.owner, check_floor(seen.incarnation), check_floor(floor), int(recent)
+        found = await self._run("renew_stream", seen.name, *words)
+        if found is None:
+            return None
+        anew, *fields = found
+        record = _stream(seen.name, fields)
+        await self._link.command("ZADD", self._index, 0, seen.name)
+        if record.owner:
+            await self._claim(record.owner, seen.name, None)
+        return record, bool(anew)
+
+    # -- how many streams somebody has
+
+    async def _claim(self, owner: str, name: str, most: int | None) -> bool:
+        """Count the stream to its owner, if it is a new one or the owner's; whether it was not counted before."""
+        there = await self.stream(name)
+        if there is not None:
+            if there.owner != owner:
+                return False
+            most = None
+        words = name, "" if most is None else most
+        outcome = await self._link.run(SCRIPTS["claim"], (self._owned(owner),), words)
+        if outcome == b"full" and await self._made_room(owner):
+            outcome = await self._link.run(SCRIPTS["claim"], (self._owned(owner),), words)
+        if outcome == b"full":
+            raise too_many(owner, most or 0)
+        return bool(outcome == b"new")
+
+    async def _made_room(self, owner: str) -> bool:
+        """Whether some that are counted are gone: expired, or lost by who created or deleted them."""
+        listed = pairs(await self._link.command("ZRANGE", self._owned(owner), 0, _LOOKED - 1, "WITHSCORES"))
+        room = False
+        for at in range(0, len(listed), _AT_ONCE):
+            some = [(name.decode(), int(score)) for name, score in listed[at : at + _AT_ONCE]]
+            records = await asyncio.gather(*(self.stream(name) for name, _ in some))
+            for (name, score), record in zip(some, records, strict=True):
+                if record is None or record.owner != owner:
+                    room = await self._release(owner, name, _micros(_CLAIMED), score) or room
+                else:  # others are looked at first the next time
+                    await self._link.run(SCRIPTS["claim"], (self._owned(owner),), (name, ""))
+        return room
+
+    async def _release(self, owner: str, name: str, age: int = 0, seen: int | None = None) -> bool:
+        words = name, "" if seen is None else seen, age
+        return bool(await self._link.run(SCRIPTS["release"], (self._owned(owner),), words))
+
+    def _owned(self, owner: str) -> str:
+        return f"{self._prefix}:owned:{owner}"
 
     async def _unlist(self, name: str) -> None:
         """Off the list; and on again, if somebody put the stream meanwhile."""
@@ -214,8 +279,7 @@ class RedisStore:
     # -- rounds
 
     async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
-        name = f"{key.session:020d}{key.seq:020d}"
-        return ReportOutcome((await self._change("report", stream, key.agent, name, data, _micros(lease))).decode())
+        return await self._reports.put(stream, key, data, lease)
 
     async def round(self, stream: str) -> RoundView:
         found = await self._run("round", stream)
@@ -223,8 +287,8 @@ class RedisStore:
             raise missing(stream)
         now, incarnation, opened_epoch, merged, opened, came, leases, names, keep = found
         reported: dict[str, float] = {}
-        for field, at in _pairs(came):
-            agent, seconds = _report_key(field).agent, int(at) / _MICROS
+        for field, about in pairs(came):
+            agent, seconds = key_of(field).agent, int(about.split(b" ")[0]) / _MICROS
             reported[agent] = min(seconds, reported.get(agent, seconds))
         return RoundView(
             now=int(now) / _MICROS,
@@ -241,39 +305,22 @@ class RedisStore:
         return bool(await self._change("seal", stream, epoch))
 
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
-        came, reports = await self._shelf(stream, f"r:{epoch}", f"i:{epoch}", epoch)
-        when = {field: int(at) / _MICROS for field, at in came}
-        found = [StoredReport(_report_key(field), data, when.get(field, 0.0)) for field, data in reports]
-        return tuple(sorted(found, key=lambda report: report.key))
+        return await self._reports.sealed(stream, epoch)
 
     async def commit(self, stream: str, commit: Commit) -> bool:
         names = json.dumps([[key.agent, key.session, key.seq] for key in commit.names])
-        fields = [f"{key.agent} {key.session:020d}{key.seq:020d}" for key in commit.names]
+        fields = [field_of(key) for key in commit.names]
         words = commit.epoch, commit.answer, commit.keep, names, _micros(self._limits.forget)
-        return bool(await self._change("commit", stream, *words, *fields))
+        merged = bool(await self._change("commit", stream, *words, *fields))
+        if merged:
+            self._reports.merged(stream, commit.names)
+        return merged
 
     async def answer(self, stream: str) -> Commit | None:
         epoch, answer, keep, names = await self._run("answer", stream)
         if epoch is None:
             return None
         return Commit(int(epoch), answer, tuple(ReportKey(*name) for name in json.loads(names)), keep)
-
-
-def _pairs(flat: Sequence[bytes]) -> _Pairs:
-    return list(zip(flat[::2], flat[1::2], strict=True))
-
-
-def _groups(names: Sequence[bytes], sizes: Sequence[int], most: int) -> Iterator[list[bytes]]:
-    """The names in groups whose data is not above ``most``, where each alone is not."""
-    group: list[bytes] = []
-    total = 0
-    for name, size in zip(names, sizes, strict=True):
-        if group and (total + size > most or len(group) == _FIELDS):
-            yield group
-            group, total = [], 0
-        group.append(name)
-        total += size
-    yield group
 
 
 def _micros(seconds: float) -> int:
@@ -285,8 +332,8 @@ def _version_text(version: Version) -> str:
 
 
 def _stream(name: str, record: Sequence[bytes]) -> StreamRecord:
-    spec, created, incarnation = record
-    return StreamRecord(name, spec, int(created) / _MICROS, int(incarnation))
+    spec, created, incarnation, owner = record
+    return StreamRecord(name, spec, int(created) / _MICROS, int(incarnation), (owner or b"").decode())
 
 
 def _plan(found: Sequence[bytes] | None) -> PlanRecord | None:
@@ -297,15 +344,10 @@ def _plan(found: Sequence[bytes] | None) -> PlanRecord | None:
     return PlanRecord(Version(int(incarnation), int(number)), digest.decode(), data, purpose.decode())
 
 
-def _report_key(field: bytes) -> ReportKey:
-    agent, _, name = field.decode().rpartition(" ")
-    return ReportKey(agent, int(name[:20]), int(name[20:]))
-
-
 def _members(leases: Sequence[bytes], names: Sequence[bytes]) -> tuple[Member, ...]:
-    merged = {agent: line[40:].decode() for agent, line in _pairs(names)}
+    merged = {agent: line[40:].decode() for agent, line in pairs(names)}
     members = []
-    for agent, lease in sorted(_pairs(leases)):
+    for agent, lease in sorted(pairs(leases)):
         done = merged.get(agent, _NEVER)
         last = None if done == _NEVER else ReportKey(agent.decode(), int(done[:20]), int(done[20:]))
         members.append(Member(agent.decode(), int(float(lease)) / _MICROS, last))

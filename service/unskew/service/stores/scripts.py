@@ -2,13 +2,15 @@
 
 Keys of a stream, all under one hash tag ``{prefix:stream}:``
 
-- ``m`` hash: spec, created, inc(arnation), open, merged, opened, arrivals, expires. Without it there is no stream.
+- ``m`` hash: spec, created, inc(arnation), owner, open, merged, opened, arrivals, expires. Without it there is no
+  stream.
 - ``k`` set: the names of all its other keys, to let them expire together and to delete them.
 - ``t`` the incarnation of a deleted stream, kept for a day: the next one's is higher.
 - ``b:<kind>`` zset of batches by when they were last reported to; ``h:<kind>:<batch>`` hash: source -> "run parts";
   ``p:<kind>:<batch>`` hash: "part source" -> data.
 - ``vs`` zset of plan versions, all of score 0, so in their order; ``v:<version>`` hash; ``w`` hash: purpose -> version.
-- ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> when it came; ``a`` zset of agents by lease;
+- ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> when it came, digest, size; ``a`` zset of agents
+  by lease;
   ``q`` hash: agent -> the last name taken and the last merged; ``c`` hash: the last commit.
 
 Times are whole microseconds by Redis TIME. A number that may pass 2^53 (session, seq, run, version) is 20 digits of
@@ -81,8 +83,21 @@ local function alive()
 end
 """
 
-_PUT_STREAM = """
-local spec, floor = ARGV[4], tonumber(ARGV[5])
+_BEGIN = """
+-- A new life of the stream, above ``least`` and above what was deleted.
+local function begin(spec, owner, least)
+  clear()
+  local last = tonumber(redis.call('GET', base .. 't') or '0')
+  local inc = whole(math.max(now, least, last + 1))
+  redis.call('HSET', M, 'spec', spec, 'created', whole(now), 'inc', inc, 'open', '1', 'merged', '0', 'owner', owner)
+  expires = nil
+  put_off()
+  tell('stream')
+end
+"""
+
+_PUT_STREAM = f"""{_BEGIN}
+local spec, floor, owner = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local created = 0
 if alive() then
   if redis.call('HGET', M, 'spec') ~= spec then
@@ -90,29 +105,64 @@ if alive() then
     tell('stream')
   end
 else
-  clear()
-  local last = tonumber(redis.call('GET', base .. 't') or '0')
-  local inc = math.max(now, floor, last + 1)
-  redis.call('HSET', M, 'spec', spec, 'created', whole(now), 'inc', whole(inc), 'open', '1', 'merged', '0')
-  put_off()
+  begin(spec, owner, floor)
   created = 1
-  tell('stream')
 end
-local at = redis.call('HMGET', M, 'spec', 'created', 'inc')
-return {created, at[1], at[2], at[3]}
+local at = redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
+return {{created, at[1], at[2], at[3], at[4]}}
+"""
+
+# What was seen of a stream is not here, or no longer: begin anew, once for all who saw it, and not if it was deleted.
+_RENEW_STREAM = f"""{_BEGIN}
+local spec, owner, seen, floor, recent = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
+if alive() then
+  local at = redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
+  if tonumber(at[3]) > seen then return {{0, at[1], at[2], at[3], at[4]}} end
+  spec, owner = at[1], at[4] or ''
+elseif not recent or tonumber(redis.call('GET', base .. 't') or '0') >= seen then
+  return false
+end
+begin(spec, owner, math.max(floor, seen + 1))
+local at = redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
+return {{1, at[1], at[2], at[3], at[4]}}
 """
 
 _STREAM = """
 if not alive() then return false end
-return redis.call('HMGET', M, 'spec', 'created', 'inc')
+return redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
 """
 
 _DELETE_STREAM = """
-if not alive() then return 0 end
+-- One that this Redis has lost is deleted too: nobody who has seen it may bring it back.
+if not alive() then
+  local last = tonumber(redis.call('GET', base .. 't') or '0')
+  redis.call('SET', base .. 't', whole(math.max(last, now)), 'PX', 86400000)
+  return false
+end
+local owner = redis.call('HGET', M, 'owner') or ''
 redis.call('SET', base .. 't', redis.call('HGET', M, 'inc'), 'PX', 86400000)
 clear()
 tell('stream')
-return 1
+return owner
+"""
+
+# The streams that one owner created are a zset beside them, each by when it was claimed: claimed before it is created,
+# and released after it has gone. So the list may name too many for a while, and whoever finds it full looks.
+_CLAIM = """
+local owned, name, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local time, had = redis.call('TIME'), redis.call('ZSCORE', owned, name)
+if not had and most and redis.call('ZCARD', owned) >= most then return 'full' end
+redis.call('ZADD', owned, string.format('%.0f', time[1] * 1000000 + time[2]), name)
+return had and 'had' or 'new'
+"""
+
+# Not what was claimed since it was looked at, nor at most so long ago that it may be about to be created.
+_RELEASE = """
+local owned, name, seen, age = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local time = redis.call('TIME')
+local at = tonumber(redis.call('ZSCORE', owned, name) or nil)
+if not at or (seen and at ~= seen) or time[1] * 1000000 + time[2] - at < age then return 0 end
+return redis.call('ZREM', owned, name)
 """
 
 _PUT_PART = """
@@ -146,8 +196,7 @@ return 'stored'
 
 # A hash of data and the small one beside it: all at once, if it is not too much for one answer; else names and sizes.
 _SHELF = """
-local data, beside, epoch, most = base .. ARGV[4], base .. ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
-if epoch and epoch >= tonumber(redis.call('HGET', M, 'open') or '0') then return {{}, {}} end
+local data, beside, most = base .. ARGV[4], base .. ARGV[5], tonumber(ARGV[6])
 local names, sizes, size = redis.call('HKEYS', data), {}, 0
 for number, name in ipairs(names) do
   sizes[number] = redis.call('HSTRLEN', data, name)
@@ -169,7 +218,8 @@ _PUT_PLAN = """
 local version, digest, data, purpose, after, most = unpack(ARGV, 4)
 if not alive() then return 'gone' end
 local V, VS, W = base .. 'v:' .. version, base .. 'vs', base .. 'w'
-if redis.call('HGET', V, 'digest') == digest then return 'stored' end
+local had = redis.call('HMGET', V, 'digest', 'data', 'purpose')
+if had[1] == digest and had[2] == data and had[3] == purpose then return 'stored' end
 if purpose ~= '' and redis.call('HEXISTS', W, purpose) == 1 then return 'purpose taken' end
 local latest = redis.call('ZRANGE', VS, -1, -1)[1] or ''
 if latest ~= after or version <= latest then return 'not next' end
@@ -208,43 +258,63 @@ return {version, at[1], at[2], at[3]}
 """
 
 _REPORT = """
-local agent, name, data, lease = unpack(ARGV, 4)
 if not alive() then return 'gone' end
 local at = redis.call('HMGET', M, 'open', 'merged', 'opened')
-local open, merged, field = at[1], tonumber(at[2]), agent .. ' ' .. name
+local open, merged, opened = at[1], tonumber(at[2]), at[3]
 local A, Q, R, I = base .. 'a', base .. 'q', base .. 'r:' .. open, base .. 'i:' .. open
-local line = redis.call('HGET', Q, agent) or string.rep('0', 80)
-local latest, done = string.sub(line, 1, 40), string.sub(line, 41)
-local here = false
-for epoch = merged + 1, tonumber(open) do
-  here = here or redis.call('HEXISTS', base .. 'r:' .. whole(epoch), field) == 1
-end
-if name < latest and name ~= done and not here then return 'older' end
--- An older one is no sign of life: it may have been under way since before its agent died.
-if name >= latest then
-  redis.call('ZADD', A, 'GT', whole(now + lease), agent)
-  own(A)
-end
-if here then return 'repeated' end
-if name == done then return 'merged' end
--- One vote a round: an older life of the agent makes room. Of one life nothing that was taken is given up.
-if redis.call('HEXISTS', R, agent .. ' ' .. latest) == 1 then
-  for _, old in ipairs(redis.call('HKEYS', R)) do
-    if string.sub(old, 1, -42) == agent and string.sub(old, -40, -21) < string.sub(name, 1, 20) then
-      redis.call('HDEL', R, old)
-      redis.call('HDEL', I, old)
+local function take(agent, name, data, digest, lease)
+  local field = agent .. ' ' .. name
+  local line = redis.call('HGET', Q, agent) or string.rep('0', 80)
+  local latest, done = string.sub(line, 1, 40), string.sub(line, 41)
+  local here = false
+  for epoch = merged + 1, tonumber(open) do
+    here = here or redis.call('HEXISTS', base .. 'r:' .. whole(epoch), field) == 1
+  end
+  if name < latest and name ~= done and not here then return 'older' end
+  -- An older one is no sign of life: it may have been under way since before its agent died.
+  if name >= latest then redis.call('ZADD', A, 'GT', whole(now + lease), agent) end
+  if here then return 'repeated' end
+  if name == done then return 'merged' end
+  -- One vote a round: an older life of the agent makes room. Of one life nothing that was taken is given up.
+  if redis.call('HEXISTS', R, agent .. ' ' .. latest) == 1 then
+    for _, old in ipairs(redis.call('HKEYS', R)) do
+      if string.sub(old, 1, -42) == agent and string.sub(old, -40, -21) < string.sub(name, 1, 20) then
+        redis.call('HDEL', R, old)
+        redis.call('HDEL', I, old)
+      end
     end
   end
+  redis.call('HSET', R, field, data)
+  redis.call('HSET', I, field, whole(now) .. ' ' .. digest .. ' ' .. #data)
+  redis.call('HSET', Q, agent, name .. done)
+  return 'stored'
 end
-redis.call('HSET', R, field, data)
-redis.call('HSET', I, field, whole(now))
-redis.call('HSET', Q, agent, name .. done)
-own(R) own(I) own(Q)
-if not at[3] then
-  redis.call('HSET', M, 'opened', whole(now))
-  tell('round')
+local outcomes, stored = {}, false
+for first = 4, #ARGV, 5 do
+  local outcome = take(unpack(ARGV, first, first + 4))
+  stored = stored or outcome == 'stored'
+  outcomes[#outcomes + 1] = outcome
 end
-return 'stored'
+if redis.call('EXISTS', A) == 1 then own(A) end
+if stored then
+  own(R) own(I) own(Q)
+  if not opened then
+    redis.call('HSET', M, 'opened', whole(now))
+    tell('round')
+  end
+end
+return outcomes
+"""
+
+# The names in a sealed round, and what is known of each: when it came, its digest, its size.
+_SEALED = """
+local epoch = tonumber(ARGV[4])
+if epoch >= tonumber(redis.call('HGET', M, 'open') or '0') then return {{}, {}} end
+return {redis.call('HKEYS', base .. 'r:' .. ARGV[4]), redis.call('HGETALL', base .. 'i:' .. ARGV[4])}
+"""
+
+_REPORTS = """
+return redis.call('HMGET', base .. 'r:' .. ARGV[4], unpack(ARGV, 5))
 """
 
 _ROUND = """
@@ -317,6 +387,7 @@ return redis.call('HMGET', base .. 'c', 'epoch', 'answer', 'keep', 'names')
 
 _TEXTS = {
     "put_stream": _PUT_STREAM,
+    "renew_stream": _RENEW_STREAM,
     "put_part": _PUT_PART,
     "put_plan": _PUT_PLAN,
     "report": _REPORT,
@@ -331,6 +402,8 @@ _EVEN_WHEN_FULL = {
     "plan_for": _PLAN_FOR,
     "round": _ROUND,
     "seal": _SEAL,
+    "sealed": _SEALED,
+    "reports": _REPORTS,
     "commit": _COMMIT,
     "answer": _ANSWER,
 }
@@ -338,3 +411,5 @@ _EVEN_WHEN_FULL = {
 SCRIPTS = {name: Script(name, f"#!lua\n{_COMMON}{body}") for name, body in _TEXTS.items()} | {
     name: Script(name, f"#!lua flags=allow-oom\n{_COMMON}{body}") for name, body in _EVEN_WHEN_FULL.items()
 }
+SCRIPTS["claim"] = Script("claim", f"#!lua\n{_CLAIM}")
+SCRIPTS["release"] = Script("release", f"#!lua flags=allow-oom\n{_RELEASE}")

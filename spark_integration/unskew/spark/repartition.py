@@ -1,0 +1,69 @@
+"""Rows moved to the partitions that a plan gives them: one native exchange, no Python worker.
+
+From Spark 4.1 by ``repartitionById``. Spark 4.0 places rows by its own hash only, so there each partition is given as
+the int whose hash it is: Murmur3 of one int can be inverted (``core.murmur3``), and ``pmod(hash, n)`` of it is the
+partition itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+
+from unskew.core.errors import ConfigError, PlanError
+from unskew.core.mixing import SEED
+from unskew.core.murmur3 import invert_u32
+from unskew.core.plan import Plan
+from unskew.spark.jvm import spark_version
+from unskew.spark.keys import AUTO, Columns, key_of, quoted, spread_of
+from unskew.spark.native import route_column, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["pre_images", "repartition", "routed"]
+
+_BY_ID = (4, 1)
+
+
+def routed(df: DataFrame, plan: Plan, key: Columns, spread: Columns = AUTO) -> Column:
+    """The partition of each row of ``df``, its key and spread columns checked. No job runs."""
+    found = key_of(df, key, plan=plan)
+    return route_column(plan, found.hash, spread_of(df, spread).hash if plan.splits else None)
+
+
+def repartition(
+    df: DataFrame,
+    plan: Plan,
+    key: Columns,
+    spread: Columns = AUTO,
+    *,
+    column: str | None = None,
+    by_id: bool | None = None,
+) -> DataFrame:
+    """``df`` with every row in the partition that ``plan`` gives it.
+
+    ``column`` adds an int column by this name that is different for every partition: what groups by it and the key
+    needs no further shuffle. ``by_id`` forces one of the two ways.
+    """
+    version = spark_version(df)
+    if by_id and version < _BY_ID:
+        raise PlanError(f"repartitionById needs Spark 4.1 and this is {version[0]}.{version[1]}; leave by_id out")
+    target = routed(df, plan, key, spread)
+    direct = version >= _BY_ID if by_id is None else by_id
+    if not direct:
+        target = F.get(table(pre_images(plan.partitions), "int"), target)
+    if column is not None:
+        if column in df.columns:
+            raise ConfigError("column", column, "a name that the frame does not have yet")
+        df, target = df.withColumn(column, target), F.col(quoted(column))
+    return df.repartitionById(plan.partitions, target) if direct else df.repartition(plan.partitions, target)
+
+
+def pre_images(partitions: int) -> NDArray[np.int32]:
+    """By partition the int that Spark's ``hash`` turns into its number."""
+    return invert_u32(np.arange(partitions, dtype=np.uint32), np.array([SEED], np.uint32)).view(np.int32)

@@ -1,0 +1,122 @@
+"""The histogram that Spark counts: exact for listed keys and hosts, close for distinct keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+
+from tests.spark.frames import hashes_in
+from unskew.core import Histogram, hash_keys, make_planner
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import fold_hosts, host_of
+from unskew.spark.counting import candidates, counted, one_in
+from unskew.spark.histogram import Sampling, histogram_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+def truth(rows: DataFrame, key: str) -> Histogram:
+    return Histogram.from_hashes(hashes_in(rows.select(F.xxhash64(key).alias("h")).toArrow(), "h"))
+
+
+def assert_exact(found: Histogram, true: Histogram) -> None:
+    """Listed keys have their rows, and each host all the rest."""
+    assert found.total == true.total
+    assert (true.count(found.hashes) == found.counts).all()
+    assert found.tail is not None
+    bits = found.tail.bits
+    listed = np.bincount(host_of(found.hashes, bits), found.counts, 1 << bits)
+    every = np.bincount(host_of(true.hashes, bits), true.counts, 1 << bits)
+    assert (found.tail.rows + listed == every).all()
+    assert (fold_hosts(found.tail.rows, 0) == true.total - found.listed).all()
+
+
+@pytest.mark.parametrize("key", ["skewed", "distinct", "few"])
+def test_a_frame_is_counted_exactly(spark: SparkSession, key: str) -> None:
+    """Skewed, all distinct, and a handful of keys; the heaviest are listed; distinct keys within 15 %."""
+    rows = spark.range(0, 400_000, 1, 2).selectExpr(
+        "id",
+        "cast(floor(exp(pmod(hash(id), 100000) / 1e5 * ln(100000))) as int) skewed",
+        "concat('k', id) distinct",
+        "id % 7 few",
+    )
+    found, true = histogram_of(rows, key, 16, "id"), truth(rows, key)
+    assert_exact(found, true)
+    heavy, _ = true.top(64 if key == "skewed" else 7)
+    if key != "distinct":
+        assert (found.count(heavy) > 0).all()
+    assert found.keys == pytest.approx(true.keys, rel=0.15)
+    plans = [make_planner("balanced", 16).plan(histogram) for histogram in (found, true)]
+    assert max(plans[0].loads(true)) <= 1.02 * max(plans[1].loads(true))
+
+
+def test_keys_of_identical_rows_are_not_split(spark: SparkSession) -> None:
+    """A words-only frame has one spread value a key, so no plan cuts it up; with an id to tell rows apart it does."""
+    rows = spark.range(30_000).selectExpr("id", "if(id % 2 = 0, 'a', concat('w', id)) word")
+    words = rows.select("word")
+    alike, apart = histogram_of(words, "word", 8, "auto"), histogram_of(rows, "word", 8, "id")
+    key = hash_keys(["a"])
+    assert alike.spread is not None
+    assert alike.spread[alike.hashes == key].tolist() == [1]
+    assert apart.spread is not None
+    assert apart.spread[apart.hashes == key][0] > 10_000
+    assert not make_planner("balanced", 8).plan(alike).splits
+    assert make_planner("balanced", 8).plan(apart).splits
+
+
+@pytest.mark.parametrize("rows", [0, 1, 500])
+def test_small_and_empty_frames(spark: SparkSession, rows: int) -> None:
+    """Everything is looked at; every key with more than one row is listed."""
+    frame = spark.range(rows).selectExpr("id % 100 k", "id")
+    found = histogram_of(frame, "k", 4, "id")
+    assert_exact(found, truth(frame, "k"))
+    assert len(found.hashes) == (100 if rows == 500 else 0)
+
+
+def test_a_composite_key_with_nulls(spark: SparkSession) -> None:
+    """NULL is a key as any other; without a spread none is counted."""
+    frame = spark.range(3_000).selectExpr("if(id % 3 = 0, null, id % 5) a", "if(id % 2 = 0, null, 'x') b")
+    found = histogram_of(frame, ["a", F.upper("b")], 4)
+    assert found.spread is None
+    assert found.total == 3_000
+    assert len(found.hashes) == frame.distinct().count()
+
+
+def test_a_fraction_is_a_share() -> None:
+    with pytest.raises(ConfigError, match=r"fraction: 0.0 is not allowed; use more than 0, at most 1"):
+        Sampling(fraction=0.0)
+
+
+def test_candidates_are_the_heaviest_keys_seen_twice() -> None:
+    """Sorted by hash, with their distinct spread values in the sample."""
+    hashes = np.array([9, 9, 9, 5, 5, 7, 3, 3, 3, 3], np.uint64)
+    spread = np.array([1, 1, 2, 1, 1, 1, 1, 2, 3, 4], np.uint64)
+    found = candidates(hashes, spread, 2)
+    assert found.hashes.tolist() == [3, 9]
+    assert found.spread is not None
+    assert found.spread.tolist() == [4, 2]
+    assert found.seen == 4
+    assert candidates(hashes, None, 9).hashes.tolist() == [3, 5, 9]
+
+
+def test_how_many_keys_are_counted_by_themselves_is_bounded() -> None:
+    """All of a small frame's, one in 512 of ten million, never fewer than one in 8,192."""
+    assert [one_in(rows) for rows in (0, 30_000, 40_000, 10e6, float("inf"))] == [1, 1, 2, 512, 8192]
+
+
+def test_sampled_keys_count_for_their_host_and_for_how_many_keys_there_are() -> None:
+    """One key of 1,024 by its low bits; its rows stay with the unlisted ones."""
+    keys = np.array([(1 << 62) + 1024, (3 << 62) + 2048, (3 << 62) + 5], np.uint64)
+    chosen = candidates(np.repeat(keys[2:], 2), None, 5, every=1024)
+    zero = np.array([0], np.int64)
+    found = counted(chosen, keys, np.array([4, 5000, 7]), zero, np.array([9]), 2)
+    assert (found.hashes.tolist(), found.counts.tolist()) == ([int(keys[2])], [7])
+    assert found.tail is not None
+    assert found.tail.rows.tolist() == [9, 4, 0, 5000]
+    assert found.tail.keys.tolist() == [9, 4, 0, round((2 * 1024 - 1) / 3)]

@@ -1,0 +1,116 @@
+"""``Unskew``: plans made in the driver or by a service, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+
+from tests.servers import free_ports
+from tests.spark.frames import no_job
+from unskew.client import NoAnswerError
+from unskew.core.errors import ConfigError, PlanError
+from unskew.core.plan import Version
+from unskew.spark import Unskew
+from unskew.spark.session import ServiceWarning
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+@pytest.fixture(scope="module")
+def rows(spark: SparkSession) -> DataFrame:
+    """Half of the rows have one key."""
+    return spark.range(0, 20_000, 1, 2).selectExpr("id", "if(id % 2 = 0, 'hot', concat('k', id % 900)) word")
+
+
+def loads(placed: DataFrame) -> list[int]:
+    counts = placed.groupBy(F.spark_partition_id().alias("p")).count().collect()
+    return sorted(row["count"] for row in counts)
+
+
+def test_a_plan_made_in_the_driver_evens_the_load(spark: SparkSession, rows: DataFrame) -> None:
+    """Half of the rows in one key; each of eight partitions gets about an eighth, where hashing gives one half."""
+    with Unskew(spark, stream="words", partitions=8, policy="balanced") as sk:
+        plan = sk.plan(rows, key="word")
+        assert (plan.key_types, plan.info.stream, plan.info.rows) == (("string",), "words", 20_000)
+        placed = sk.repartition(rows, key="word")
+        assert sk.dropped_exchange(placed) is None
+        found = loads(placed)
+    assert len(found) == 8
+    assert max(found) < 1.1 * 20_000 / 8
+    assert max(loads(rows.repartition(8, "word"))) > 10_000
+
+
+def test_route_is_a_column_of_the_same_partitions(spark: SparkSession, rows: DataFrame) -> None:
+    """With the frame at hand or without it; a split plan needs to know what tells rows apart."""
+    sk = Unskew(spark, stream="words", partitions=8, policy="balanced")
+    plan = sk.plan(rows, "word", spread="id")
+    assert plan.splits
+    both = rows.select(
+        sk.route("word", spread="id").alias("a"), sk.route("word", plan, "id", df=rows).alias("b"), "id", "word"
+    )
+    assert both.where("a <> b or a is null").count() == 0
+    with no_job(spark), pytest.raises(ConfigError, match="spread: None"):
+        sk.route("word")
+    with (
+        no_job(spark),
+        pytest.raises(PlanError, match=r"keys of type \(string\) and the key columns are of \(bigint\)"),
+    ):
+        sk.route("id", df=rows)
+
+
+def test_plans_of_a_stream_follow_each_other(spark: SparkSession, rows: DataFrame) -> None:
+    """Numbered; one for keys of another type begins anew."""
+    sk = Unskew(spark, stream="words", partitions=4, policy="kip")
+    first, second, other = sk.plan(rows, "word"), sk.plan(rows, "word"), sk.plan(rows, "id")
+    assert first.version < second.version or first is second
+    assert other.version == Version(0, 1)
+    assert other.key_types == ("bigint",)
+
+
+def test_an_embedded_service_makes_the_plan(spark: SparkSession, rows: DataFrame) -> None:
+    """A real one, gone with the session; what it keeps is checked against what the job asks for."""
+    with Unskew(spark, stream="words", partitions=8, policy="balanced", service="embedded", required=True) as sk:
+        plan = sk.plan(rows, "word")
+        assert plan.version.incarnation > 0
+        assert plan.info.policy == "balanced"
+        assert max(loads(sk.repartition(rows, "word"))) < 1.1 * 20_000 / 8
+        assert sk.client is not None
+        target = sk.client.target
+        four, eight = (Unskew(spark, stream="words", partitions=n, service=target) for n in (4, 8))
+        with four, eight, no_job(spark):
+            with pytest.raises(ConfigError, match="partitions: 4 is not allowed; use 8, as stream words has"):
+                four.plan(rows, "word")
+            with pytest.raises(PlanError, match=r"is for keys of type \(string\), these are of \(bigint\)"):
+                eight.plan(rows, "id")
+
+
+def test_a_service_that_is_not_there(spark: SparkSession, rows: DataFrame) -> None:
+    """Required: an error before any job. Else the driver plans, and says so."""
+    target = f"grpc://127.0.0.1:{free_ports(1)[0]}"
+    with no_job(spark), pytest.raises(NoAnswerError, match="is `unskew serve` running there"):
+        Unskew(spark, stream="words", partitions=8, service=target, required=True, timeout=0.5)
+    session = Unskew(spark, stream="words", partitions=8, policy="balanced", service=target, timeout=0.5)
+    with session as sk, pytest.warns(ServiceWarning, match="planned in the driver instead"):
+        plan = sk.plan(rows, "word")
+    assert plan.info.rows == 20_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"partitions": 0}, "partitions: 0"),
+        ({"policy": "magic"}, "policy: 'magic'"),
+        ({"stream": "a b"}, "stream: 'a b'"),
+        ({"parameters": {"slack": 1}, "policy": "hash"}, "hash parameter: 'slack'"),
+        ({"required": True}, "service: None"),
+    ],
+)
+def test_bad_settings_are_refused_at_once(spark: SparkSession, settings: dict[str, object], message: str) -> None:
+    """By name, with what is allowed."""
+    with pytest.raises(ConfigError, match=message):
+        Unskew(spark, **{"stream": "s", "partitions": 4, **settings})
