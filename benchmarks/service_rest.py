@@ -47,7 +47,7 @@ def bare(documents: dict[str, Any]) -> None:
         async def get() -> dict[str, Any]:
             return document
 
-        async def post(body: dict[str, Any]) -> dict[str, Any]:
+        async def post(body: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001 - it declares a body, as ours do
             return document
 
         app.add_api_route(f"/{name}", get, methods=["GET"])
@@ -129,7 +129,7 @@ class Caller(asyncio.Protocol):
         else:
             self._transport.close()
 
-    def connection_lost(self, why: Exception | None) -> None:
+    def connection_lost(self, why: Exception | None) -> None:  # noqa: ARG002 - the protocol's form
         if not self.done.done():
             self.done.set_result(None)
 

@@ -168,10 +168,10 @@ def run(machine: type[Races], examples: int, steps: int) -> None:
 
 def test_calls_at_once_are_as_if_one_after_another(races: type[Races]) -> None:
     """A small dose."""
-    run(races, 15, 30)
+    run(races, 8, 25)
 
 
 @pytest.mark.long
 def test_calls_at_once_are_as_if_one_after_another_for_long(races: type[Races]) -> None:
     """The full one."""
-    run(races, 300, 60)
+    run(races, 100, 40)

@@ -32,7 +32,7 @@ T = TypeVar("T")
 _SEED = 20_000
 _ENOUGH = 5  # looks that say the same, one after the other, are no chance
 _FEW = 3
-_MOST = {"memory": 4 << 20, "objects": 120, "tasks": _FEW, "threads": _FEW, "files": _FEW, "series": _FEW}
+_MOST = {"memory": 8 << 20, "objects": 120, "tasks": _FEW, "threads": _FEW, "files": _FEW, "series": _FEW}
 _BOUNDED = (
     "._records",
     "._plans",

@@ -12,7 +12,7 @@ import pytest
 from tests.planning import key_hashes
 from tests.service.engines import Cuttable, Log, a_report, engines, run, until
 from unskew.core.agent import Agent, Answered, Routed, Send, Settings, Tick, Tuples
-from unskew.core.errors import ConfigError
+from unskew.core.errors import WireError
 from unskew.core.fleet import Fleet
 from unskew.core.stream import StreamSpec
 from unskew.service.base import Tuning
@@ -128,7 +128,7 @@ def test_what_does_not_fit_the_stream_is_refused():
             await engine.put_stream("clicks", SLOW)
             with pytest.raises(ConflictError, match="5 workers, stream 'clicks' has 4"):
                 await engine.sync("clicks", a_report(workers=5), 0.0, NEVER)
-            with pytest.raises(ConfigError, match="loads"):
+            with pytest.raises(WireError, match=r"report\.loads"):
                 await engine.sync("clicks", a_report(rows=2**41), 0.0, NEVER)
             with pytest.raises(NotFoundError, match="visits"):
                 await engine.sync("visits", a_report(), 0.0, NEVER)

@@ -282,7 +282,8 @@ class Watching:
         return getattr(self._store, op)
 
     async def commit(self, stream: str, commit: Commit) -> bool:
-        self._merges.setdefault(commit.epoch, set()).add(commit.names)
+        if commit.names:  # else another was faster: of a merged round there are no reports
+            self._merges.setdefault(commit.epoch, set()).add(commit.names)
         return await self._store.commit(stream, commit)
 
 
@@ -340,7 +341,7 @@ def test_no_round_is_lost_or_repeated_through_outages(tmp_path: Path, troubles: 
             await engine.close()
         for store in stores:
             await store.close()
-        assert all(len(names) == 1 for names in merges.values()), "who merges is of no account"
+        assert not [pair for pair in merges.items() if len(pair[1]) != 1], "who merges is of no account"
         assert sorted(merges) == list(range(1, view.merged + 1))
         counted = Counter(key for names in merges.values() for key in next(iter(names)))
         assert set(counted.values()) == {1}

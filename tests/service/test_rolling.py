@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.cli.command import environment
 from tests.planning import some_histogram
@@ -186,6 +188,26 @@ def test_no_call_fails_while_three_replicas_are_replaced(tmp_path: Path) -> None
     """Reads, rounds, builds and watches go on all the while, spread over the replicas; watches come back by themselves
     and get no plan twice."""
     check(rolled(tmp_path, 1, 2, ("grpc.lb_policy_name", "round_robin")))
+
+
+def test_a_drain_does_not_wait_for_calls_that_no_handler_of_ours_has(tmp_path: Path) -> None:
+    """A watch of the health service has no end, and held the drain up for all of its time."""
+    one = Replica(free_ports(1)[0], tmp_path, ("--drain", "20"))
+    try:
+        one.start()
+        one.up()
+        with grpc.insecure_channel(f"127.0.0.1:{one.port}") as channel:
+            states = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            assert next(states).status == health_pb2.HealthCheckResponse.SERVING
+            began = time.monotonic()
+            assert one.run is not None
+            one.run.send_signal(signal.SIGTERM)
+            assert one.run.wait(30) == 0, one.log
+            assert time.monotonic() - began < 10
+            with contextlib.suppress(grpc.RpcError):
+                assert [state.status for state in states] == [health_pb2.HealthCheckResponse.NOT_SERVING]
+    finally:
+        one.kill()
 
 
 @pytest.mark.long

@@ -19,6 +19,8 @@ from unskew.wire.learning import (
     answer_from_message,
     answer_to_bytes,
     answer_to_message,
+    answer_to_response,
+    report_as_sent,
     report_from_bytes,
     report_from_message,
     report_to_bytes,
@@ -218,3 +220,33 @@ def test_a_report_that_cannot_be_written_says_so() -> None:
 def test_an_error_keeps_its_field_through_a_process_border() -> None:
     error = pickle.loads(pickle.dumps(WireError("hashes", "too many", too_much=True)))
     assert (error.field, error.why, error.too_much, str(error)) == ("hashes", "too many", True, "hashes: too many")
+
+
+@pytest.mark.parametrize(("merged", "age"), [(True, 0.0), (True, 1.5), (False, 0.0), (False, 3.0)])
+@pytest.mark.parametrize("incarnation", [0, 1, 1_700_000_000_000_000])
+def test_an_answer_joined_from_pieces_is_the_message_to_the_byte(merged: bool, age: float, incarnation: int) -> None:
+    """What all agents of a round have in common is written once, whoever is asked for, in any order."""
+    answer = an_answer()
+    for life in (incarnation, 5, incarnation):
+        whole = pb.SyncResponse(answer=answer_to_message(answer, life, merged, age))
+        assert answer_to_response(answer, life, merged, age) == whole.SerializeToString()
+
+
+def test_a_report_is_kept_as_it_was_sent_but_for_what_is_not_known_here() -> None:
+    """A field of a later release, at the top and within, does not go into the store."""
+    report = a_report(64, 64)
+    sent = report_to_message(report)
+    unknown = b"\xfa\x3f\x05extra"  # field 1023
+    later = pb.SyncReport.FromString(sent.SerializeToString() + unknown)
+    later.table.MergeFromString(unknown)
+    assert b"extra" in later.SerializeToString()
+    taken, data = report_as_sent(later)
+    assert same_report(taken, report)
+    assert data == report_to_bytes(report)
+
+
+def test_a_wrong_report_is_not_kept() -> None:
+    sent = report_to_message(a_report())
+    sent.loads = b""
+    with pytest.raises(WireError, match=r"report\.loads"):
+        report_as_sent(sent)

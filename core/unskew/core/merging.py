@@ -66,7 +66,7 @@ def merge(
     seen = FrequentItems.merge_all(report.frequent for report in ordered)
     before = np.zeros(0, np.uint64) if previous is None else previous.table.hashes
     hot, unsure = _verdicts(ordered, seen, before, workers, renew)
-    kept = np.union1d(hot, _heaviest(seen, np.intersect1d(unsure, before), workers))
+    kept = np.union1d(hot, _heaviest(seen, unsure[_find(before, unsure)[1]], workers))
     table = _mean([report.table for report in ordered], kept, seen, workers, left_out=untried == "left out")
     loads = np.asarray(sum(report.loads for report in ordered), np.int64)
     return Pool(table, seen.total, frozenset(unsure.tolist()), loads, _keys(ordered))
@@ -92,7 +92,7 @@ def _verdicts(ordered: list[Report], seen: FrequentItems, before: U64, workers: 
         return named[:0], named
     # Counts are whole: f >= GL / n exactly where f >= ceil(GL / n).
     verdicts = seen.verdicts(named, -(-seen.total // workers))
-    was_hot = np.isin(named, before)
+    _, was_hot = _find(before, named)
     verdicts[was_hot] = seen.verdicts(named[was_hot], max(renew * seen.total / workers, 1.0))
     return named[verdicts == Verdict.HOT], named[verdicts == Verdict.UNKNOWN]
 
@@ -113,6 +113,14 @@ def _distinct(sets: list[U64]) -> U64:
     return np.unique(np.concatenate(list(different.values())))
 
 
+def _find(among: U64, hashes: U64) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Where these keys stand among others, which are in order, and whether they are there."""
+    if not len(among):
+        return np.zeros(len(hashes), np.intp), np.zeros(len(hashes), np.bool_)
+    at = np.minimum(np.searchsorted(among, hashes), len(among) - 1)
+    return at, among[at] == hashes
+
+
 class _Sums:
     """The sums that the mean of each cell is made of: of one table after another, in room for a few."""
 
@@ -127,7 +135,7 @@ class _Sums:
         if np.array_equal(table.hashes, self._kept):  # as it is where a table is what agents learned together
             self._add_all(table)
             return
-        at, mine = self._find(table.hashes)
+        at, mine = _find(self._kept, table.hashes)
         at, values, counts = at[mine], table.values[mine], table.rows[mine]
         share = self._share_of(values, counts)
         self.weight[at] += share
@@ -147,13 +155,6 @@ class _Sums:
         self.rows += table.rows
         if not table.rows.all():
             self._add_idle(np.arange(len(self._kept)), table.values, table.rows)
-
-    def _find(self, hashes: U64) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """Where the keys stand among those kept, and which of them are."""
-        if not len(self._kept):
-            return np.zeros(len(hashes), np.intp), np.zeros(len(hashes), np.bool_)
-        at = np.minimum(np.searchsorted(self._kept, hashes), len(self._kept) - 1)
-        return at, self._kept[at] == hashes
 
     def _share_of(self, values: F64, counts: I64) -> F64:
         """The tuples that speak for each cell."""

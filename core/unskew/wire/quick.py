@@ -91,7 +91,7 @@ def _frequent(message: pb.FrequentItems) -> FrequentItems | None:
     if counts is None or np.count_nonzero(counts) != len(counts):
         return None
     unlisted = total - int(np.add.reduce(counts))
-    if unlisted < 0 or error * (capacity + 1) > unlisted:
+    if error * (capacity + 1) > unlisted:
         return None
     return unchecked(
         FrequentItems, capacity=capacity, hashes=hashes, counts=counts, error=error, total=total, rounding=0

@@ -76,6 +76,7 @@ class GrpcFace:
     def __post_init__(self) -> None:
         self._health = health.aio.HealthServicer()
         self._watching: set[asyncio.Future[Any]] = set()
+        self._under_way: set[_Timed] = set()
         self._watchers = 0
 
     def add_to(self, server: Any) -> None:
@@ -109,6 +110,11 @@ class GrpcFace:
         """NOT_SERVING from now on; calls are still taken."""
         await self._health.enter_graceful_shutdown()
 
+    @property
+    def busy(self) -> bool:
+        """Whether a call of the service is in its handler."""
+        return bool(self._under_way)
+
     def drain(self) -> None:
         """End all waits and watches well."""
         self.draining.set()
@@ -127,7 +133,7 @@ class GrpcFace:
         self, verb: str, kind: type[M], call: Callable[[M, Identity, Context], Awaitable[Message | bytes]]
     ) -> Any:
         async def handler(data: bytes, context: Context) -> bytes:
-            with _Timed(self.observe, verb) as timed:
+            with _Timed(self.observe, verb, self._under_way) as timed:
                 try:
                     who = _identity(self.access, context)
                     check_size(who, len(data))
@@ -150,7 +156,7 @@ class GrpcFace:
     # -- streams ----------------------------------------------------------------------------------------------
 
     async def _report_histogram(self, chunks: AsyncIterator[bytes], context: Context) -> bytes:
-        with _Timed(self.observe, "ReportHistogram") as timed:
+        with _Timed(self.observe, "ReportHistogram", self._under_way) as timed:
             try:
                 who = _identity(self.access, context)
                 answer = await self.calls.report_histogram(_each(pb.ReportHistogramRequest, chunks, who), who)
@@ -161,7 +167,7 @@ class GrpcFace:
         raise AssertionError("abort raises")
 
     async def _watch_plans(self, data: bytes, context: Context) -> None:
-        with _Timed(self.observe, "WatchPlans") as timed:
+        with _Timed(self.observe, "WatchPlans", self._under_way) as timed:
             self._watchers += 1
             try:
                 who = _identity(self.access, context)
@@ -251,11 +257,12 @@ async def _abort(context: Context, fault: Fault) -> None:
 class _Timed:
     """Tells how long a call took, and how it ended. A caller that went away is CANCELLED."""
 
-    def __init__(self, observe: Observe, verb: str) -> None:
-        self._observe, self._verb = observe, verb
+    def __init__(self, observe: Observe, verb: str, under_way: set[_Timed]) -> None:
+        self._observe, self._verb, self._under_way = observe, verb, under_way
         self._code, self._started = "OK", perf_counter()
 
     def __enter__(self) -> _Timed:
+        self._under_way.add(self)
         return self
 
     def failed(self, why: Exception) -> Fault:
@@ -266,6 +273,7 @@ class _Timed:
     def __exit__(self, kind: type[BaseException] | None, _why: object, _trace: object) -> None:
         if kind is not None and self._code == "OK":
             self._code = "CANCELLED"
+        self._under_way.discard(self)
         self._observe(self._verb, self._code, perf_counter() - self._started)
 
 

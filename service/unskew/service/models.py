@@ -115,7 +115,7 @@ class StreamSpec(_Model):
         parameters = Struct()
         for name, value in self.parameters.items():
             if isinstance(value, int) and abs(value) > _EXACT:
-                raise WireError(f"spec.parameters.{name}", f"beyond {_EXACT} not every number is exact; use a smaller one")
+                raise WireError(f"spec.parameters.{name}", f"beyond {_EXACT} numbers are not exact; use a smaller one")
         parameters.update(self.parameters)
         return pb.StreamSpec(**plain, parameters=parameters)
 
