@@ -244,7 +244,7 @@ PARTS = {"rates": rates, "redis": redis, "others": others, "latency": latency, "
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     options.add_argument("--rounds", type=int, default=5)
-    options.add_argument("--seconds", type=float, default=1.5)
+    options.add_argument("--seconds", type=float, default=1.0)
     options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     given = options.parse_args()
     with contextlib.ExitStack() as stack:

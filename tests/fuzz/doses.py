@@ -21,4 +21,4 @@ DOSES = {
     "bodies": 1200,  # protobuf over REST
     "odd": 600,  # what no document speaks of
 }
-LONG = 10  # times as many in a long run
+LONG = 5  # times as many in a long run, and fresh ones

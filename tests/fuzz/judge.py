@@ -81,6 +81,7 @@ def _fault_of_details(verb: str, code: grpc.StatusCode, said: str, status: statu
 @dataclass
 class Judge:
     answered: int = 0
+    served: int = 0  # by the service's own count
     codes: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 

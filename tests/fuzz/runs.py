@@ -72,7 +72,7 @@ def halves(target: Target, judge: Judge, number: int = _SEED) -> Iterator[int]:
     """The seeds of the halves; after them, what the service holds is judged, and whether it still serves. Where it
     holds more after the second there is another, and another: what leaks grows every time, a cache that fills does not.
     """
-    target.look()  # what it said before is not of this run
+    began = target.look()  # what it said before is not of this run
     looks: list[Look] = []
     while len(looks) < 2 or (len(looks) < _ENOUGH and grown(looks)):
         for stream in STREAMS:
@@ -81,6 +81,7 @@ def halves(target: Target, judge: Judge, number: int = _SEED) -> Iterator[int]:
         yield number + len(looks)
         clean(target)
         looks.append(target.look())
+    judge.served = looks[-1].calls - began.calls
     for text in (text for look in looks for text in look.said):
         judge.faults.append(f"the log: {text}\n    seed {number}")
     judge.faults += grown(looks)

@@ -266,7 +266,7 @@ def test_requests_that_no_document_speaks_of_are_refused_as_problems(target: Tar
 
 
 @pytest.mark.long
-def test_ten_times_as_many_fresh_requests(target: Target) -> None:
+def test_five_times_as_many_fresh_requests(target: Target) -> None:
     """Other cases in each run; ``UNSKEW_FUZZ_SEED=<the seed that is shown>`` repeats one."""
     judge, start = Judge(), of_long()
     print(f"UNSKEW_FUZZ_SEED={start}")  # noqa: T201 - pytest shows it where the test fails

@@ -82,6 +82,7 @@ def test_sequences_over_grpc_are_answered(target: Target) -> None:
     for number in halves(target, judge):
         run(over_grpc(target, judge), sequences("grpc sequences"), number)
     assert judge.answered >= DOSES["grpc sequences"]
+    assert judge.served >= DOSES["grpc sequences"]
     deep(judge)
 
 
@@ -93,6 +94,7 @@ def test_sequences_over_rest_are_answered(target: Target) -> None:
     for number in halves(target, judge):
         run(rest.send, sequences("rest sequences"), number)
     assert judge.answered >= DOSES["rest sequences"]
+    assert judge.served >= DOSES["rest sequences"]
     deep(judge)
 
 
@@ -103,6 +105,7 @@ def test_sequences_on_a_redis_are_answered(redis_target: Target) -> None:
     for number in halves(redis_target, judge):
         run(over_grpc(redis_target, judge), sequences("redis sequences"), number)
     assert judge.answered >= DOSES["redis sequences"]
+    assert judge.served >= DOSES["redis sequences"]
     deep(judge)
 
 
