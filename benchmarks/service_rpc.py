@@ -1,6 +1,6 @@
 """What a call of the service costs beside a bare grpc.aio echo of the same size, in one run, both as processes.
 
-Run ``python -m benchmarks.service_rpc [--rounds N] [--seconds S] [--only rates redis latency cells]``.
+Run ``python -m benchmarks.service_rpc [--rounds N] [--seconds S] [--only rates redis others latency cells]``.
 
 A Sync here is what an agent does (``benchmarks.rpc_load``): a new report of 64 hot rows x 64 workers, kept until all
 agents of its stream have reported, merged with theirs, and answered with the table that came of it. So every call
@@ -10,14 +10,16 @@ carries a table in and a table out, and the merging of the rounds is in its cost
 - at half of the peak rate, open loop, p99 under 5 x p50;
 - cost linear in hot rows x workers: microseconds a call against cells, with the fit.
 
-"server us" is processor time of the server's process a call (with redis-server's, on Redis): it does not depend on
-what the generator leaves of the machine. "generator" is the generator's share of a core: near 1 it would be the limit.
+"server us" is processor time of the server's process a call (with redis-server's, on Redis). "generator" is the
+generator's share of a core: near 1 it would be the limit. Server and generator need two cores to themselves: where
+others use them, both sides are held up by turns and the ratios say little (their range is printed beside them).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -93,12 +95,11 @@ def in_turns(sides: Sequence[Side], rounds: int, seconds: float) -> None:
 
 def ratio(ours: Side, bare: Side, mark: float | None = None) -> None:
     """Of the rates, slice by slice: what else the machine does is the same for both."""
-    pairs = zip(ours.slices, bare.slices, strict=True)
-    rates = statistics.median(a.rate / b.rate for a, b in pairs)
+    found = [a.rate / b.rate for a, b in zip(ours.slices, bare.slices, strict=True)]
+    rates = statistics.median(found)
     said = "" if mark is None else f"  (mark: >= {100 * mark:.0f} %) {'met' if rates >= mark else 'NOT MET'}"
-    print(
-        f"  {ours.name} / {bare.name}: {100 * rates:.0f} % of the rate{said}; server time {ours.cost / bare.cost:.1f} x"
-    )
+    more = f"slices {100 * min(found):.0f} to {100 * max(found):.0f} %; server time {ours.cost / bare.cost:.1f} x"
+    print(f"  {ours.name} / {bare.name}: {100 * rates:.0f} % of the rate{said}; {more}")
 
 
 # -- what is loaded -------------------------------------------------------------------------------------------
@@ -247,6 +248,7 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=1.0)
     options.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     given = options.parse_args()
+    print(f"{os.cpu_count()} cores, load before the run {os.getloadavg()[0]:.1f}")
     with contextlib.ExitStack() as stack:
         stage = Stage(stack, given.rounds, given.seconds)
         for name in given.only:

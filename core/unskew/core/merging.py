@@ -153,7 +153,7 @@ class _Sums:
         self.weighted += share
         self.held |= table.held
         self.rows += table.rows
-        if not table.rows.all():
+        if np.count_nonzero(table.rows) < len(table.rows):
             self._add_idle(np.arange(len(self._kept)), table.values, table.rows)
 
     def _share_of(self, values: F64, counts: I64) -> F64:
