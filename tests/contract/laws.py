@@ -11,7 +11,7 @@ import pytest
 from tests.contract.backends import Backend
 from unskew.core.errors import ConfigError
 from unskew.core.plan import Version
-from unskew.service.errors import ConflictError, LimitError, NotFoundError
+from unskew.service.errors import ConflictError, LimitError, NotFoundError, UnavailableError
 from unskew.service.ports import (
     Commit,
     News,
@@ -168,9 +168,20 @@ async def an_owner_has_at_most_so_many_streams_at_once(backend: Backend) -> None
 @law
 async def replicas_together_create_no_more_streams_than_an_owner_may_have(backend: Backend) -> None:
     replicas = [backend.open() for _ in range(4)]
-    asked = [replicas[n % 4].put_stream(f"s{n}", b"", owner="ann", most=5) for n in range(20)]
-    found = await asyncio.gather(*asked, return_exceptions=True)
-    assert sum(isinstance(one, LimitError) for one in found) == 15
+
+    async def created(number: int) -> bool:
+        for _ in range(10):  # twenty at once on a busy machine: what was not answered in time is asked again
+            try:
+                await replicas[number % 4].put_stream(f"s{number}", b"", owner="ann", most=5)
+            except LimitError:
+                return False
+            except UnavailableError:
+                continue
+            return True
+        raise AssertionError(f"s{number}: ten times no answer")
+
+    found = await asyncio.gather(*(created(number) for number in range(20)))
+    assert sum(found) == 5
     assert len(await replicas[0].streams("", 100)) == 5
 
 

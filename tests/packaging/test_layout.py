@@ -69,7 +69,7 @@ def test_the_base_install_stays_light(project: dict[str, Any]) -> None:
     """What every Spark executor carries is five packages; all else is an extra."""
     names = {re.split(r"[^A-Za-z0-9-]", line)[0] for line in project["project"]["dependencies"]}
     assert names == {"numpy", "pyarrow", "xxhash", "grpcio", "protobuf"}
-    assert set(project["project"]["optional-dependencies"]) == {"fast", "cli", "service", "spark", "dev"}
+    assert set(project["project"]["optional-dependencies"]) == {"fast", "cli", "service", "spark", "telemetry", "dev"}
 
 
 def test_constraints_are_exact_and_hold_no_address() -> None:
