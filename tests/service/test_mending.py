@@ -16,6 +16,7 @@ import pytest
 
 from tests.servers import Server, single
 from tests.service.engines import Log, a_report, run, skewed, until
+from unskew.core.plan import Plan
 from unskew.core.stream import StreamSpec
 from unskew.service.base import Tuning
 from unskew.service.engine import Engine
@@ -84,6 +85,17 @@ async def until_gone(engine: Engine, stream: str = "clicks") -> None:
         await asyncio.sleep(0.01)
 
 
+async def agreed(*engines: Engine) -> list[Plan]:
+    """The latest plan as each replica hands it out, once the news of it has come to all."""
+    end = time.monotonic() + 10.0
+    while True:
+        latest = [plan_from_bytes((await engine.get_plan("clicks")).plan) for engine in engines]
+        if len({plan.version for plan in latest}) == 1:
+            return latest
+        assert time.monotonic() < end, f"still {[str(plan.version) for plan in latest]}"
+        await asyncio.sleep(0.01)
+
+
 def test_a_wiped_stream_goes_on_once_for_all_replicas_with_its_routes(redis: Server):
     """Each replica is asked something else at the same time; one of them puts it back, under one new incarnation."""
 
@@ -106,8 +118,7 @@ def test_a_wiped_stream_goes_on_once_for_all_replicas_with_its_routes(redis: Ser
             assert found[0].spec == SPEC
             assert found[1].incarnation > before.incarnation
             assert replicas.restored() == 1
-            latest = [plan_from_bytes((await engine.get_plan("clicks")).plan) for engine in (one, two, three)]
-            assert len({plan.version for plan in latest}) == 1
+            latest = await agreed(one, two, three)
             assert latest[0].version.incarnation == found[1].incarnation
             assert latest[0].version > old.version
             first = await replicas.stores[0].plan("clicks", type(old.version)(found[1].incarnation, 1))
