@@ -124,7 +124,7 @@ def run(sender: Sender, times: int) -> list[Step]:
     for _ in range(times):
         for name, act in sender.steps().items():
             waited = time.monotonic()
-            time.sleep(0.5)
+            time.sleep(0.5)  # quiet between two steps, so that each has its own worst call
             began = time.monotonic()
             act()
             ended = time.monotonic()

@@ -149,7 +149,7 @@ def fan_out(crowd: Crowd, client: Client, served: Served) -> float:
     """The latest that a plan came to the last of them."""
     lasts, halves, cost = [], [], []
     for number in range(1, crowd.given.plans + 1):
-        time.sleep(0.5)
+        time.sleep(0.5)  # the plan before has come to all: each is timed alone
         histogram = skewed(number)
         spent, began = processor_seconds(served.pid), time.monotonic()
         built = client.build_plan(STREAM, histogram=histogram, timeout=20)
@@ -184,7 +184,7 @@ def restarted(crowd: Crowd, served: Served, flags: list[str], stack: ExitStack) 
     before = sum(one.ask(digest="")["connects"] for one in crowd.watchers)
     served.process.send_signal(signal.SIGKILL)
     served.process.wait()
-    time.sleep(2.0)
+    time.sleep(2.0)  # an outage that every watch notices
     began = time.monotonic()
     again = stack.enter_context(serving(*flags))
     up = time.monotonic() - began

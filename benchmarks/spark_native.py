@@ -15,6 +15,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -132,7 +133,7 @@ def histograms(spark: SparkSession, df: DataFrame, pairs: int) -> None:
         rows = df.select("id", key)
         works = {
             "spark": sink(rows.repartition(N, key)),
-            "histogram": lambda r=rows, k=key: histogram_of(r, k, N, "id"),  # type: ignore[misc]
+            "histogram": partial(histogram_of, rows, key, N, "id"),
         }
         print(f"  {key:8} {paired(spark, works, 'spark', pairs)['histogram']}", flush=True)
 
@@ -169,8 +170,8 @@ def building(spark: SparkSession) -> None:
     for n in (64, 2048):
         for policy in ("kip", "balanced", "prompt"):
             plan = make_planner(policy, n).plan(histogram)
-            took = [_seconds(lambda p=plan: route_column(p, F.xxhash64("id"), F.xxhash64("id"))) for _ in range(15)]  # type: ignore[misc]
-            planned = _seconds(lambda p=plan: _explain(df.select(route_column(p, F.xxhash64("id"), F.xxhash64("id")))))  # type: ignore[misc]
+            took = [_seconds(partial(_routed, plan)) for _ in range(15)]
+            planned = _seconds(partial(_planned, df, plan))
             print(
                 f"  n {n:5} {policy:8} {np.median(took) * 1e3:6.1f} ms, planned by Spark in {planned * 1e3:6.0f} ms   "
                 f"{len(plan.hot)} hot, {len(plan.hot.slots.bits)} split",
@@ -178,8 +179,12 @@ def building(spark: SparkSession) -> None:
             )
 
 
-def _explain(df: Any) -> None:
-    df._jdf.queryExecution().executedPlan()
+def _routed(plan: Plan) -> Column:
+    return route_column(plan, F.xxhash64("id"), F.xxhash64("id"))
+
+
+def _planned(df: Any, plan: Plan) -> None:
+    df.select(_routed(plan))._jdf.queryExecution().executedPlan()
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -23,14 +23,13 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.client.answers import Synced
 from unskew.client.breaker import Breaker
 from unskew.client.channel import seconds
-from unskew.client.client import Client
+from unskew.client.client import Client, check_access
 from unskew.client.courier import ANSWERED, FAILED, Courier
 from unskew.client.errors import ClientClosedError
 from unskew.client.forks import tell_after_fork
 from unskew.client.names import child_name, own_name
 from unskew.core.agent import Action, Answered, Routed, Send, Settings, Tick, Tuples
 from unskew.core.agent import Agent as Machine
-from unskew.core.errors import ConfigError
 from unskew.core.stream import check_name
 from unskew.core.sync import Report
 from unskew.core.values import hashes_of
@@ -86,8 +85,7 @@ class Agent:
         **access: Any,
     ) -> None:
         self.stream = check_name("stream", stream)
-        if isinstance(service, Client) and access:
-            raise ConfigError("service", service, "a target together with these: " + ", ".join(sorted(access)))
+        check_access(service, access)
         self._name = own_name() if name is None else check_name("name", name)
         self._settings = Settings(
             name=self._name,

@@ -7,7 +7,7 @@ the stream. What core or wire refuse is refused before anything is sent.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -34,7 +34,7 @@ from unskew.wire import (
     work_to_message,
 )
 
-__all__ = ["Client", "PendingSync"]
+__all__ = ["Client", "PendingSync", "check_access"]
 
 _UINT64 = 2**64 - 1
 _PAGE = 1000
@@ -299,3 +299,9 @@ class Client:
     def _check_open(self) -> None:
         if self.closed:
             raise ClientClosedError(f"the client of {self.target} is closed; make a new one")
+
+
+def check_access(service: Client | str, access: Mapping[str, object]) -> None:
+    """For what takes a client or a target: credentials belong to the target, a client has its own."""
+    if isinstance(service, Client) and access:
+        raise ConfigError("service", service, "a target together with these: " + ", ".join(sorted(access)))

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.client.answers import Fetched
 from unskew.client.breaker import Breaker
 from unskew.client.channel import seconds
-from unskew.client.client import Client
+from unskew.client.client import Client, check_access
 from unskew.client.errors import ClientClosedError, NoAnswerError, NotThereError
 from unskew.client.forks import tell_after_fork
 from unskew.client.ladder import Chosen, Heard, choose
@@ -91,8 +91,7 @@ class PlanAgent:
         **access: Any,
     ) -> None:
         self.stream = check_name("stream", stream)
-        if isinstance(service, Client) and access:
-            raise ConfigError("service", service, "a target together with these: " + ", ".join(sorted(access)))
+        check_access(service, access)
         if not 0.0 <= grace < 1.0:
             raise ConfigError("grace", grace, "0 to less than 1 slot")
         self._name = own_name() if name is None else check_name("name", name)

@@ -18,7 +18,7 @@ from typing import Any
 
 from unskew.client.breaker import Breaker
 from unskew.client.channel import seconds
-from unskew.client.client import Client
+from unskew.client.client import Client, check_access
 from unskew.client.errors import ClientClosedError, NoAnswerError
 from unskew.client.forks import tell_after_fork
 from unskew.core.errors import ConfigError, UnskewError
@@ -61,8 +61,7 @@ class Reporter:
     ) -> None:
         self.stream = check_name("stream", stream)
         self._part = Part(source, 0, 0, part, parts)
-        if isinstance(service, Client) and access:
-            raise ConfigError("service", service, "a target together with these: " + ", ".join(sorted(access)))
+        check_access(service, access)
         if not 1 <= keep <= 1_000:
             raise ConfigError("keep", keep, "1 to 1000 reports")
         self._keep, self._timeout = keep, seconds("timeout", timeout)

@@ -185,7 +185,7 @@ def report_from_bytes(data: bytes) -> Report:
 def answer_to_message(
     answer: Answer,
     incarnation: int | None = None,
-    merged: bool = False,  # noqa: FBT001, FBT002
+    merged: bool = False,  # noqa: FBT001, FBT002 - a field of the message, in its order
     age: float = 0.0,
 ) -> pb.SyncAnswer:
     """What one agent is told: ``merged`` says whether its report is among those of the round, which are not listed."""
@@ -200,7 +200,7 @@ def answer_to_message(
     return encoded("answer", fill)
 
 
-def answer_to_response(answer: Answer, incarnation: int, merged: bool, age: float) -> bytes:  # noqa: FBT001
+def answer_to_response(answer: Answer, incarnation: int, merged: bool, age: float) -> bytes:  # noqa: FBT001 - as above
     """The same as the bytes of a ``SyncResponse``.
 
     All agents of a round are told the same table: what they have in common is written once, and only joined with the

@@ -161,7 +161,7 @@ class GrpcFace:
                 who = _identity(self.access, context)
                 answer = await self.calls.report_histogram(_each(pb.ReportHistogramRequest, chunks, who), who)
                 return answer.SerializeToString()
-            except Exception as why:  # noqa: BLE001
+            except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
                 fault = timed.failed(why)
             await _abort(context, fault)
         raise AssertionError("abort raises")
@@ -178,7 +178,7 @@ class GrpcFace:
                     async for message in young:
                         await context.write(message.SerializeToString())
                 return
-            except Exception as why:  # noqa: BLE001
+            except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
                 fault = timed.failed(why)
             finally:
                 self._watchers -= 1
@@ -284,10 +284,10 @@ class _Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # t
         super().__init__(names)
         self._access = access
 
-    async def ServerReflectionInfo(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:  # noqa: N802
+    async def ServerReflectionInfo(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:  # noqa: N802 - its name
         try:
             self._access.require(_identity(self._access, context), "Describe")
-        except Exception as why:  # noqa: BLE001
+        except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
             await _abort(context, Fault.of(why))
         async for answer in super().ServerReflectionInfo(requests, context):
             yield answer

@@ -84,8 +84,8 @@ class _Listed:
     most: int | None
 
     def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        strict = SchemaValidator(handler.generate_schema(list[self.kind]))  # type: ignore[name-defined]
-        loose = handler.generate_schema(Annotated[list[self.loose], Field(max_length=self.most)])  # type: ignore[name-defined]
+        strict = SchemaValidator(handler.generate_schema(list[self.kind]))  # type: ignore[name-defined]  # a type made at run time
+        loose = handler.generate_schema(Annotated[list[self.loose], Field(max_length=self.most)])  # type: ignore[name-defined]  # a type made at run time
 
         def validate(value: list[Any]) -> Array:
             found = self.whole(value)
@@ -98,7 +98,7 @@ class _Listed:
         )
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        listed = Annotated[list[self.kind], Field(max_length=self.most)]  # type: ignore[name-defined]
+        listed = Annotated[list[self.kind], Field(max_length=self.most)]  # type: ignore[name-defined]  # a type made at run time
         return handler(TypeAdapter(listed).core_schema)  # what is written looks as what is read
 
 
