@@ -1,0 +1,111 @@
+"""Exact results whatever fails: a cluster of separate executors loses executors, map outputs and tasks half-way.
+
+The jobs run in a process of their own (``failures.jobs``), because a process has one Spark. Every row of the input must
+come out once, in the partition that the pinned plan says, though the service has another plan by then. The variant that
+is not pinned loses rows under the same harm: so these tests can fail.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.failures import cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-cluster")]
+
+HARMS = ("killed-in-map", "killed-in-shuffle", "outputs-deleted", "tasks-fail")
+_ROOT = Path(__file__).resolve().parents[2]
+_EACH = 60.0  # seconds for a run, and for the cluster to come up
+
+
+def outcomes(folder: Path, runs: Sequence[str]) -> list[dict[str, Any]]:
+    """What these runs gave; nothing of the cluster is left afterwards."""
+    log = folder / "log"
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.failures.jobs", str(folder), *runs],
+            cwd=_ROOT,
+            stdout=subprocess.PIPE,
+            stderr=sink,
+            start_new_session=True,
+        )
+        try:
+            printed, _ = process.communicate(timeout=_EACH * (len(runs) + 2))
+        finally:
+            _end(process.pid, folder)
+            process.communicate()
+    last = log.read_text(errors="replace")[-4000:]
+    assert process.returncode == 0, last
+    found = [json.loads(line) for line in printed.decode().splitlines() if line.startswith("{")]
+    assert [f"{one['face']}/{one['harm']}" for one in found] == list(runs), last
+    return found
+
+
+def _end(group: int, folder: Path) -> None:
+    for pid in cluster.executors(folder):
+        with suppress(ProcessLookupError):
+            cluster.kill(pid)
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def check(one: dict[str, Any]) -> None:
+    """Every row once, where the plan says; and the harm was really done."""
+    assert (one["rows"], one["lost"], one["doubled"], one["misplaced"]) == (24_000, 0, 0, 0), one
+    assert one["newer_plan"], one
+    assert one["killed"] == (1 if one["harm"].startswith("killed") else 0), one
+    if one["harm"] in ("killed-in-shuffle", "outputs-deleted"):
+        assert one["stages_again"] > 0, one
+    else:
+        assert one["tasks_again"] > 0, one
+
+
+def test_no_row_is_lost_while_an_unpinned_job_loses_some(tmp_path: Path) -> None:
+    """A small dose: an executor dies before the shuffle is read, and map outputs vanish; the plan has changed."""
+    *pinned, unpinned = outcomes(
+        tmp_path,
+        [
+            "native/killed-in-shuffle",
+            "executor/killed-in-shuffle",
+            "executor/killed-in-map",
+            "native/outputs-deleted",
+            "unpinned/killed-in-shuffle",
+        ],
+    )
+    for one in pinned:
+        check(one)
+    assert unpinned["lost"] > 0
+    assert unpinned["doubled"] > 0
+
+
+@pytest.mark.long
+def test_no_row_is_lost_in_twenty_runs(tmp_path: Path) -> None:
+    """The full dose: every harm, both faces, three times."""
+    runs = [f"{face}/{harm}" for _ in range(3) for harm in HARMS for face in ("native", "executor")]
+    assert len(runs) >= 20
+    for one in outcomes(tmp_path, runs):
+        check(one)
+
+
+@pytest.mark.long
+def test_speculative_twins_change_nothing(tmp_path: Path) -> None:
+    """Slow tasks get twins, in the map stage and after it; each row comes out once."""
+    for one in outcomes(tmp_path, ["native/speculation", "executor/speculation"] * 2):
+        check(one)
+
+
+@pytest.mark.long
+def test_an_unpinned_job_loses_rows_whenever_map_outputs_are_made_again(tmp_path: Path) -> None:
+    """The proof that the harm is real, each time."""
+    for one in outcomes(tmp_path, ["unpinned/killed-in-shuffle", "unpinned/outputs-deleted"] * 2):
+        assert one["lost"] > 0, one

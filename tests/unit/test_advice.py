@@ -1,0 +1,117 @@
+"""Advice says when Spark's own way is as good, and when a plan pays: one test a regime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from unskew.core.advice import OPERATORS, Job, advise, states
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import Histogram
+from unskew.core.planners import make_planner
+
+JOB = Job(partitions=48, slots=16, inputs=16)
+KEYS = 20_000
+
+
+def hashes(count: int, seed: int = 3) -> NDArray[np.uint64]:
+    return np.unique(np.random.default_rng(seed).integers(0, 2**64, count, dtype=np.uint64))
+
+
+def zipf(exponent: float, rows: int = 1_000_000, keys: int = KEYS) -> Histogram:
+    share = np.arange(1, keys + 1, dtype=float) ** -exponent
+    counts = np.maximum(np.random.default_rng(1).permutation(share / share.sum()) * rows, 1).astype(np.int64)
+    return Histogram(hashes(keys), counts)
+
+
+@pytest.mark.parametrize("operator", ["group_apply", "aggregate", "join", "repartition"])
+def test_uniform_keys_are_left_to_spark(operator: str) -> None:
+    """Fifty rows a key: hashing is even, and a plan only costs."""
+    advice = advise(operator, zipf(0.0), JOB)
+    assert advice.choice == "spark"
+    assert "even enough" in advice.reason
+    assert str(advice).startswith("leave it to Spark")
+
+
+@pytest.mark.parametrize("operator", ["aggregate", "join", "repartition"])
+def test_heavy_keys_want_a_plan(operator: str) -> None:
+    """At Zipf 1.5 one key has 38 % of the rows; by hash a task has it whole."""
+    advice = advise(operator, zipf(1.5), JOB)
+    assert advice.choice == "unskew"
+    assert advice.by_plan is not None
+    assert advice.by_spark is not None
+    assert advice.by_spark > 3 * advice.by_plan
+    assert advice.by_plan < 1.15
+    assert str(advice).startswith(f"use sk.{operator}: by hash it takes")
+
+
+def test_groups_of_middling_skew_want_a_plan() -> None:
+    """At Zipf 1.0 no group is the whole of the work, but hashing joins heavy ones and starts them late."""
+    advice = advise("group_apply", zipf(1.0), JOB)
+    assert advice.choice == "unskew"
+    assert advice.by_plan is not None
+    assert advice.by_plan < 1.15
+
+
+def test_one_group_that_outlasts_everything_is_said_by_its_share() -> None:
+    """Half of the rows in one opaque group: no placement ends before it."""
+    counts = np.full(KEYS, 50)
+    counts[7] = KEYS * 50
+    advice = advise("group_apply", Histogram(hashes(KEYS), counts), JOB)
+    assert advice.choice == "spark"
+    assert "one group has 50% of the rows" in advice.reason
+
+
+def test_few_keys_are_better_combined_at_the_input() -> None:
+    """Forty keys and a million rows: sixteen splits make 640 states at most, and a plan would move all the rows."""
+    counts = np.sort(zipf(1.5, keys=40).counts)[::-1]
+    advice = advise("aggregate", Histogram(hashes(40), counts), JOB)
+    assert advice.choice == "input"
+    assert 'at="input"' in str(advice)
+    assert advice.states is not None
+    assert not advice.states.plan_pays
+
+
+def test_few_input_splits_leave_slots_idle() -> None:
+    """Two splits on sixteen slots: partial states there would take eight times the least possible."""
+    assert advise("aggregate", zipf(1.5, keys=40), Job(48, 16, inputs=2)).choice == "unskew"
+
+
+def test_a_side_that_fits_is_broadcast() -> None:
+    """Spark sends it to every task: nothing is shuffled, so nothing is skewed; a larger one is not."""
+    small = advise("join", zipf(1.5), Job(48, 16, other_bytes=1 << 20))
+    assert (small.choice, "every task" in small.reason) == ("spark", True)
+    assert advise("join", zipf(1.5), Job(48, 16, other_bytes=1 << 30)).choice == "unskew"
+    assert advise("join", zipf(1.5), Job(48, 16, other_bytes=1 << 20, broadcast_bytes=-1)).choice == "unskew"
+
+
+def test_combinable_aggregates_are_left_to_spark_however_skewed() -> None:
+    advice = advise("sql", zipf(1.5), JOB)
+    assert (advice.choice, "before it shuffles" in advice.reason) == ("spark", True)
+
+
+def test_few_rows_are_left_to_spark() -> None:
+    assert "too few" in advise("aggregate", zipf(1.5, rows=5_000, keys=50), JOB).reason
+
+
+def test_states_are_those_that_chance_gives() -> None:
+    """Rows dealt to splits at random: about so many (key, split) pairs; and a plan ships its split keys only."""
+    histogram = zipf(1.2, rows=200_000, keys=5_000)
+    plan = make_planner("balanced", 48).plan(histogram)
+    keys = np.repeat(np.arange(5_000), histogram.counts)
+    pairs = np.unique(keys * 16 + np.random.default_rng(2).integers(0, 16, len(keys)))
+    found = states(histogram, plan, 16)
+    assert found.input_shipped == pytest.approx(len(pairs), rel=0.02)
+    assert found.plan_shipped == plan.hot.slots.fragments
+    assert found.plan_held == plan.cardinalities(histogram).max()
+    assert found.plan_pays
+    assert states(histogram, plan, 1).input_shipped == 5_000
+
+
+def test_what_is_asked_for_must_exist() -> None:
+    with pytest.raises(ConfigError, match="operator: 'sort'"):
+        advise("sort", zipf(0.0), JOB)
+    with pytest.raises(ConfigError, match="slots: 0"):
+        Job(8, 0)
+    assert set(OPERATORS) == {"group_apply", "aggregate", "join", "repartition", "sql"}
