@@ -4,11 +4,11 @@ them in a thread with a loop of its own, and tokens."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,6 +55,7 @@ class FakeVerbs:
     reports: list[Report] = field(default_factory=list)
     trouble: Exception | None = None
     waiting: threading.Event = field(default_factory=threading.Event)
+    drained: asyncio.Event = field(default_factory=asyncio.Event)
     watching: int = 0
     stale: bool = False
 
@@ -135,11 +136,16 @@ class FakeVerbs:
         self.reports.append(report)
         if wait:
             self.waiting.set()
-            await asyncio.sleep(wait)
-            return Synced(None)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.drained.wait(), wait)
+            if not self.drained.is_set():
+                return Synced(None)
         if known >= (1, 7):
             return Synced(None)
         return Synced(answer(report.table), 1, merged=True, age=0.5)
+
+    def drain(self) -> None:
+        self.drained.set()
 
     async def report_batch(self, stream: str, part: Part, batch: BatchWork) -> bool:
         self._take("report_batch", stream)
@@ -198,7 +204,7 @@ class Served:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
 
 
-@contextmanager
+@contextlib.contextmanager
 def served(verbs: Any | None = None, **given: Any) -> Iterator[Served]:
     """The service on free ports; over fake verbs unless told otherwise."""
     ports = {"http_port": 0, "grpc_port": 0, "metrics_port": 0}
@@ -221,13 +227,13 @@ def served(verbs: Any | None = None, **given: Any) -> Iterator[Served]:
         loop.close()
 
 
-@contextmanager
+@contextlib.contextmanager
 def channel(served: Served) -> Iterator[grpc.Channel]:
     with grpc.insecure_channel(served.target, options=[("grpc.enable_retries", 0)]) as open_channel:
         yield open_channel
 
 
-@contextmanager
+@contextlib.contextmanager
 def web(served: Served, **headers: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=served.base, headers=headers, trust_env=False, timeout=20) as client:
         yield client

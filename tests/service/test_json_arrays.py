@@ -17,6 +17,7 @@ from unskew.service import json_arrays
 from unskew.service.documents import AnswerPages
 from unskew.service.json_arrays import Count, Counts, Hash, Hashes, Matrix
 from unskew.service.models import SyncResponse, _Model
+from unskew.service.verbs import Synced
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import learning
 
@@ -103,7 +104,9 @@ def test_arrays_are_written_as_they_are_read() -> None:
 def test_the_answer_that_is_kept_is_that_of_the_model() -> None:
     """What is of one agent is its own, also where the rest was made for another before."""
     pages = AnswerPages()
-    for merged, age in ((True, 0.5), (False, 2.0), (True, 0.0)):
-        message = pb.SyncResponse(answer=learning.answer_to_message(answer(report(9).table), 3, merged, age))
-        assert json.loads(run(pages.of(message))) == SyncResponse.of(message).model_dump(mode="json")
-    assert json.loads(run(pages.of(pb.SyncResponse()))) == {"answer": None}
+    found = answer(report(9).table)
+    for incarnation, merged, age in ((3, True, 0.5), (3, False, 2.0), (3, True, 0.0), (4, True, 0.0)):
+        message = pb.SyncResponse(answer=learning.answer_to_message(found, incarnation, merged, age))
+        page = run(pages.of(Synced(found, incarnation, merged, age)))
+        assert json.loads(page) == SyncResponse.of(message).model_dump(mode="json")
+    assert json.loads(run(pages.of(Synced(None)))) == {"answer": None}

@@ -237,6 +237,6 @@ def _histogram(parts: list[_Keys], tail: Tail | None, at: str) -> Histogram:
         if len(twice):
             raise WireError(f"{at}hashes", f"key {int(hashes[twice[0]])} is there twice; give each key once")
     try:
-        return Histogram(hashes, counts, tail, spread)
+        return Histogram(hashes, counts, tail, spread, _checked=True)  # by now: in order, and each count is above 0
     except UnskewError as why:
         raise refusal(f"{at}counts", why) from None

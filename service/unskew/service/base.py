@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import os
 import time
 from collections import OrderedDict
@@ -53,6 +54,7 @@ class Base:
         self.store, self.clock, self.observer = store, clock, observer
         self.tuning = tuning or Tuning()
         self.closing = False
+        self.draining = False  # nobody waits for a round any longer
         threads = max(2, min(4, os.cpu_count() or 1))
         self._own = None if executor is not None else ThreadPoolExecutor(threads, thread_name_prefix="unskew-numbers")
         self._executor = executor or self._own
@@ -84,13 +86,14 @@ class Bell:
     """Wakes all that wait, however many; each looks for itself what is new."""
 
     def __init__(self) -> None:
-        self._waiting: set[asyncio.Future[bool]] = set()
+        self._waiting: dict[asyncio.Future[bool], float] = {}  # and when each gives up
+        self._alarm: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def ring(self) -> None:
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_result(True)
@@ -99,19 +102,27 @@ class Bell:
         """Whether it rang in this time."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
-        self._waiting.add(future)
-        timer = None if seconds is None else loop.call_later(max(seconds, 0.0), _give_up, future)
+        end = math.inf if seconds is None else monotonic() + max(seconds, 0.0)
+        self._waiting[future] = end
+        if self._alarm is None or end < self._alarm.when():
+            self._wake_at(loop, end)
         try:
             return await future
         finally:
-            self._waiting.discard(future)
-            if timer is not None:
-                timer.cancel()
+            self._waiting.pop(future, None)
 
+    def _wake_at(self, loop: asyncio.AbstractEventLoop, end: float) -> None:
+        """One timer for all who wait: most leave long before it, and one of its own for each would cost each more."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = None if end == math.inf else loop.call_at(end, self._give_up, loop)
 
-def _give_up(future: asyncio.Future[bool]) -> None:
-    if not future.done():
-        future.set_result(False)
+    def _give_up(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._alarm, now = None, monotonic()
+        for future, end in self._waiting.items():
+            if end <= now and not future.done():
+                future.set_result(False)
+        self._wake_at(loop, min((end for end in self._waiting.values() if end > now), default=math.inf))
 
 
 class Recent(OrderedDict[K, V]):

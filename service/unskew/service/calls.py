@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
@@ -21,11 +21,10 @@ from unskew.service.errors import FieldError
 from unskew.service.problems import TooLargeError
 from unskew.service.spans import note
 from unskew.service.verbs import Built, StreamInfo, Synced, Verbs
-from unskew.service.waits import Waits
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import histograms, learning, streams
 
-__all__ = ["Calls", "check_size"]
+__all__ = ["Calls", "check_size", "synced_in_bytes"]
 
 T = TypeVar("T")
 
@@ -50,7 +49,6 @@ class Calls:
     max_streams: int = 1000
     max_histogram_keys: int = 4_000_000
     max_histogram_bytes: int = 128 << 20
-    waits: Waits = field(default_factory=Waits)
 
     def _allowed(self, who: Identity, verb: str, stream: str) -> str:
         check_name("stream", stream)
@@ -141,28 +139,9 @@ class Calls:
 
     # -- learning ---------------------------------------------------------------------------------------------
 
-    async def sync(
-        self, request: pb.SyncRequest, who: Identity, left: float | None = None, draining: asyncio.Event | None = None
-    ) -> pb.SyncResponse:
-        """``left``: seconds until the caller gives up; it is told "not yet" before that. ``draining`` ends the wait."""
-        found = await self._synced(request, who, left, draining)
-        if found.answer is None:
-            return pb.SyncResponse()
-        message = learning.answer_to_message(found.answer, found.incarnation, found.merged, found.age)
-        return pb.SyncResponse(answer=message)
-
-    async def sync_in_bytes(
-        self, request: pb.SyncRequest, who: Identity, left: float | None = None, draining: asyncio.Event | None = None
-    ) -> bytes:
-        """The same, serialized: the table that all agents of a round are told is so once, and not for each of them."""
-        found = await self._synced(request, who, left, draining)
-        if found.answer is None:
-            return b""
-        return learning.answer_to_response(found.answer, found.incarnation, found.merged, found.age)
-
-    async def _synced(
-        self, request: pb.SyncRequest, who: Identity, left: float | None, draining: asyncio.Event | None
-    ) -> Synced:
+    async def sync(self, request: pb.SyncRequest, who: Identity, left: float | None = None) -> Synced:
+        """``left``: seconds until the caller gives up; it is told "not yet" before that. What is found is written by
+        who asked (``synced_in_bytes``, ``documents``): the table that all agents of a round are told is so once."""
         stream = self._allowed(who, "Sync", request.stream)
         wait = request.wait_seconds
         if not 0.0 <= wait <= _LONGEST_WAIT:
@@ -173,12 +152,7 @@ class Calls:
         known = (request.incarnation, request.epoch)
         if left is not None:
             wait = min(wait, max(0.0, 0.9 * left - 0.05))
-        if wait == 0.0 or draining is None:
-            found: Synced | None = await self.verbs.sync(stream, report, wait, known, data)
-        else:
-            found = await self.waits.until(draining, self.verbs.sync(stream, report, wait, known, data))
-        if found is None:  # it was ended: the report is kept, and the same report again is the same
-            found = await self.verbs.sync(stream, report, 0.0, known, data)
+        found = await self.verbs.sync(stream, report, wait, known, data)
         if found.answer is not None:
             note("round", found.answer.epoch)
         return found
@@ -221,6 +195,13 @@ class Calls:
 
 
 # -- pieces ---------------------------------------------------------------------------------------------------
+
+
+def synced_in_bytes(found: Synced) -> bytes:
+    """The bytes of a ``SyncResponse``."""
+    if found.answer is None:
+        return b""
+    return learning.answer_to_response(found.answer, found.incarnation, found.merged, found.age)
 
 
 def check_size(who: Identity, size: int) -> None:

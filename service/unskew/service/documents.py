@@ -11,6 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pydantic_core import to_json
@@ -20,11 +21,13 @@ from unskew.core.hashing import hash_keys
 from unskew.core.hotkeys import SPLIT
 from unskew.core.keytypes import arrow_of, parse
 from unskew.core.plan import Plan
+from unskew.core.sync import Answer
 from unskew.service.base import Flights
 from unskew.service.errors import FieldError
 from unskew.service.models import SyncAnswer
-from unskew.v1 import partitioner_pb2 as pb
+from unskew.service.verbs import Synced
 from unskew.wire import plan_from_bytes
+from unskew.wire.learning import answer_to_message
 
 __all__ = ["AnswerPages", "PlanPages", "plan_document", "typed_hash"]
 
@@ -125,29 +128,36 @@ def _plan_page(data: bytes) -> bytes:
 
 class AnswerPages:
     """Answers to syncs as JSON, as ``models.SyncResponse`` describes them. What is of the round, and so the same for
-    all its agents, is made once."""
+    all its agents, is made once, and kept as long as somebody holds the answer."""
 
     def __init__(self) -> None:
-        self._pages = _Pages()
+        self._pages: WeakKeyDictionary[Answer, tuple[int, bytes]] = WeakKeyDictionary()
+        self._making: Flights[bytes] = Flights()
 
-    async def of(self, response: pb.SyncResponse) -> bytes:
-        if not response.HasField("answer"):
+    async def of(self, found: Synced) -> bytes:
+        answer, incarnation = found.answer, found.incarnation
+        if answer is None:
             return b'{"answer":null}'
-        shared = pb.SyncAnswer()
-        shared.CopyFrom(response.answer)
-        merged, age = shared.merged, shared.age_seconds
-        shared.ClearField("merged")
-        shared.ClearField("age_seconds")
-        page = await self._pages.of(shared.SerializeToString(), _answer_page)
-        own = to_json({"merged": merged, "age_seconds": age})
-        return b'{"answer":' + page[:-1] + b"," + own[1:] + b"}"
+        had = self._pages.get(answer)
+        if had is None or had[0] != incarnation:
+            page = await self._made(answer, incarnation)
+            had = self._pages[answer] = incarnation, page
+        own = to_json({"merged": found.merged, "age_seconds": found.age})
+        return b'{"answer":' + had[1][:-1] + b"," + own[1:] + b"}"
+
+    async def _made(self, answer: Answer, incarnation: int) -> bytes:
+        if answer.table.values.nbytes < _BESIDE:
+            return _answer_page(answer, incarnation)
+        return await self._making.once(
+            (id(answer), incarnation), lambda: asyncio.to_thread(_answer_page, answer, incarnation)
+        )
 
 
-def _answer_page(data: bytes) -> bytes:
+def _answer_page(answer: Answer, incarnation: int) -> bytes:
     """Without what is of one agent only."""
-    answer = SyncAnswer.of(pb.SyncAnswer.FromString(data))
-    page = answer.model_dump_json(exclude={"merged": True, "age_seconds": True, "table": {"values"}}).encode()
-    values = _in_pieces([row.tolist() for row in answer.table.values], 1)
+    model = SyncAnswer.of(answer_to_message(answer, incarnation))
+    page = model.model_dump_json(exclude={"merged": True, "age_seconds": True, "table": {"values"}}).encode()
+    values = _in_pieces([row.tolist() for row in model.table.values], 1)
     return page.replace(b'"table":{', b'"table":{"values":' + values + b",", 1)
 
 

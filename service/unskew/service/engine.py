@@ -71,6 +71,11 @@ class Engine:
         """Whether the store can be asked."""
         await self._base.store.ping()
 
+    def drain(self) -> None:
+        """End all waits: syncs are answered with what there is, from now on at once."""
+        self._base.draining = True
+        self._rounds.wake()
+
     async def close(self) -> None:
         """Take nothing new, finish what is under way (syncs are answered with what there is), end the watches."""
         self._base.closing = True
@@ -91,7 +96,7 @@ class Engine:
             self._watching.heard_all()
             self._rounds.heard_all()
         elif news.what == "round":
-            self._rounds.heard(news.stream)
+            self._rounds.heard(news.stream, news.rounds)
         else:
             if news.what == "stream":
                 self._streams.forget(news.stream)

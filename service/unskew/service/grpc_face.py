@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from unskew.service.access import Access, Identity
-from unskew.service.calls import Calls, check_size
+from unskew.service.calls import Calls, check_size, synced_in_bytes
 from unskew.service.errors import LimitError
 from unskew.service.problems import BodyError, Fault
 from unskew.service.settings import Settings
@@ -71,13 +71,13 @@ class GrpcFace:
     observe: Observe = lambda _method, _code, _seconds: None
     max_watchers: int = 10_000
     max_watch: float = 600.0
-    draining: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self._health = health.aio.HealthServicer()
         self._watching: set[asyncio.Future[Any]] = set()
         self._under_way: set[_Timed] = set()
         self._watchers = 0
+        self._draining = False
 
     def add_to(self, server: Any) -> None:
         calls = self.calls
@@ -117,7 +117,8 @@ class GrpcFace:
 
     def drain(self) -> None:
         """End all waits and watches well."""
-        self.draining.set()
+        self._draining = True
+        self.calls.verbs.drain()
         for step in self._watching:
             step.cancel()
 
@@ -151,7 +152,7 @@ class GrpcFace:
         return answer
 
     async def _sync(self, request: pb.SyncRequest, who: Identity, context: Context) -> bytes:
-        return await self.calls.sync_in_bytes(request, who, context.time_remaining(), self.draining)
+        return synced_in_bytes(await self.calls.sync(request, who, context.time_remaining()))
 
     # -- streams ----------------------------------------------------------------------------------------------
 
@@ -189,7 +190,7 @@ class GrpcFace:
         loop = asyncio.get_running_loop()
         end = loop.time() + self.max_watch * random.uniform(0.9, 1.1)
         try:
-            while not self.draining.is_set():
+            while not self._draining:
                 step = asyncio.ensure_future(_next(found))
                 self._watching.add(step)
                 try:

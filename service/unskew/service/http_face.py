@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 from unskew.core.version import __version__
 from unskew.service import models
 from unskew.service.access import Access, changing
-from unskew.service.calls import Calls
+from unskew.service.calls import Calls, synced_in_bytes
 from unskew.service.documents import AnswerPages, PlanPages, typed_hash
 from unskew.service.errors import FieldError
 from unskew.service.http_border import (
@@ -68,7 +68,6 @@ class HttpFace:
     observe: Observe = lambda _method, _code, _seconds: None
     max_body_bytes: int = 64 << 20
     max_json_bytes: int = 8 << 20
-    draining: asyncio.Event = field(default_factory=asyncio.Event)
     lame: bool = False
 
     def __post_init__(self) -> None:
@@ -229,9 +228,9 @@ class HttpFace:
     async def _sync(self, request: Request, stream: Stream) -> Response:
         """One agent's part in a round of cooperative learning. Repeat it with the same report until it is answered."""
         message = await self._message(request, stream, pb.SyncRequest, models.SyncRequest)
-        found = await self.calls.sync(message, who_asks(request), None, self.draining)
+        found = await self.calls.sync(message, who_asks(request))
         if wants_protobuf(request):
-            return Response(found.SerializeToString(), media_type=PROTOBUF)
+            return Response(synced_in_bytes(found), media_type=PROTOBUF)
         return Response(await self._answers.of(found), media_type=JSON)
 
     async def _batch(self, request: Request, stream: Stream) -> Response:

@@ -45,6 +45,7 @@ _log = logging.getLogger("unskew.service")
 _TURN = 0.0005
 """Seconds that a thread of numbers may go on while the loop waits. The loop lets go at each call to the system, five or
 more for one request, and each time waits so long to go on: with Python's own 0.005 a health check took 30 ms more."""
+_YOUNG = 20_000  # objects that a collection is worth: every call makes some that are gone with it
 _SETTLE = 1.0  # seconds from the last handler's end on that gRPC is given to send what it said
 _LOOK = 2.0  # seconds between two looks at the store and at the certificates
 
@@ -190,7 +191,6 @@ async def _listening(
     owned: contextlib.AsyncExitStack,
     closing: list[Callable[[], Awaitable[None]]],
 ) -> Running:
-    draining = asyncio.Event()
     calls = Calls(parts.verbs, parts.access, settings.max_streams, settings.max_histogram_keys)
     http_face = HttpFace(
         calls,
@@ -199,9 +199,8 @@ async def _listening(
         parts.metrics.call,
         settings.max_body_bytes,
         settings.max_json_bytes,
-        draining,
     )
-    grpc_face = GrpcFace(calls, parts.access, parts.metrics.call, settings.max_watchers, settings.max_watch, draining)
+    grpc_face = GrpcFace(calls, parts.access, parts.metrics.call, settings.max_watchers, settings.max_watch)
     sockets = [_bound(settings, name) for name in ("http_port", "metrics_port")]
     for one in sockets:
         owned.callback(one.close)
@@ -358,6 +357,7 @@ async def serve(settings: Settings, announce: Callable[[Running], None] = lambda
         loop.add_signal_handler(name, stop.set)
     running = await build(settings, telemetry=open_telemetry(os.environ))
     gc.freeze()  # what is loaded now stays: full collections need not look at it
+    gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
     sys.setswitchinterval(_TURN)
     _announce(running)
     announce(running)

@@ -179,12 +179,12 @@ class MendedStore:
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
         return await self._store.sealed(stream, epoch)
 
-    async def commit(self, stream: str, commit: Commit) -> bool:
+    async def commit(self, stream: str, commit: Commit) -> Commit | None:
         life = self._rounds.get(stream, (0, 0))[0]
-        done = await self._there(stream, lambda: self._store.commit(stream, commit))
-        if done and life == self._rounds.get(stream, (0, 0))[0]:
-            self._merged(stream, life, commit.epoch)
-        return done
+        stands = await self._there(stream, lambda: self._store.commit(stream, commit))
+        if stands is not None and life == self._rounds.get(stream, (0, 0))[0]:
+            self._merged(stream, life, stands.epoch)
+        return stands
 
     async def answer(self, stream: str) -> Commit | None:
         return await self._store.answer(stream)

@@ -11,9 +11,11 @@ plain hashing would give for the same histogram; "observed", those of the last b
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from time import time
 from typing import Any, TypeVar
 
@@ -22,12 +24,14 @@ from prometheus_client import (
     Counter,
     Gauge,
     GCCollector,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
     generate_latest,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -75,7 +79,7 @@ class _Parts:
 class _Stream:
     """What has to be remembered of a stream: its series, the latest plan, who routes by which, batches under way."""
 
-    series: set[tuple[Any, tuple[str, ...]]] = field(default_factory=set)
+    series: dict[tuple[Any, tuple[str, ...]], Any] = field(default_factory=dict)
     latest: Version | None = None
     since: float = 0.0
     adopted: Recent[str, tuple[Version, float]] = field(default_factory=lambda: Recent(_MOST_SOURCES))
@@ -94,6 +98,30 @@ def _between(version: Version, latest: Version | None) -> int:
     return latest.number - (version.number if version.incarnation == latest.incarnation else 0)
 
 
+class _Times(Collector):
+    """A histogram of seconds. Of every call and every operation of the store: the library's own looks at one bucket
+    after another and takes two locks, 4 us each time instead of half a one. Filled on the loop only."""
+
+    def __init__(self, name: str, text: str, *labels: str) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self._rows: dict[tuple[str, ...], list[float]] = {}  # a number for each bucket and for what is above, the sum
+
+    def observe(self, seconds: float, *labels: str) -> None:
+        row = self._rows.get(labels)
+        if row is None:
+            row = self._rows[labels] = [0.0] * (len(_SECONDS) + 2)
+        row[bisect_left(_SECONDS, seconds)] += 1.0
+        row[-1] += seconds
+
+    def collect(self) -> Iterable[Metric]:
+        family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
+        for labels, row in list(self._rows.items()):
+            *counts, total = row.copy()
+            below = zip([*map(floatToGoString, _SECONDS), "+Inf"], accumulate(counts), strict=True)
+            family.add_metric(labels, list(below), total)
+        yield family
+
+
 class Metrics:
     """A registry, and the observer that fills it. Called on the loop; quick; never raises."""
 
@@ -103,7 +131,6 @@ class Metrics:
             collector(registry=self.registry)
         self._clock = clock
         self._streams: OrderedDict[str, _Stream] = OrderedDict()
-        self._found: dict[tuple[Any, tuple[str, ...]], Any] = {}
         self._of_calls()
         self._of_plans()
         self._of_rounds()
@@ -122,16 +149,16 @@ class Metrics:
         }
 
     def _of_calls(self) -> None:
-        self._calls = self._made(Histogram, "rpc_seconds", "Calls, by gRPC or HTTP status.", "method", "code")
+        self._calls = self._times("rpc_seconds", "Calls, by gRPC or HTTP status.", "method", "code")
         self._rejected = self._made(Counter, "rejected", "Calls turned away by access rules or limits.", "reason")
-        self._store = self._made(Histogram, "store_seconds", "Operations of the store.", "op")
+        self._store = self._times("store_seconds", "Operations of the store.", "op")
         self._store_errors = self._made(Counter, "store_errors", "Operations of the store without an answer.", "op")
         self._store_up = self._made(Gauge, "store_up", "Whether the store answered when it was last asked.")
         self._skipped = self._made(Counter, "skipped", "What was not done.", "what")
 
     def _of_plans(self) -> None:
         self._builds = self._made(Counter, "plan_builds", "Plans asked for.", "stream", "policy", "outcome")
-        self._build_seconds = self._made(Histogram, "plan_build_seconds", "Time to make a plan.")
+        self._build_seconds = self._times("plan_build_seconds", "Time to make a plan.")
         self._version = self._made(Gauge, "plan_version", "Number of the latest plan.", "stream")
         self._age = self._made(Gauge, "plan_age_seconds", "Since the latest plan was first seen here.", "stream")
         text = "Plans since the oldest that a source reported a batch of in the last hour."
@@ -152,19 +179,23 @@ class Metrics:
 
     def _of_rounds(self) -> None:
         self._rounds = self._made(Counter, "sync_rounds", "Rounds of cooperative learning.", "stream", "outcome")
-        self._round_seconds = self._made(Histogram, "sync_round_seconds", "From a round's first report to its answer.")
+        self._round_seconds = self._times("sync_round_seconds", "From a round's first report to its answer.")
         self._dsync = self._made(Gauge, "dsync_seconds", "Between two reports of an agent.", "stream")
         self._agents = self._made(Gauge, "agents", "Agents with a lease.", "stream")
 
     def _made(self, kind: type[M], name: str, text: str, *labels: str) -> M:
-        more: dict[str, Any] = {"buckets": _SECONDS} if kind is Histogram else {}
-        made: M = kind(f"unskew_{name}", text, labels, registry=self.registry, **more)
+        made: M = kind(f"unskew_{name}", text, labels, registry=self.registry)
+        return made
+
+    def _times(self, name: str, text: str, *labels: str) -> _Times:
+        made = _Times(f"unskew_{name}", text, *labels)
+        self.registry.register(made)
         return made
 
     # -- from the faces and the process -----------------------------------------------------------------------
 
     def call(self, method: str, code: str, seconds: float) -> None:
-        self._series(self._calls, method, code).observe(seconds)
+        self._calls.observe(seconds, method, code)
         if code in _LIMITS:
             self.rejected("limit")
 
@@ -181,18 +212,13 @@ class Metrics:
         if on is not None:
             on(event)
 
-    def _series(self, metric: Any, *labels: str) -> Any:
-        """The metric with these labels, found quickly: of every call and every operation of the store."""
-        found = self._found.get((metric, labels))
-        if found is None:
-            found = self._found[metric, labels] = metric.labels(*labels)
-        return found
-
     def _of(self, metric: Any, stream: str, *rest: str) -> Any:
         """The metric with these labels, remembered for the day the stream goes."""
-        labels = (stream, *rest)
-        self._known(stream).series.add((metric, labels))
-        return metric.labels(*labels)
+        series, key = self._known(stream).series, (metric, (stream, *rest))
+        found = series.get(key)
+        if found is None:
+            found = series[key] = metric.labels(*key[1])
+        return found
 
     def _known(self, stream: str) -> _Stream:
         found = self._streams.get(stream)
@@ -259,7 +285,7 @@ class Metrics:
         known = self._known(stream)
         partition = len(told)
         while (gone := (self._load, (stream, str(partition), routing))) in known.series:
-            known.series.discard(gone)
+            del known.series[gone]
             self._load.remove(*gone[1])
             partition += 1
 
@@ -311,7 +337,7 @@ class Metrics:
         self._of(self._dsync, event.stream).set(event.dsync)
 
     def _store_called(self, event: StoreCalled) -> None:
-        self._series(self._store, event.op).observe(event.seconds)
+        self._store.observe(event.seconds, event.op)
         if event.error is not None and event.error not in _ANSWERS:
             self._store_errors.labels(event.op).inc()
 

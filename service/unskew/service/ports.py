@@ -172,10 +172,12 @@ class Commit:
 
 @dataclass(frozen=True)
 class News:
-    """Something of a stream changed: look again. A wake-up only; it may come twice, late or not at all."""
+    """Something of a stream changed: look again. A wake-up only; it may come twice, late or not at all. News of a round
+    say how far the rounds are, so that who knows need not look."""
 
     stream: str
     what: str  # "plan", "round", "stream"
+    rounds: tuple[int, int] | None = field(default=None, compare=False)  # the open epoch and the last merged one
 
 
 class Store(Protocol):
@@ -241,9 +243,9 @@ class Store(Protocol):
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
         """The reports of a sealed epoch, in the order of their keys; empty where it is merged."""
 
-    async def commit(self, stream: str, commit: Commit) -> bool:
-        """Put the answer of an epoch, if it is sealed and the one before it is the last merged; whether this one is
-        merged now, by whomever."""
+    async def commit(self, stream: str, commit: Commit) -> Commit | None:
+        """Put the answer of an epoch, if it is sealed and the one before it is the last merged. The answer that stands
+        now: this one, or what another made of the epoch or of a later one; None where the epoch is not merged."""
 
     async def answer(self, stream: str) -> Commit | None:
         """The answer of the last merged epoch."""

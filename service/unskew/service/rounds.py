@@ -53,6 +53,7 @@ class _Driver:
         self._missing: set[str] = set()
         self._value = self._rules.dsync
         self._ahead = 0.0  # of the store's clock, to the loop's
+        self._at = (0, 0)  # the open epoch and the last merged one, as far as is known here
         self._found: tuple[int, float] = (0, 0.0)  # the sealed epoch of another replica, and when it was seen first
         self._used = monotonic()
         self._looked = False
@@ -94,6 +95,11 @@ class _Driver:
             self._weight += len(data)
         self._missing.discard(key.agent)
         self.poke(urgent=not self._missing)
+
+    def heard(self, rounds: tuple[int, int] | None) -> None:
+        """News of the rounds. Most are of what was done here, and known."""
+        if rounds is None or rounds[0] > self._at[0] or rounds[1] > self._at[1]:
+            self.poke(urgent=len(self.bell) > 0)
 
     def poke(self, *, urgent: bool = True) -> None:
         """Who waits for company is not woken by each who comes."""
@@ -157,17 +163,17 @@ class _Driver:
         at = seal_at(view.now, deadline, leases)
         if at > view.now:
             return at - view.now
+        self._missing = _live(view)  # of the next round, as soon as this one is sealed
         if not await self._store.seal(self.stream, view.open):
             return self._base.tuning.retry
-        await self._merge(view, keep, view.open, view.now, "deadline" if leases else "complete")
-        return 0.0
+        return await self._merge(view, keep, view.open, view.now, "deadline" if leases else "complete")
 
     def _see(self, view: RoundView, had: Told | None) -> Keep:
         """What a look at the round says of agents and times. A store that knows less than what we ``had`` before we
         looked lost it in a failover: its rounds go on from there, and ours are no more."""
         keep = self._read_keep(view.keep)
-        live = {member.agent for member in view.members if member.lease > view.now}
-        self._missing = live - view.reported.keys()
+        live = _live(view)
+        self._missing, self._at = live - view.reported.keys(), (view.open, view.merged)
         self._value, self._ahead, self._looked = keep.pace.interval.value, view.now - monotonic(), True
         other = self.told is not None and self.told.version[0] != view.incarnation
         back = had is not None and had.version > (view.incarnation, view.merged)
@@ -194,16 +200,16 @@ class _Driver:
         if left > 0:
             return left
         self._found = epoch, monotonic()  # if this fails, in a while again
-        await self._merge(view, keep, epoch, None, "taken over")
-        return 0.0
+        return await self._merge(view, keep, epoch, None, "taken over")
 
-    async def _merge(self, view: RoundView, keep: Keep, epoch: int, complete: float | None, outcome: str) -> None:
+    async def _merge(self, view: RoundView, keep: Keep, epoch: int, complete: float | None, outcome: str) -> float:
+        """Merge a sealed round; how long nothing will be due then."""
         began = time.monotonic()
         reports = await self._store.sealed(self.stream, epoch)
         latest = max((stored.arrived for stored in reports), default=view.now)
         previous = await self.newest() if view.merged else None
         if previous is not None and previous.answer.epoch > view.merged:
-            return  # another was faster
+            return 0.0  # another was faster
         job = Job(
             epoch=epoch,
             incarnation=view.incarnation,
@@ -221,25 +227,34 @@ class _Driver:
         made = reduce_round(job) if brief else await self._base.run(reduce_round, job)
         for why in made.dropped:
             self._base.observer(Skipped(self.stream, "report", why, round=epoch))
-        done = await self._store.commit(self.stream, made.commit)
-        await self._fetch(made)
-        ours = done and self._raw[0] is not None and self._raw[0].keep == made.commit.keep
+        stands = await self._store.commit(self.stream, made.commit)
+        ours = stands == made.commit
+        if stands is not None:
+            await self._take(stands, made if ours else None)
         first = min((stored.arrived for stored in reports), default=view.now)
         seconds = max(view.now - first, 0.0) + time.monotonic() - began
         merged = RoundMerged(self.stream, epoch, len(reports), outcome if ours else "repeated", seconds, self._value)
         self._base.observer(merged)
+        if not ours or epoch + 1 < view.open:
+            return 0.0
+        self._at = epoch + 1, epoch
+        return self._base.tuning.poll
 
-    async def _fetch(self, made: Made | None = None) -> None:
-        """The last commit; read, if it is not the one that was just made here."""
+    async def _fetch(self) -> None:
+        """The last commit."""
         commit = await self._store.answer(self.stream)
         if commit is not None and self._raw != (commit, self._rules):
-            rules = self._rules
-            ours = made is not None and made.rules == rules and made.commit == commit
-            self.told = made.told if made is not None and ours else await self._base.run(told, commit, rules)
-            self._raw = commit, rules
-            self._before, self._here, self._weight = self._here, {}, 0
-            self._value = self.told.keep.pace.interval.value
-            self.bell.ring()
+            await self._take(commit, None)
+
+    async def _take(self, commit: Commit, made: Made | None) -> None:
+        """The last commit, read if it is not the one that was ``made`` here."""
+        rules = self._rules
+        ours = made is not None and made.rules == rules
+        self.told = made.told if made is not None and ours else await self._base.run(told, commit, rules)
+        self._raw = commit, rules
+        self._before, self._here, self._weight = self._here, {}, 0
+        self._value = self.told.keep.pace.interval.value
+        self.bell.ring()
 
     def _begin_anew(self) -> None:
         """The stream is another one of the same name, or gone."""
@@ -289,7 +304,7 @@ class Rounds:
     async def _until(self, driver: _Driver, key: ReportKey, end: float, lives: int) -> bool:
         """Wait for the round of this report, or for the end; False: it may have been missed."""
         before = driver.told
-        while not self._base.closing and (left := end - monotonic()) > 0:
+        while not (self._base.closing or self._base.draining) and (left := end - monotonic()) > 0:
             now = driver.told
             if driver.lives != lives:
                 return False
@@ -338,23 +353,28 @@ class Rounds:
         last = await self._base.run(told, commit, rules_of(known.spec, self._base.tuning))
         return last.answer.table.resized(known.spec.partitions)
 
-    def heard(self, stream: str) -> None:
+    def heard(self, stream: str, rounds: tuple[int, int] | None = None) -> None:
         driver = self._drivers.get(stream)
         if driver is not None:
-            driver.poke(urgent=len(driver.bell) > 0)
+            driver.heard(rounds)
 
     def heard_all(self) -> None:
         for stream in list(self._drivers):
             self.heard(stream)
 
     def wake(self) -> None:
-        """``closing`` is set: everybody who waits is to see it."""
+        """``closing`` or ``draining`` is set: everybody who waits is to see it."""
         for driver in self._drivers.values():
             driver.bell.ring()
             driver.poke()
 
     async def close(self) -> None:
         await finish(*(driver.task for driver in self._drivers.values()))
+
+
+def _live(view: RoundView) -> set[str]:
+    """The agents with a lease."""
+    return {member.agent for member in view.members if member.lease > view.now}
 
 
 def _check_counts(report: Report) -> None:

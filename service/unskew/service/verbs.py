@@ -102,6 +102,9 @@ class Verbs(Protocol):
         """Take the report; wait so many seconds for its round. ``known``: (incarnation, epoch) that the caller has.
         ``data``: the report in bytes (``wire.learning``), where they are at hand."""
 
+    def drain(self) -> None:
+        """End all waits of syncs, now and from now on: each is answered with what there is."""
+
     async def report_batch(self, stream: str, part: Part, batch: BatchWork) -> bool: ...
 
     async def get_scale(self, stream: str) -> Scale: ...

@@ -115,8 +115,8 @@ class Hub:
         self._inboxes.add(inbox)
         return inbox
 
-    def tell(self, stream: str, what: str) -> None:
-        news = News(stream, what)
+    def tell(self, stream: str, what: str, rounds: tuple[int, int] | None = None) -> None:
+        news = News(stream, what, rounds)
         for inbox in list(self._inboxes):
             inbox.put(news)
 

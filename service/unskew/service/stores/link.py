@@ -40,6 +40,7 @@ from unskew.core.errors import ConfigError
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.address import Address, Tls
 from unskew.service.stores.breaker import Breaker
+from unskew.service.stores.lane import Lane
 from unskew.service.stores.scripts import Script
 from unskew.service.stores.sentinels import Sentinels
 
@@ -96,6 +97,7 @@ class Link:
         self._room = asyncio.Semaphore(patience.connections)
         self._rng = random.Random()
         self._sentinel: Sentinels | None = None
+        self._library: Redis | None = None  # for the subscription; a cluster's is made for each
         self._client = self._connect()
 
     @property
@@ -120,19 +122,26 @@ class Link:
 
     def _connect(self) -> _Client:
         address, options = self._address, self._options()
-        most = self._patience.connections + 4  # the subscription, and those that are being given up
         if address.kind == "cluster":
             nodes = [ClusterNode(host, port) for host, port in address.hosts]
+            most = self._patience.connections + 4  # those that are being given up
             cluster = RedisCluster(startup_nodes=nodes, max_connections=most, **options)
             return cast(_Client, cluster)
-        options |= {"db": address.db, "max_connections": most}
+        self._library = self._one({**options, "db": address.db})
+        patient = self._one({**options, "db": address.db, "socket_timeout": None})  # the lane has a time for all
+        return Lane(patient.connection_pool.make_connection, self._patience.timeout)
+
+    def _one(self, options: dict[str, Any]) -> Redis:
+        """A client of the one server that is asked, or of the master that the Sentinels name."""
+        address = self._address
         if address.kind == "sentinel":
-            self._sentinel = Sentinels(address.hosts, self._of_sentinels(options))
-            return cast(_Client, self._sentinel.master_for(address.service, **options))
+            if self._sentinel is None:
+                self._sentinel = Sentinels(address.hosts, self._of_sentinels(self._options()))
+            return cast(Redis, self._sentinel.master_for(address.service, **options))
         (host, port), *others = address.hosts
         if others:
             raise ConfigError("store", address.hosts, "one host; for more use redis+sentinel:// or redis+cluster://")
-        return cast(_Client, Redis(host=host, port=port, **options))
+        return Redis(host=host, port=port, **options)
 
     def _of_sentinels(self, options: dict[str, Any]) -> dict[str, Any]:
         given = self._address.options
@@ -143,14 +152,13 @@ class Link:
             "socket_timeout": self._patience.timeout / 2,
             "socket_connect_timeout": self._patience.timeout / 2,
         }
-        return {name: value for name, value in options.items() if name not in ("db", "max_connections")} | own
+        return options | own
 
     async def close(self) -> None:
-        with contextlib.suppress(*_FAULTS):
-            await self._client.aclose()
-        if self._sentinel is not None:
-            with contextlib.suppress(*_FAULTS):
-                await self._sentinel.aclose()
+        for one in (self._client, self._library, self._sentinel):
+            if one is not None:
+                with contextlib.suppress(*_FAULTS):
+                    await one.aclose()
 
     # -- operations
 
@@ -174,7 +182,7 @@ class Link:
         if ticket is None:
             raise UnavailableError("store: Redis has not answered for a while; try again in some seconds")
         try:
-            value = await asyncio.wait_for(self._attempts(ask), self._patience.deadline)
+            value = await self._first(ask)
         except (*_FAULTS, asyncio.TimeoutError) as error:
             if _is_answer(error):
                 self._breaker.succeeded(ticket)
@@ -196,6 +204,21 @@ class Link:
         else:
             self._sign = now
             self._breaker.failed(ticket, now)
+
+    async def _first(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """The first attempt as it is where it bounds its own time: a task to watch over it would cost as much."""
+        if self._library is None:
+            return await asyncio.wait_for(self._attempts(ask), self._patience.deadline)
+        began = time.monotonic()
+        try:
+            return await ask()
+        except _FAULTS as error:
+            if not _passes(error):
+                raise
+            left = began + self._patience.deadline - time.monotonic()
+            if left <= 0:
+                raise
+        return await asyncio.wait_for(self._attempts(ask), left)
 
     async def _attempts(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         async with self._room:
@@ -248,8 +271,8 @@ class Link:
 
     async def _listener(self) -> tuple[Redis, bool]:
         """A client to subscribe with, and whether it is for that only: any node of a cluster hears all."""
-        if self._address.kind != "cluster":
-            return cast(Redis, self._client), False
+        if self._library is not None:
+            return self._library, False
         cluster = cast(RedisCluster, self._client)
         await cluster.initialize()
         node = self._rng.choice(cluster.get_nodes())

@@ -314,12 +314,7 @@ class MemoryStore:
     # -- rounds
 
     async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
-        rounds = self._of(stream).rounds
-        first = rounds.opened is None
-        outcome = rounds.report(key, data, self._clock(), lease)
-        if first and rounds.opened is not None:
-            self._hub.tell(stream, "round")
-        return outcome
+        return self._of(stream).rounds.report(key, data, self._clock(), lease)
 
     async def round(self, stream: str) -> RoundView:
         found = self._of(stream)
@@ -328,7 +323,7 @@ class MemoryStore:
     async def seal(self, stream: str, epoch: int) -> bool:
         rounds = self._of(stream).rounds
         if rounds.seal(epoch):
-            self._hub.tell(stream, "round")
+            self._hub.tell(stream, "round", (rounds.open, rounds.merged))
         return epoch < rounds.open
 
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
@@ -338,11 +333,11 @@ class MemoryStore:
         reports = found.rounds.epochs.get(epoch, {})
         return tuple(reports[key] for key in sorted(reports))
 
-    async def commit(self, stream: str, commit: Commit) -> bool:
+    async def commit(self, stream: str, commit: Commit) -> Commit | None:
         rounds = self._of(stream).rounds
         if rounds.commit(commit, self._clock(), self._limits.forget):
-            self._hub.tell(stream, "round")
-        return commit.epoch <= rounds.merged
+            self._hub.tell(stream, "round", (rounds.open, rounds.merged))
+        return rounds.last if commit.epoch <= rounds.merged else None
 
     async def answer(self, stream: str) -> Commit | None:
         found = self._streams.get(stream)

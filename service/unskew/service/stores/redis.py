@@ -102,8 +102,8 @@ class RedisStore:
         return self._hub.listen()
 
     def _heard(self, message: bytes) -> None:
-        what, _, stream = message.decode().partition(" ")
-        self._hub.tell(stream, what)
+        what, *rest = message.decode().split(" ")  # a stream's name has no space in it
+        self._hub.tell(rest[0], what, (int(rest[1]), int(rest[2])) if len(rest) == 3 else None)
 
     @property
     def _channel(self) -> str:
@@ -307,20 +307,18 @@ class RedisStore:
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
         return await self._reports.sealed(stream, epoch)
 
-    async def commit(self, stream: str, commit: Commit) -> bool:
+    async def commit(self, stream: str, commit: Commit) -> Commit | None:
         names = json.dumps([[key.agent, key.session, key.seq] for key in commit.names])
         fields = [field_of(key) for key in commit.names]
         words = commit.epoch, commit.answer, commit.keep, names, _micros(self._limits.forget)
-        merged = bool(await self._change("commit", stream, *words, *fields))
-        if merged:
-            self._reports.merged(stream, commit.names)
-        return merged
+        outcome = await self._change("commit", stream, *words, *fields)
+        if outcome == b"not sealed":
+            return None
+        self._reports.merged(stream, commit.names)
+        return commit if outcome == b"merged" else _commit(outcome)
 
     async def answer(self, stream: str) -> Commit | None:
-        epoch, answer, keep, names = await self._run("answer", stream)
-        if epoch is None:
-            return None
-        return Commit(int(epoch), answer, tuple(ReportKey(*name) for name in json.loads(names)), keep)
+        return _commit(await self._run("answer", stream))
 
 
 def _micros(seconds: float) -> int:
@@ -342,6 +340,13 @@ def _plan(found: Sequence[bytes] | None) -> PlanRecord | None:
     version, digest, data, purpose = found
     incarnation, _, number = version.decode().partition(".")
     return PlanRecord(Version(int(incarnation), int(number)), digest.decode(), data, purpose.decode())
+
+
+def _commit(found: Sequence[Any]) -> Commit | None:
+    epoch, answer, keep, names = found
+    if epoch is None:
+        return None
+    return Commit(int(epoch), answer, tuple(ReportKey(*name) for name in json.loads(names)), keep)
 
 
 def _members(leases: Sequence[bytes], names: Sequence[bytes]) -> tuple[Member, ...]:

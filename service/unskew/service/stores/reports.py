@@ -26,6 +26,7 @@ _MICROS = 1e6
 _TRIES = 5
 _FIELDS = 1000  # what Lua unpacks at once has a limit
 _KEPT = 64 << 20
+_COMPANY = 0.002  # seconds that a report waits for others of its stream: it will wait for its round anyway
 T = TypeVar("T")
 Pairs = list[tuple[bytes, bytes]]
 
@@ -69,7 +70,9 @@ class Reports:
         wait for it in vain as long as the first did."""
         waiting: list[_Waiting] = []
         try:
-            while waiting := self._waiting.pop(stream, []):
+            while stream in self._waiting:
+                await asyncio.sleep(_COMPANY)
+                waiting = self._waiting.pop(stream)
                 for some in groups(waiting, [len(one.data) for one in waiting], self._most):
                     await self._write_some(stream, some)
         except Exception as why:  # noqa: BLE001 - whoever waits is told, whatever it is

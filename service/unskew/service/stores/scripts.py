@@ -49,6 +49,9 @@ local now = time[1] * 1000000 + time[2]
 local expires
 local function whole(number) return string.format('%.0f', number) end
 local function tell(what) redis.call('PUBLISH', channel, what .. ' ' .. stream) end
+local function tell_rounds(open, merged)
+  redis.call('PUBLISH', channel, 'round ' .. stream .. ' ' .. whole(open) .. ' ' .. whole(merged))
+end
 -- After a write that may have made the key.
 local function own(key)
   if redis.call('SADD', K, key) == 1 then
@@ -298,10 +301,7 @@ end
 if redis.call('EXISTS', A) == 1 then own(A) end
 if stored then
   own(R) own(I) own(Q)
-  if not opened then
-    redis.call('HSET', M, 'opened', whole(now))
-    tell('round')
-  end
+  if not opened then redis.call('HSET', M, 'opened', whole(now)) end
 end
 return outcomes
 """
@@ -328,13 +328,14 @@ return {whole(now), at[1], at[2], at[3], at[4], redis.call('HGETALL', base .. 'i
 _SEAL = """
 local epoch = tonumber(ARGV[4])
 if not alive() then return 'gone' end
-local open = tonumber(redis.call('HGET', M, 'open'))
+local at = redis.call('HMGET', M, 'open', 'merged')
+local open, merged = tonumber(at[1]), tonumber(at[2])
 -- What was seen in it may be lost since: an empty round would have no answer, and the next would wait for it.
 if epoch == open and redis.call('EXISTS', base .. 'r:' .. ARGV[4]) == 1 then
   open = open + 1
   redis.call('HSET', M, 'open', whole(open))
   redis.call('HDEL', M, 'opened')
-  tell('round')
+  tell_rounds(open, merged)
 end
 return epoch < open and 1 or 0
 """
@@ -345,13 +346,18 @@ local first = 9
 if not alive() then return 'gone' end
 local number, at = tonumber(epoch), redis.call('HMGET', M, 'open', 'merged')
 local open, merged = tonumber(at[1]), tonumber(at[2])
-if number <= merged then return 1 end
-if number > merged + 1 or number >= open then return 0 end
--- Exactly the reports that are in it: else what was merged is of another life of this Redis.
 local A, C, Q, R = base .. 'a', base .. 'c', base .. 'q', base .. 'r:' .. epoch
-if redis.call('HLEN', R) ~= #ARGV - first + 1 then return 0 end
+-- The very same again is merged too: whoever sent it may not have heard so.
+if number <= merged then
+  local had = redis.call('HMGET', C, 'epoch', 'answer', 'keep', 'names')
+  if had[1] == epoch and had[2] == answer and had[3] == keep and had[4] == names then return 'merged' end
+  return had
+end
+if number > merged + 1 or number >= open then return 'not sealed' end
+-- Exactly the reports that are in it: else what was merged is of another life of this Redis.
+if redis.call('HLEN', R) ~= #ARGV - first + 1 then return 'not sealed' end
 for i = first, #ARGV do
-  if redis.call('HEXISTS', R, ARGV[i]) == 0 then return 0 end
+  if redis.call('HEXISTS', R, ARGV[i]) == 0 then return 'not sealed' end
 end
 redis.call('HSET', C, 'epoch', epoch, 'answer', answer, 'keep', keep, 'names', names)
 own(C)
@@ -377,8 +383,8 @@ for _, agent in ipairs(redis.call('ZRANGEBYSCORE', A, '-inf', whole(now - forget
     redis.call('HDEL', Q, agent)
   end
 end
-tell('round')
-return 1
+tell_rounds(open, number)
+return 'merged'
 """
 
 _ANSWER = """
