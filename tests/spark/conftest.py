@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -32,6 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         warnings.simplefilter("ignore", ResourceWarning)  # the gateway's pipes, closed when the session stops
         from pyspark.sql import SparkSession
 
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers: this Python and what is installed in it
         builder = SparkSession.builder.master("local[2]").appName("unskew-tests")
         for name, value in SETTINGS.items():
             builder = builder.config(name, value)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["Sampling", "histogram_of"]
+__all__ = ["Sampling", "exact_counts", "histogram_of", "sampled_keys"]
 
 
 # Spark's sample and rand draw alike from one seed: a frame made with rand(seed) would be sampled by its own values.
@@ -66,16 +66,22 @@ def histogram_of(
     """How many rows each heavy key has, and each host; with ``spread``, whether the heavy ones can be split."""
     hashed = key if isinstance(key, Key) else key_of(df, key)
     told = spread if spread is None or isinstance(spread, Spread) else spread_of(df, spread)
-    chosen = _sampled(df, hashed.hash, None if told is None else told.hash, partitions, sampling or Sampling())
+    chosen = sampled_keys(df, hashed.hash, None if told is None else told.hash, partitions, sampling or Sampling())
+    return exact_counts(df, hashed.hash, chosen, partitions)
+
+
+def exact_counts(df: DataFrame, key: Column, chosen: Candidates, partitions: int) -> Histogram:
+    """The second pass: rows of these keys one by one, of all others by host."""
     bits = host_bits(partitions)
-    groups = df.select(_group(hashed.hash, chosen, bits).alias("g")).groupBy("g").agg(F.count(F.lit(1)).alias("n"))
+    groups = df.select(_group(key, chosen, bits).alias("g")).groupBy("g").agg(F.count(F.lit(1)).alias("n"))
     table = groups.toArrow()
     group, rows = _longs(table, "g"), _longs(table, "n")
     host = _is_host(group, bits)
     return counted(chosen, group[~host].view(np.uint64), rows[~host], group[host] ^ _HOSTS, rows[host], bits)
 
 
-def _sampled(df: DataFrame, key: Column, spread: Column | None, partitions: int, how: Sampling) -> Candidates:
+def sampled_keys(df: DataFrame, key: Column, spread: Column | None, partitions: int, how: Sampling) -> Candidates:
+    """The first pass: which keys may be heavy, and how many spread values they have."""
     wanted = sample_for(partitions)
     table = _sample(df, key, spread, how.fraction, 2 * wanted, how.seed)
     fraction = how.fraction

@@ -6,6 +6,7 @@ out and says so by returning None.
 
 from __future__ import annotations
 
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 from unskew.core.errors import ConfigError
@@ -13,7 +14,7 @@ from unskew.core.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["deterministic", "physical_text", "spark_version"]
+__all__ = ["deterministic", "end_gateway", "input_partitions", "physical_text", "spark_version"]
 
 OLDEST = (4, 0)
 
@@ -38,6 +39,17 @@ def physical_text(df: DataFrame) -> str:
     return str(inner._explain_string())
 
 
+def input_partitions(df: DataFrame) -> int | None:
+    """How many tasks read the frame, where its plan says so without running a job: it has no exchange in it."""
+    inner: Any = df
+    if not hasattr(inner, "_jdf"):
+        return None
+    text = physical_text(df)
+    if any(mark in text for mark in ("Exchange", "AdaptiveSparkPlan", "Subquery")):
+        return None
+    return int(inner._jdf.queryExecution().toRdd().getNumPartitions())
+
+
 def deterministic(df: DataFrame, column: Column) -> bool | None:
     """Whether evaluating the expression again gives the same; None where that cannot be told (Connect)."""
     inner: Any = df.select(column)
@@ -45,3 +57,28 @@ def deterministic(df: DataFrame, column: Column) -> bool | None:
         return None
     expressions = inner._jdf.queryExecution().analyzed().expressions()
     return all(expressions.apply(i).deterministic() for i in range(expressions.size()))
+
+
+_GIVEN_TO_END = 10.0
+
+
+def end_gateway() -> None:
+    """End the Java process that pyspark started for this one, after its session has stopped, and wait until it is gone.
+    (Left alone it ends some time after this process.)"""
+    from pyspark import SparkContext
+
+    inner: Any = SparkContext
+    gateway = inner._gateway
+    if gateway is None:
+        return
+    inner._gateway = inner._jvm = None
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is None:  # somebody else's
+        return
+    process.stdin.close()
+    try:
+        process.wait(_GIVEN_TO_END)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

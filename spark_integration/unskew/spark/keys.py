@@ -10,6 +10,7 @@ the key hash even of the same columns: ``xxhash64(SPREAD_SEED, columns ...)``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, UserDefinedType, VariantType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, UserDefinedType, VariantType
 
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
 from unskew.core.keytypes import parse
@@ -33,6 +34,8 @@ __all__ = [
     "Columns",
     "Key",
     "Spread",
+    "key_columns",
+    "key_names",
     "key_of",
     "key_unseen",
     "quoted",
@@ -80,6 +83,16 @@ def key_of(df: DataFrame, key: Columns, *, plan: Plan | None = None, types: Sequ
     return Key(F.xxhash64(*columns), found)
 
 
+def key_columns(df: DataFrame, key: Columns) -> list[Column]:
+    """The key's columns one by one, as ``df.groupBy`` takes them."""
+    return [df[one] if isinstance(one, str) else one for one in _listed(key)]
+
+
+def key_names(df: DataFrame, key: Columns) -> tuple[str, ...]:
+    """What Spark calls the key's columns."""
+    return tuple(name for name, _ in _resolved(df, _listed(key), "key"))
+
+
 def key_unseen(key: Columns, plan: Plan) -> Column:
     """The key hash where no frame is at hand yet: the types are compared when Spark plans the query, and a row of
     another type raises instead of being routed. Where they agree nothing is left of the check."""
@@ -96,7 +109,8 @@ def key_unseen(key: Columns, plan: Plan) -> Column:
 
 
 def spread_of(df: DataFrame, spread: Columns = AUTO) -> Spread:
-    """The spread hash of ``df``: over the given columns, or over all that Spark can hash (``"auto"``)."""
+    """The spread hash of ``df``: over the given columns, or (``"auto"``) over all that Spark can hash, but for strings
+    with a collation and for names that the frame has twice."""
     if isinstance(spread, str) and spread == AUTO:
         return _spread_of_all(df)
     columns = _listed(spread, "spread")
@@ -118,8 +132,10 @@ def spread_of(df: DataFrame, spread: Columns = AUTO) -> Spread:
 
 def _spread_of_all(df: DataFrame) -> Spread:
     fields = df.schema.fields
-    hashable = tuple(field.name for field in fields if _hashable(field.dataType))
-    rest = tuple(field.name for field in fields if not _hashable(field.dataType))
+    times = Counter(field.name.casefold() for field in fields)
+    told = [times[field.name.casefold()] == 1 and _hashable(field.dataType, bytes_only=True) for field in fields]
+    hashable = tuple(field.name for field, tells in zip(fields, told, strict=True) if tells)
+    rest = tuple(field.name for field, tells in zip(fields, told, strict=True) if not tells)
     if not hashable:
         raise ConfigError(
             "spread", AUTO, f"columns that Spark can hash; of the frame's, {', '.join(rest)}, it can none"
@@ -170,14 +186,20 @@ def _key_type(name: str, kind: DataType) -> str:
         raise KeyTypeError(f"key column {name}: {why}") from None
 
 
-def _hashable(kind: DataType) -> bool:
+def _hashable(kind: DataType, *, bytes_only: bool = False) -> bool:
+    """Whether Spark hashes it; ``bytes_only``: and equal values to the same. Of the strings that a collation calls
+    equal, a group keeps any one, another one where its task runs again: not for ``"auto"`` to build on."""
     if isinstance(kind, (MapType, VariantType)):
         return False
+    if isinstance(kind, StringType):
+        return not (bytes_only and " collate " in f"{kind.simpleString()} ")
     if isinstance(kind, ArrayType):
-        return _hashable(kind.elementType)
+        return _hashable(kind.elementType, bytes_only=bytes_only)
     if isinstance(kind, UserDefinedType):
-        return _hashable(kind.sqlType())
-    return not isinstance(kind, StructType) or all(_hashable(field.dataType) for field in kind.fields)
+        return _hashable(kind.sqlType(), bytes_only=bytes_only)
+    if isinstance(kind, StructType):
+        return all(_hashable(field.dataType, bytes_only=bytes_only) for field in kind.fields)
+    return True
 
 
 def _check_types(found: tuple[str, ...], plan: Plan) -> None:

@@ -8,10 +8,11 @@ Rows never pass through here or there.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import Column
 
@@ -19,21 +20,35 @@ from unskew.client import Client, NoAnswerError, NotThereError, testing
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram import Histogram
 from unskew.core.plan import Plan
-from unskew.core.planners import Origin, make_planner
+from unskew.core.planners import PLANNERS, Origin, make_planner
 from unskew.core.stream import Part, StreamSpec, check_name
+from unskew.spark.aggregation import Aggregation, aggregation_of, at_input, at_plan, input_splits, place_for
+from unskew.spark.calls import Function
+from unskew.spark.groups import group_partitions, group_plan, groups_of, run_groups
 from unskew.spark.histogram import Sampling, histogram_of
+from unskew.spark.join_cost import Bounds, JoinPlan
+from unskew.spark.join_keys import On
+from unskew.spark.joins import Join
 from unskew.spark.jvm import spark_version
 from unskew.spark.keys import AUTO, Columns, key_of, key_unseen, spread_unseen
+from unskew.spark.learning import Pins, place
 from unskew.spark.native import route_column
 from unskew.spark.physical import dropped_exchange
+from unskew.spark.rdd import partition_by
 from unskew.spark.repartition import repartition, routed
 
 if TYPE_CHECKING:
+    from pyspark import RDD
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from unskew.spark.executor import Pin
 
 __all__ = ["EMBEDDED", "ServiceWarning", "Unskew"]
 
 EMBEDDED = "embedded"
+T = TypeVar("T")
+
 _NAME = "partition"  # of a route: Spark would name the column by all its tables
 
 
@@ -65,15 +80,19 @@ class Unskew:
         timeout: float = 10.0,
     ) -> None:
         self.spark, self.stream = spark, check_name("stream", stream)
-        self._spec = StreamSpec(partitions, policy, dict(parameters or {}), tuple(weights), seed)
+        self._spec = StreamSpec(
+            partitions, policy, dict(parameters or {}), tuple(weights), seed, dsync_min=StreamSpec.dsync
+        )  # a round is a batch here, so DSYNC does not adapt: it would end up shorter than a batch
         self._sampling = sampling or Sampling(seed=seed)
         self._required, self._timeout = required, timeout
         self._batch = -1
         self._last: Plan | None = None
         self._spread: Columns = AUTO
         self._open = ExitStack()
+        self._held: list[DataFrame] = []
         spark_version(spark.range(0))
         self._client = self._connect(service)
+        self._pins = Pins(self.stream, self._spec, self._client, self._alone)
 
     # -- plans ------------------------------------------------------------------------------------------------
 
@@ -99,7 +118,12 @@ class Unskew:
         """A plan for rows distributed like those of ``df``. ``spread``: what tells the rows of one key apart."""
         types = key_of(df, key).types
         client = self._ready(types)
-        histogram = self.histogram(df, key, spread)
+        return self._made(client, self.histogram(df, key, spread), types, spread)
+
+    def _made(
+        self, client: Client | None, histogram: Histogram, types: tuple[str, ...], spread: Columns | None
+    ) -> Plan:
+        """By the service if it answers, and the one that is used from now on where none is given."""
         self._batch += 1
         plan = None if client is None else self._asked(client, histogram)
         self._last, self._spread = plan or self._planned(histogram, types), AUTO if spread is None else spread
@@ -132,20 +156,18 @@ class Unskew:
             self._alone(why)
             return None
 
-    def _alone(self, why: NoAnswerError) -> None:
-        """Say that the driver plans by itself, or that it may not."""
+    def _alone(self, why: NoAnswerError, instead: str = "planned in the driver instead") -> None:
+        """Say that the driver goes on by itself, or that it may not."""
         if self._required:
             raise why
-        warnings.warn(f"planned in the driver instead: {why}", ServiceWarning, stacklevel=4)
+        warnings.warn(f"{instead}: {why}", ServiceWarning, stacklevel=4)
 
     def _put(self, client: Client, types: tuple[str, ...]) -> None:
         """See that the stream is there, for this number of partitions and these key types."""
         try:
             spec = client.get_stream(self.stream, timeout=self._timeout).spec
         except NotThereError:
-            made = StreamSpec(
-                self.partitions, self._spec.policy, self._spec.parameters, self._spec.weights, self._spec.seed, types
-            )
+            made = replace(self._spec, key_types=types)
             client.put_stream(self.stream, made, timeout=self._timeout)
             return
         if spec.partitions != self.partitions:
@@ -190,6 +212,139 @@ class Unskew:
         told = self._spread if spread is None else spread
         return repartition(df, self._chosen(plan), key, told, column=column)
 
+    # -- placement by tasks -----------------------------------------------------------------------------------
+
+    def pin(
+        self,
+        plan: Plan | None = None,
+        learn: bool = False,  # noqa: FBT001, FBT002 - named in the design
+        sync: bool | None = None,  # noqa: FBT001
+        *,
+        batch: int | None = None,
+        source: str | None = None,
+        access: Mapping[str, object] | None = None,
+    ) -> Pin:
+        """What the tasks of one batch are bound to (``unskew.spark.learning``): ``plan`` or the last one made here, or
+        with ``learn`` the newest Q-table of the service. ``sync``: whether tasks report what they learn; by default
+        where there is a service. ``source`` names the query, where an application has several on one stream;
+        ``access`` is how tasks show the service who they are, as ``Client`` takes it."""
+        chosen = None if learn and plan is None else self._chosen(plan)
+        if batch is None:  # of the numbers that plans have: what they counted is another part of the stream
+            self._batch += 1
+            batch = self._batch
+        made = self._pins.pin(source or self._source, chosen, batch, learn=learn, sync=sync)
+        return made if access is None else replace(made, access=dict(access))
+
+    def place(
+        self,
+        df: DataFrame,
+        key: Columns,
+        plan: Plan | None = None,
+        spread: Columns | None = None,
+        learn: bool = False,  # noqa: FBT001, FBT002 - named in the design
+        pin: Pin | None = None,
+        column: str | None = None,
+    ) -> DataFrame:
+        """``df`` placed by Python tasks, one decision a partition (``unskew.spark.executor``): by ``pin``, or by one
+        made here from ``plan`` and ``learn``. A pin is for one frame. ``spread`` and ``column`` as for
+        ``repartition``. Where a plan is all that decides, that is cheaper: no row goes through Python."""
+        told = self._spread if spread is None else spread
+        if pin is None:
+            pin = self.pin(plan, learn)
+        elif plan is not None or learn:
+            raise ConfigError("pin", pin, "a pin, or plan and learn to make one of, not both")
+        if pin.partitions != self.partitions:
+            raise PlanError(f"the pin is for {pin.partitions} partitions and this session for {self.partitions}")
+        return place(df, pin, key, told, column)
+
+    def partition_by(
+        self,
+        rdd: RDD[T],
+        key: Callable[[T], Any],
+        plan: Plan | None = None,
+        spread: Callable[[T], Any] | None = None,
+        types: Sequence[str] = (),
+    ) -> RDD[T]:
+        """The records of an RDD, placed by the plan (``unskew.spark.rdd``); classic Spark only."""
+        return partition_by(rdd, key, self._chosen(plan), spread, types)
+
+    # -- operators --------------------------------------------------------------------------------------------
+
+    def group_apply(
+        self,
+        df: DataFrame,
+        key: Columns,
+        fn: Function,
+        schema: StructType | str,
+        plan: Plan | None = None,
+        *,
+        form: str = "pandas",
+        memory: int | str | None = None,
+    ) -> DataFrame:
+        """``df.groupBy(key).applyInPandas(fn, schema)`` with heavy groups alone and first (``unskew.spark.groups``).
+
+        Without a plan it makes its own, of at least three partitions a slot; two jobs. ``form``: ``"pandas"`` or
+        ``"arrow"``. ``memory``: of one Python worker; groups that will not fit are named by a ``GroupMemoryWarning``.
+        """
+        call = groups_of(df, key, fn, schema, form, memory)
+        if plan is None:
+            wanted = group_partitions(self.spark, self.partitions)
+            counts = histogram_of(df, key, wanted, None, self._sampling)
+            plan = group_plan(counts, wanted, self.stream, key_of(df, key).types, self._spec.seed)
+        return run_groups(call, plan)
+
+    def aggregate(
+        self,
+        df: DataFrame,
+        key: Columns,
+        partial: Function,
+        merge: Function,
+        schema: StructType | str,
+        plan: Plan | None = None,
+        *,
+        spread: Columns | None = None,
+        form: str = "pandas",
+        at: str = "plan",
+    ) -> DataFrame:
+        """A state per key by ``partial``; hot keys in pieces, put together by ``merge`` (``unskew.spark.aggregation``).
+
+        ``schema`` has the key's columns and the state. ``partial(rows)`` or ``partial(key, rows)`` gives the state of a
+        piece, ``merge(states)`` or ``merge(key, states)`` one state of several; of one alone it must be that state, for
+        it is not called then. ``at``: ``"plan"``, ``"input"`` or ``"auto"``. What is persisted for a plan that splits
+        keys is kept until ``release()``.
+        """
+        call = aggregation_of(df, key, partial, merge, schema, form, at)
+        told = spread if spread is not None else AUTO if plan is None else self._spread
+        if plan is None and at == "input":
+            plan = self._own("hash", Histogram.empty(), key_of(df, key).types)
+        if plan is None or at == "auto":
+            plan, at = self._for_aggregate(call, told, plan, at)
+        if at == "input":
+            return at_input(call, plan)
+        result, held = at_plan(call, plan, told)
+        if held is not None:
+            self._held.append(held)
+        return result
+
+    def _for_aggregate(self, call: Aggregation, spread: Columns, plan: Plan | None, at: str) -> tuple[Plan, str]:
+        """The plan by this session's policy, or Prompt's where that keeps keys whole; and the place that was meant."""
+        types, splits = key_of(call.df, call.key).types, PLANNERS[self._spec.policy].splits
+        client = self._ready(types) if plan is None and splits else None
+        counts = self.histogram(call.df, call.key, spread)
+        if plan is None:
+            plan = self._made(client, counts, types, spread) if splits else self._own("prompt", counts, types)
+        return plan, place_for(counts, plan, input_splits(call.df), call.form) if at == "auto" else at
+
+    def _own(self, policy: str, histogram: Histogram, types: tuple[str, ...]) -> Plan:
+        """A plan of the driver's own, which no other frame follows."""
+        planner = make_planner(policy, self.partitions, self._spec.seed, self._spec.weights or None)
+        return planner.plan(histogram, origin=Origin(stream=self.stream, key_types=types))
+
+    def release(self) -> None:
+        """Free what ``aggregate`` has persisted. Its results can still be used, and are computed anew."""
+        while self._held:
+            self._held.pop().unpersist()
+
     def dropped_exchange(self, df: DataFrame, plan: Plan | None = None) -> str | None:
         """Why rows of ``df`` are not where the plan puts them, or None (``unskew.spark.physical``)."""
         return dropped_exchange(df, self._chosen(plan))
@@ -204,6 +359,51 @@ class Unskew:
                 "a join must have the same number; make a plan here, or a session with the plan's number"
             )
         return chosen
+
+    def join(
+        self,
+        left: DataFrame,
+        right: DataFrame,
+        on: On,
+        how: str = "inner",
+        plan: JoinPlan | Plan | None = None,
+        spread: Columns = AUTO,
+        side: str | None = None,
+        bounds: Bounds | None = None,
+    ) -> DataFrame:
+        """``left.join(right, on, how)`` with hot keys split on one side and copied on the other
+        (``unskew.spark.joins``). ``on`` may also be a list of pairs (left name, right name).
+
+        Without ``plan`` one is made by counting both sides (``plan_join``), unless Spark would broadcast one of them:
+        then the join is Spark's own. A plan from elsewhere splits the left side, or ``side``. ``spread`` tells the
+        rows of one key of the split side apart."""
+        asked = self._join(left, right, on, how, spread, side)
+        if plan is None:
+            why = asked.broadcast_by_spark()
+            if why is not None:
+                return asked.left_to_spark(why)
+            plan = self._join_planned(asked, bounds)
+        return asked.run(plan)
+
+    def plan_join(
+        self,
+        left: DataFrame,
+        right: DataFrame,
+        on: On,
+        how: str = "inner",
+        spread: Columns = AUTO,
+        side: str | None = None,
+        bounds: Bounds | None = None,
+    ) -> JoinPlan:
+        """The plan that ``join`` would make, with what it expects; print it, and give it to joins of such frames."""
+        return self._join_planned(self._join(left, right, on, how, spread, side), bounds)
+
+    def _join(self, left: DataFrame, right: DataFrame, on: On, how: str, spread: Columns, side: str | None) -> Join:
+        return Join.of(left, right, on, how, partitions=self.partitions, spread=spread, side=side)
+
+    def _join_planned(self, asked: Join, bounds: Bounds | None) -> JoinPlan:
+        spec = self._spec
+        return asked.plan(bounds, self._sampling, weights=spec.weights, seed=spec.seed, stream=self.stream)
 
     # -- the service ------------------------------------------------------------------------------------------
 
@@ -233,8 +433,11 @@ class Unskew:
             return
 
     def close(self) -> None:
-        """End the connection, and the embedded service."""
-        self._open.close()
+        """End the connection, and the embedded service; free what is persisted."""
+        try:
+            self.release()
+        finally:
+            self._open.close()
 
     def __enter__(self) -> Unskew:
         return self

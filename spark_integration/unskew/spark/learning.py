@@ -1,0 +1,214 @@
+"""The executor face, driver side: pins, and frames placed by tasks (DESIGN section 7).
+
+A pin is made once a batch, before its first task starts. It carries the plan, or the newest Q-table that the service
+has; where that does not answer in time, the last one known, and before the first the empty one. From then on nothing
+that is looked up decides anything.
+
+How partitions learn together: each task is a partitioner of the stream (``<source>/<partition>``), and so is the
+driver, which has no rows. Tasks report while they run; the driver reports when it makes the next pin, as the last one.
+With that the round is complete, is merged at once, and its answer is the next pin's Q-table: one round a batch,
+whatever the number of tasks. A task whose report was lost holds its round up until its lease or the round's deadline
+ends; the pin then has the table of the round before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    MapType,
+    StructField,
+    StructType,
+    UserDefinedType,
+    VariantType,
+)
+
+from unskew.client import Breaker, Client, NoAnswerError, NotThereError, Synced
+from unskew.core.errors import ConfigError
+from unskew.core.partition_agent import REPORTED, Bound
+from unskew.core.plan import Plan
+from unskew.core.qtable import QTable
+from unskew.core.sketches.frequent import FrequentItems
+from unskew.core.stream import Part, StreamSpec
+from unskew.core.sync import Answer, Report
+from unskew.spark.executor import UNKNOWN_PARTS, Pin, Placing
+from unskew.spark.jvm import input_partitions, spark_version
+from unskew.spark.keys import AUTO, SPREAD_SEED, Columns, key_of, quoted, spread_of
+from unskew.spark.repartition import pre_images
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Pins", "place"]
+
+_BY_ID = (4, 1)
+_HASH, _SPREAD, _PARTITION = "__unskew_hash", "__unskew_spread", "__unskew_partition"
+_WAIT, _TIMEOUT = 0.5, 2.0
+_MASK = 62  # nullable columns told in one bigint
+
+
+@dataclass(eq=False)
+class Pins:
+    """Makes the pins of one stream, in a driver. Remembers the newest global Q-table that it was told of."""
+
+    stream: str
+    spec: StreamSpec
+    client: Client | None
+    alone: Callable[[NoAnswerError, str], None]
+    answer: Answer | None = field(default=None, init=False)
+    _session: int = field(default_factory=lambda: time.time_ns() // 1000, init=False)
+    _breaker: Breaker = field(default_factory=lambda: Breaker(failures=1, cooldown=5.0), init=False)
+
+    @property
+    def partitions(self) -> int:
+        return self.spec.partitions
+
+    def pin(self, source: str, plan: Plan | None, batch: int, *, learn: bool, sync: bool | None = None) -> Pin:
+        """The pin of a batch. Where it learns it waits for the service a second or two at most."""
+        if learn == (plan is not None):
+            raise ConfigError("learn", learn, "a plan to route by, or learn=True, not both")
+        if sync and not (learn and self.client is not None):
+            raise ConfigError("sync", sync, "True only with learn=True and a service")
+        Part(source, batch)  # refuses what a report could not name
+        bound = Bound(self.partitions, plan, batch=batch, seed=self.spec.seed)
+        due = learn and self.client is not None if sync is None else sync
+        if learn:
+            if due:
+                self._hear(source, batch)
+            bound = self._learned(bound)
+        return Pin(
+            self.stream,
+            bound,
+            source,
+            None if self.client is None else self.client.target,
+            sync=due,
+            session=self._session,
+            dsync=self._dsync,
+        )
+
+    @property
+    def _dsync(self) -> float:
+        return self.spec.dsync if self.answer is None else self.answer.dsync
+
+    def _learned(self, bound: Bound) -> Bound:
+        found = self.answer
+        if found is None:
+            return replace(bound, table=QTable.empty(self.partitions))
+        return replace(bound, table=found.table, records=found.records, version=found.version)
+
+    def _hear(self, source: str, batch: int) -> None:
+        """Close the round of the batch before, and take its answer."""
+        if self.client is None or not self._breaker.allow(time.monotonic()):
+            return
+        known = (0, 0) if self.answer is None else self.answer.version
+        try:
+            news = self._synced(self.client, self._report(source, batch), known).answer
+        except NoAnswerError as why:
+            self._breaker.failure(time.monotonic())
+            self.alone(why, "this batch goes by what was learned before")
+            return
+        self._breaker.success()
+        if news is not None and news.version > known and news.table.workers == self.partitions:
+            self.answer = news
+
+    def _synced(self, client: Client, report: Report, known: tuple[int, int]) -> Synced:
+        """Where the stream is not there yet, it is made."""
+        try:
+            return client.sync(self.stream, report, wait=_WAIT, known=known, timeout=_TIMEOUT)
+        except NotThereError:
+            client.put_stream(self.stream, self.spec, timeout=_TIMEOUT)
+            return client.sync(self.stream, report, wait=_WAIT, known=known, timeout=_TIMEOUT)
+
+    def _report(self, source: str, batch: int) -> Report:
+        """The driver has no rows."""
+        return Report(
+            agent=f"{source}/driver",
+            session=self._session,
+            seq=batch + 1,
+            table=QTable.empty(self.partitions),
+            records=0,
+            frequent=FrequentItems(REPORTED),
+            loads=np.zeros(self.partitions, np.int64),
+            dsync=self._dsync,
+            longer=False,
+        )
+
+
+def place(
+    df: DataFrame,
+    pin: Pin,
+    key: Columns,
+    spread: Columns = AUTO,
+    column: str | None = None,
+    *,
+    by_id: bool | None = None,
+) -> DataFrame:
+    """``df`` with every row in the partition that its task decides under ``pin``. No job runs here.
+
+    ``column`` and ``by_id`` are as for ``repartition``: an int column by this name that is different for every
+    partition; one of the two ways in which Spark places rows.
+    """
+    version = spark_version(df)
+    if column is not None and column in df.columns:
+        raise ConfigError("column", column, "a name that the frame does not have yet")
+    found = key_of(df, key, plan=pin.plan)
+    needed = pin.plan is None or pin.plan.splits
+    told, alike = _told_apart(df, spread) if needed else (None, False)
+    name = _PARTITION if column is None else column
+    hashes = [found.hash.alias(_HASH), *([] if told is None else [told.alias(_SPREAD)])]
+    parts = input_partitions(df) or UNKNOWN_PARTS
+    pinned = replace(pin, bound=replace(pin.bound, alike=alike), parts=parts)
+    direct = version >= _BY_ID if by_id is None else by_id
+    task = Placing(pinned, name, told is not None, None if direct else pre_images(pin.partitions))
+    schema = StructType([*df.schema.fields, StructField(name, IntegerType())])
+    where = df.select("*", *hashes).mapInArrow(task, schema)
+    target = F.col(quoted(name))
+    placed = where.repartitionById(pin.partitions, target) if direct else where.repartition(pin.partitions, target)
+    return placed if column is not None else placed.drop(name)
+
+
+def _told_apart(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
+    """The spread hash, and whether two rows that have the same are the same row, so that one may stand for the other.
+
+    That asks for more than the native face's hash: Spark's ``xxhash64`` passes over NULLs, so ('a', NULL) and (NULL,
+    'a') have one hash, and -0.0 has that of 0.0. So which columns are NULL, and the sign of zeros, are hashed too.
+    Nested columns have NULLs inside: with those, or with columns that have no hash, equal hashes are not equal rows.
+    """
+    told = spread_of(df, spread)
+    if not (isinstance(spread, str) and spread == AUTO):
+        return told.hash, False
+    if told.left_out or any(_nested(f.dataType) for f in df.schema.fields):
+        return told.hash, False
+    nullable = [f.name for f in df.schema.fields if f.nullable]
+    extra = [_null_mask(nullable[at : at + _MASK]) for at in range(0, len(nullable), _MASK)] if nullable[1:] else []
+    extra += [_zero(f.name) for f in df.schema.fields if isinstance(f.dataType, (FloatType, DoubleType))]
+    if not extra:
+        return told.hash, True
+    return F.xxhash64(F.lit(SPREAD_SEED), *(F.col(quoted(n)) for n in told.names), *extra), True
+
+
+def _null_mask(names: list[str]) -> Column:
+    mask = F.lit(0).cast("bigint")
+    for at, name in enumerate(names):
+        mask = mask.bitwiseOR(F.when(F.col(quoted(name)).isNull(), F.lit(1 << at).cast("bigint")).otherwise(0))
+    return mask
+
+
+def _zero(name: str) -> Column:
+    """A zero as text, which has its sign; NULL for all else."""
+    return F.when(F.col(quoted(name)) == 0, F.col(quoted(name)).cast("string"))
+
+
+def _nested(kind: DataType) -> bool:
+    return isinstance(kind, (ArrayType, StructType, MapType, VariantType, UserDefinedType))

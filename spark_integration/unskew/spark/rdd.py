@@ -1,0 +1,148 @@
+"""The RDD face: records put where a plan says, by ``mapPartitions`` with vector hashing of their keys.
+
+The partition of a record is a function of the plan and the record alone, so it holds for RDDs of any source, for
+``DStream.transform``, and for tasks that run again. Keys are hashed as the plan's key types, as Spark would hash a
+column of them: a record lands where the same key of a DataFrame lands. Classic Spark only: Connect has no RDDs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from unskew.core.errors import ConfigError, KeyTypeError, PlanError, UnskewError
+from unskew.core.hashing import hash_keys
+from unskew.core.keytypes import parse
+from unskew.core.plan import Plan
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+__all__ = ["Dealing", "partition_by", "spread_hash"]
+
+T = TypeVar("T")
+
+_CHUNK = 4096  # records hashed at a time
+_SEED = 0x5EED
+_PLAIN = (int, str, bytes, float, bool, type(None))
+
+
+def partition_by(
+    rdd: RDD[T],
+    key: Callable[[T], Any],
+    plan: Plan,
+    spread: Callable[[T], Any] | None = None,
+    types: Sequence[str] = (),
+) -> RDD[T]:
+    """The records themselves, each in the partition that ``plan`` gives it.
+
+    ``key`` gives a record's key: a value, or a tuple where the plan has several key types. ``spread`` gives what tells
+    the records of one key apart, an id say: a number, string, bytes, or a tuple of these.
+    ``types``: the keys' Spark types, where the plan has none.
+    """
+    _check(rdd, key, plan, spread)
+    dealing = Dealing(plan, key, spread, _types(plan, types))
+    pairs = rdd.mapPartitions(dealing, preservesPartitioning=False)
+    return pairs.partitionBy(plan.partitions, _identity).mapPartitions(_records)
+
+
+def _check(rdd: object, key: object, plan: Plan, spread: object) -> None:
+    from pyspark import RDD
+
+    if not isinstance(rdd, RDD):
+        raise ConfigError(
+            "rdd",
+            type(rdd).__name__,
+            "an RDD of classic Spark; Spark Connect has none: use repartition(df, key) or place(df, key)",
+        )
+    if not callable(key):
+        raise ConfigError("key", key, "a function of a record that gives its key")
+    if spread is not None and not callable(spread):
+        raise ConfigError("spread", spread, "a function of a record that gives what tells records of one key apart")
+    if plan.splits and spread is None:
+        raise PlanError(
+            "this plan splits keys: give spread=, a function of a record that tells those of one key apart (an id, or "
+            "offset), or plan with a policy that keeps keys whole (kip)"
+        )
+
+
+def _types(plan: Plan, given: Sequence[str]) -> tuple[str, ...]:
+    types = tuple(str(parse(name)) for name in given)
+    if plan.key_types and types and types != plan.key_types:
+        raise PlanError(f"the plan is for keys of type ({', '.join(plan.key_types)}), not ({', '.join(types)})")
+    if not plan.key_types and not types:
+        raise ConfigError("types", (), "the Spark type of each key column, as ('bigint',): the plan does not have any")
+    return plan.key_types or types
+
+
+@dataclass(frozen=True, eq=False)
+class Dealing:
+    """What runs in a task: records to (partition, record)."""
+
+    plan: Plan
+    key: Callable[[Any], Any]
+    spread: Callable[[Any], Any] | None
+    types: tuple[str, ...]
+
+    def __call__(self, records: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        rest = iter(records)
+        while chunk := list(islice(rest, _CHUNK)):
+            yield from zip(self.where(chunk), chunk, strict=True)
+
+    def where(self, records: Sequence[Any]) -> list[int]:
+        """The partition of each of these."""
+        hashes = self._hashes([self.key(record) for record in records])
+        told = None
+        if self.plan.splits and self.spread is not None:
+            told = np.fromiter((spread_hash(self.spread(one)) for one in records), np.uint64, len(records))
+        where: list[int] = self.plan.route(hashes, told).tolist()
+        return where
+
+    def _hashes(self, keys: list[Any]) -> NDArray[np.uint64]:
+        columns = [keys] if len(self.types) == 1 else self._columns(keys)
+        try:
+            return hash_keys(*columns, types=self.types)
+        except (UnskewError, TypeError, ValueError, OverflowError) as why:
+            bad = next((key for key in keys if not self._fits(key)), keys[0])
+            raise self._wrong(bad, why) from None
+
+    def _columns(self, keys: list[Any]) -> list[list[Any]]:
+        for key in keys:
+            if not isinstance(key, (tuple, list)) or len(key) != len(self.types):
+                raise self._wrong(key, f"give a tuple of {len(self.types)}")
+        return [list(column) for column in zip(*keys, strict=True)]
+
+    def _fits(self, key: Any) -> bool:
+        try:
+            hash_keys(*([one] for one in (key if len(self.types) > 1 else (key,))), types=self.types)
+        except (UnskewError, TypeError, ValueError, OverflowError):
+            return False
+        return True
+
+    def _wrong(self, key: Any, why: object) -> KeyTypeError:
+        return KeyTypeError(
+            f"key {key!r:.80} ({type(key).__name__}) does not fit the plan's key type ({', '.join(self.types)}): {why}"
+        )
+
+
+def spread_hash(value: Any) -> int:
+    """A hash of a plain value that is the same in every process."""
+    parts = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(part, _PLAIN) or type(part).__module__ == "numpy" for part in parts):
+        raise ConfigError("spread", value, "a number, string, bytes, or a flat tuple of these, for each record")
+    plain = tuple(part.item() if hasattr(part, "item") else part for part in parts)
+    return int(xxhash.xxh64_intdigest(repr(plain).encode("utf-8", "surrogatepass"), _SEED))
+
+
+def _identity(partition: int) -> int:
+    return partition
+
+
+def _records(pairs: Iterable[tuple[int, T]]) -> Iterator[T]:
+    return (record for _, record in pairs)

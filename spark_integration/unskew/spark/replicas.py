@@ -1,0 +1,62 @@
+"""The other side of split keys: each of its rows copied to exactly the partitions that hold a fragment of its key.
+
+Where a key's fragments are is one more table of the plan, an array of arrays in one foldable literal. A row looks up
+its place first: a partition, or, below 0, which of the split keys it has. Only rows below 0 find an array to explode;
+all others explode NULL, which is one row and allocates nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+
+from unskew.core.hotkeys import SPLIT
+from unskew.core.plan import Plan
+from unskew.spark.keys import quoted
+from unskew.spark.native import bucket_column, signed, table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["fragments", "place_column", "replicated", "split_hashes"]
+
+
+def fragments(plan: Plan) -> list[list[int]]:
+    """For each split key the partitions to which a row of it may go, ascending."""
+    return [list(plan.hot.slots.units(j)) for j in range(len(plan.hot.slots.bits))]
+
+
+def split_hashes(plan: Plan) -> NDArray[np.uint64]:
+    """The hashes of the split keys, in the order of ``fragments``."""
+    split = plan.hot.home < 0
+    found: NDArray[np.uint64] = plan.hot.hashes[split][np.argsort(SPLIT - plan.hot.home[split])]
+    return found
+
+
+def place_column(plan: Plan, key_hash: Column) -> Column:
+    """``Plan.place`` in SQL: the partition of the key, or -1 - j where it is the j-th split key."""
+    tail = F.get(table(plan.tail, "int"), F.shiftrightunsigned(key_hash, 64 - plan.tail_bits))
+    if len(plan.hot) == 0:
+        return tail
+    keys, home, _ = plan.hot.table
+    bucket = bucket_column(plan.hot.lookup, key_hash)
+    return F.coalesce(
+        F.when(F.get(table(signed(keys), "bigint"), bucket) == key_hash, F.get(table(home, "int"), bucket)), tail
+    )
+
+
+def replicated(df: DataFrame, plan: Plan, key_hash: Column, column: str, spare: str) -> DataFrame:
+    """``df`` with ``column``, the partition of each row, and each row of a split key once for each partition that holds
+    a fragment of it. ``spare`` is a name that is free."""
+    placed = df.withColumn(column, place_column(plan, key_hash))
+    if not plan.splits:
+        return placed
+    where = ",".join(f"[{','.join(map(str, each))}]" for each in fragments(plan))
+    held = F.from_json(F.lit(f"[{where}]"), "array<array<int>>")
+    at, one = F.col(quoted(column)), F.col(quoted(spare))
+    each = placed.select("*", F.explode_outer(F.get(held, F.lit(SPLIT) - at)).alias(spare))
+    return each.withColumn(column, F.coalesce(one, at)).drop(spare)
