@@ -13,7 +13,7 @@ from unskew.client import NoAnswerError
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan import Version
 from unskew.spark import Unskew
-from unskew.spark.session import ServiceWarning
+from unskew.spark.planning import ServiceWarning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

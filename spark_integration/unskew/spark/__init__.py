@@ -6,18 +6,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from unskew.core.advice import Advice
+    from unskew.spark.histogram import Sampling
+    from unskew.spark.join_cost import Bounds, JoinPlan
+    from unskew.spark.joins import JoinWarning
+    from unskew.spark.memory import GroupMemoryWarning
     from unskew.spark.physical import dropped_exchange
+    from unskew.spark.planning import ServiceWarning
     from unskew.spark.session import Unskew
 
-__all__ = ["Unskew", "dropped_exchange"]
+__all__ = [
+    "Advice",
+    "Bounds",
+    "GroupMemoryWarning",
+    "JoinPlan",
+    "JoinWarning",
+    "Sampling",
+    "ServiceWarning",
+    "Unskew",
+    "dropped_exchange",
+]
 
 # Loaded when first named: a task that imports one helper of this package needs no session.
-_HOMES = {"Unskew": "session", "dropped_exchange": "physical"}
+_HOMES = {
+    "Advice": "unskew.core.advice",
+    "Bounds": "unskew.spark.join_cost",
+    "GroupMemoryWarning": "unskew.spark.memory",
+    "JoinPlan": "unskew.spark.join_cost",
+    "JoinWarning": "unskew.spark.joins",
+    "Sampling": "unskew.spark.histogram",
+    "ServiceWarning": "unskew.spark.planning",
+    "Unskew": "unskew.spark.session",
+    "dropped_exchange": "unskew.spark.physical",
+}
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value: object = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

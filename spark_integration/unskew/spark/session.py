@@ -1,27 +1,24 @@
 """``Unskew``: what a job writes. It binds a Spark session to a stream and, where there is one, to a service.
 
-Without a service plans are made in the driver, by the same planners. With one, the histogram goes there, and the plan
-comes back, numbered and kept; where it cannot be reached the driver plans by itself and says so, unless ``required``.
-Rows never pass through here or there.
+Each verb hands over to the module of its name; what they share is the plans of the stream (``unskew.spark.planning``).
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import Column
 
-from unskew.client import Client, NoAnswerError, NotThereError, testing
+from unskew.client import Client
+from unskew.core.advice import Advice
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram import Histogram
 from unskew.core.plan import Plan
-from unskew.core.planners import PLANNERS, Origin, make_planner
-from unskew.core.stream import Part, StreamSpec, check_name
+from unskew.core.planners import PLANNERS
+from unskew.spark.advising import advise_on_frame, advise_on_join, names_of
 from unskew.spark.aggregation import Aggregation, aggregation_of, at_input, at_plan, input_splits, place_for
 from unskew.spark.calls import Function
 from unskew.spark.groups import group_partitions, group_plan, groups_of, run_groups
@@ -34,6 +31,7 @@ from unskew.spark.keys import AUTO, Columns, key_of, key_unseen, spread_unseen
 from unskew.spark.learning import Pins, place
 from unskew.spark.native import route_column
 from unskew.spark.physical import dropped_exchange
+from unskew.spark.planning import Plans, spec_of
 from unskew.spark.rdd import partition_by
 from unskew.spark.repartition import repartition, routed
 
@@ -44,16 +42,11 @@ if TYPE_CHECKING:
 
     from unskew.spark.executor import Pin
 
-__all__ = ["EMBEDDED", "ServiceWarning", "Unskew"]
+__all__ = ["Unskew"]
 
-EMBEDDED = "embedded"
 T = TypeVar("T")
 
 _NAME = "partition"  # of a route: Spark would name the column by all its tables
-
-
-class ServiceWarning(UserWarning):
-    """The service did not answer, and the driver planned by itself."""
 
 
 class Unskew:
@@ -79,36 +72,37 @@ class Unskew:
         required: bool = False,
         timeout: float = 10.0,
     ) -> None:
-        self.spark, self.stream = spark, check_name("stream", stream)
-        self._spec = StreamSpec(
-            partitions, policy, dict(parameters or {}), tuple(weights), seed, dsync_min=StreamSpec.dsync
-        )  # a round is a batch here, so DSYNC does not adapt: it would end up shorter than a batch
-        self._sampling = sampling or Sampling(seed=seed)
-        self._required, self._timeout = required, timeout
-        self._batch = -1
-        self._last: Plan | None = None
-        self._spread: Columns = AUTO
-        self._open = ExitStack()
-        self._held: list[DataFrame] = []
+        spec = spec_of(partitions, policy, parameters, weights, seed)
         spark_version(spark.range(0))
-        self._client = self._connect(service)
-        self._pins = Pins(self.stream, self._spec, self._client, self._alone)
+        self._plans = Plans(spark, stream, spec, service, required, timeout)
+        self._pins = Pins(stream, spec, self._plans.client, self._plans.alone)
+        self._sampling = sampling or Sampling(seed=seed)
+        self._spread: Columns = AUTO
+        self._held: list[DataFrame] = []
 
     # -- plans ------------------------------------------------------------------------------------------------
 
     @property
+    def spark(self) -> SparkSession:
+        return self._plans.spark
+
+    @property
+    def stream(self) -> str:
+        return self._plans.stream
+
+    @property
     def partitions(self) -> int:
-        return self._spec.partitions
+        return self._plans.partitions
 
     @property
     def client(self) -> Client | None:
         """The service's verbs, where there is a service."""
-        return self._client
+        return self._plans.client
 
     @property
     def last(self) -> Plan | None:
         """The plan that is used where none is given: the last one made here."""
-        return self._last
+        return self._plans.last
 
     def histogram(self, df: DataFrame, key: Columns, spread: Columns | None = AUTO) -> Histogram:
         """How the rows of ``df`` are distributed over keys; two jobs (``unskew.spark.histogram``)."""
@@ -117,71 +111,35 @@ class Unskew:
     def plan(self, df: DataFrame, key: Columns, spread: Columns | None = AUTO) -> Plan:
         """A plan for rows distributed like those of ``df``. ``spread``: what tells the rows of one key apart."""
         types = key_of(df, key).types
-        client = self._ready(types)
+        client = self._plans.ready(types)
         return self._made(client, self.histogram(df, key, spread), types, spread)
 
     def _made(
         self, client: Client | None, histogram: Histogram, types: tuple[str, ...], spread: Columns | None
     ) -> Plan:
-        """By the service if it answers, and the one that is used from now on where none is given."""
-        self._batch += 1
-        plan = None if client is None else self._asked(client, histogram)
-        self._last, self._spread = plan or self._planned(histogram, types), AUTO if spread is None else spread
-        return self._last
+        made = self._plans.made(client, histogram, types)
+        self._spread = AUTO if spread is None else spread
+        return made
 
-    def _planned(self, histogram: Histogram, types: tuple[str, ...]) -> Plan:
-        spec = self._spec
-        planner = make_planner(spec.policy, spec.partitions, spec.seed, spec.weights or None, **spec.parameters)
-        previous = self._last if self._last is not None and self._last.key_types in ((), types) else None
-        origin = Origin(stream=self.stream, batch=self._batch, key_types=types)
-        return planner.plan(histogram, previous, origin=origin)
-
-    def _ready(self, types: tuple[str, ...]) -> Client | None:
-        """The client, once the stream is there and fits; before any job runs. None: nobody answers."""
-        if self._client is None:
-            return None
-        try:
-            self._put(self._client, types)
-        except NoAnswerError as why:
-            self._alone(why)
-            return None
-        return self._client
-
-    def _asked(self, client: Client, histogram: Histogram) -> Plan | None:
-        try:
-            part = Part(self._source, self._batch)
-            client.report_histogram(self.stream, part, histogram, timeout=self._timeout)
-            return client.build_plan(self.stream, self._batch, fresh=True, timeout=self._timeout).plan
-        except NoAnswerError as why:
-            self._alone(why)
-            return None
-
-    def _alone(self, why: NoAnswerError, instead: str = "planned in the driver instead") -> None:
-        """Say that the driver goes on by itself, or that it may not."""
-        if self._required:
-            raise why
-        warnings.warn(f"{instead}: {why}", ServiceWarning, stacklevel=4)
-
-    def _put(self, client: Client, types: tuple[str, ...]) -> None:
-        """See that the stream is there, for this number of partitions and these key types."""
-        try:
-            spec = client.get_stream(self.stream, timeout=self._timeout).spec
-        except NotThereError:
-            made = replace(self._spec, key_types=types)
-            client.put_stream(self.stream, made, timeout=self._timeout)
-            return
-        if spec.partitions != self.partitions:
-            raise ConfigError("partitions", self.partitions, f"{spec.partitions}, as stream {self.stream} has")
-        if spec.key_types and spec.key_types != types:
-            raise PlanError(
-                f"stream {self.stream} is for keys of type ({', '.join(spec.key_types)}), these are of "
-                f"({', '.join(types)}): cast the key columns, or use another stream"
-            )
-
-    @property
-    def _source(self) -> str:
-        """Application and stream: reports of another application are others."""
-        return check_name("source", f"{self.spark.conf.get('spark.app.id', 'spark')}/{self.stream}"[:200])
+    def advise(
+        self,
+        df: DataFrame,
+        key: Columns,
+        operator: str,
+        *,
+        other: DataFrame | None = None,
+        how: str = "inner",
+        spread: Columns = AUTO,
+    ) -> Advice:
+        """Whether to use an operator, and why, without running it: ``"group_apply"``, ``"aggregate"``, ``"join"`` (with
+        ``other``, its right side), ``"repartition"``, or ``"sql"`` for Spark's own aggregates. Print it."""
+        if operator == "join":
+            if other is None:
+                raise ConfigError("other", other, "the right side, which decides what a join costs")
+            asked = self._join(df, other, names_of(key), how, spread, None)
+            return advise_on_join(asked, lambda: self.histogram(df, key, spread))
+        key_of(df, key)
+        return advise_on_frame(df, operator, self.partitions, lambda: self.histogram(df, key, spread))
 
     # -- placement --------------------------------------------------------------------------------------------
 
@@ -190,7 +148,7 @@ class Unskew:
     ) -> Column:
         """The partition of each row as a Column. With ``df`` keys are checked now and ``spread`` may be "auto"; without
         it Spark checks the key types when it plans the query, and a split plan needs ``spread`` columns."""
-        chosen = self._chosen(plan)
+        chosen = self._plans.chosen(plan)
         if df is not None:
             return routed(df, chosen, key, AUTO if spread is None else spread).alias(_NAME)
         if chosen.splits and (spread is None or _is_auto(spread)):
@@ -210,7 +168,7 @@ class Unskew:
         """``df`` placed by the plan, in one native shuffle (``unskew.spark.repartition``). Without ``spread`` by that
         of the last plan made here, which the plan was judged by."""
         told = self._spread if spread is None else spread
-        return repartition(df, self._chosen(plan), key, told, column=column)
+        return repartition(df, self._plans.chosen(plan), key, told, column=column)
 
     # -- placement by tasks -----------------------------------------------------------------------------------
 
@@ -228,11 +186,9 @@ class Unskew:
         with ``learn`` the newest Q-table of the service. ``sync``: whether tasks report what they learn; by default
         where there is a service. ``source`` names the query, where an application has several on one stream;
         ``access`` is how tasks show the service who they are, as ``Client`` takes it."""
-        chosen = None if learn and plan is None else self._chosen(plan)
-        if batch is None:  # of the numbers that plans have: what they counted is another part of the stream
-            self._batch += 1
-            batch = self._batch
-        made = self._pins.pin(source or self._source, chosen, batch, learn=learn, sync=sync)
+        chosen = None if learn and plan is None else self._plans.chosen(plan)
+        number = self._plans.next_batch() if batch is None else batch
+        made = self._pins.pin(source or self._plans.source, chosen, number, learn=learn, sync=sync)
         return made if access is None else replace(made, access=dict(access))
 
     def place(
@@ -266,7 +222,7 @@ class Unskew:
         types: Sequence[str] = (),
     ) -> RDD[T]:
         """The records of an RDD, placed by the plan (``unskew.spark.rdd``); classic Spark only."""
-        return partition_by(rdd, key, self._chosen(plan), spread, types)
+        return partition_by(rdd, key, self._plans.chosen(plan), spread, types)
 
     # -- operators --------------------------------------------------------------------------------------------
 
@@ -290,7 +246,7 @@ class Unskew:
         if plan is None:
             wanted = group_partitions(self.spark, self.partitions)
             counts = histogram_of(df, key, wanted, None, self._sampling)
-            plan = group_plan(counts, wanted, self.stream, key_of(df, key).types, self._spec.seed)
+            plan = group_plan(counts, wanted, self.stream, key_of(df, key).types, self._plans.spec.seed)
         return run_groups(call, plan)
 
     def aggregate(
@@ -316,7 +272,7 @@ class Unskew:
         call = aggregation_of(df, key, partial, merge, schema, form, at)
         told = spread if spread is not None else AUTO if plan is None else self._spread
         if plan is None and at == "input":
-            plan = self._own("hash", Histogram.empty(), key_of(df, key).types)
+            plan = self._plans.own("hash", Histogram.empty(), key_of(df, key).types)
         if plan is None or at == "auto":
             plan, at = self._for_aggregate(call, told, plan, at)
         if at == "input":
@@ -328,17 +284,12 @@ class Unskew:
 
     def _for_aggregate(self, call: Aggregation, spread: Columns, plan: Plan | None, at: str) -> tuple[Plan, str]:
         """The plan by this session's policy, or Prompt's where that keeps keys whole; and the place that was meant."""
-        types, splits = key_of(call.df, call.key).types, PLANNERS[self._spec.policy].splits
-        client = self._ready(types) if plan is None and splits else None
+        types, splits = key_of(call.df, call.key).types, PLANNERS[self._plans.spec.policy].splits
+        client = self._plans.ready(types) if plan is None and splits else None
         counts = self.histogram(call.df, call.key, spread)
         if plan is None:
-            plan = self._made(client, counts, types, spread) if splits else self._own("prompt", counts, types)
+            plan = self._made(client, counts, types, spread) if splits else self._plans.own("prompt", counts, types)
         return plan, place_for(counts, plan, input_splits(call.df), call.form) if at == "auto" else at
-
-    def _own(self, policy: str, histogram: Histogram, types: tuple[str, ...]) -> Plan:
-        """A plan of the driver's own, which no other frame follows."""
-        planner = make_planner(policy, self.partitions, self._spec.seed, self._spec.weights or None)
-        return planner.plan(histogram, origin=Origin(stream=self.stream, key_types=types))
 
     def release(self) -> None:
         """Free what ``aggregate`` has persisted. Its results can still be used, and are computed anew."""
@@ -347,18 +298,7 @@ class Unskew:
 
     def dropped_exchange(self, df: DataFrame, plan: Plan | None = None) -> str | None:
         """Why rows of ``df`` are not where the plan puts them, or None (``unskew.spark.physical``)."""
-        return dropped_exchange(df, self._chosen(plan))
-
-    def _chosen(self, plan: Plan | None) -> Plan:
-        chosen = self._last if plan is None else plan
-        if chosen is None:
-            raise ConfigError("plan", None, "a plan: make one with plan(df, key) first")
-        if chosen.partitions != self.partitions:
-            raise PlanError(
-                f"the plan is for {chosen.partitions} partitions and this session for {self.partitions}: both sides of "
-                "a join must have the same number; make a plan here, or a session with the plan's number"
-            )
-        return chosen
+        return dropped_exchange(df, self._plans.chosen(plan))
 
     def join(
         self,
@@ -402,42 +342,15 @@ class Unskew:
         return Join.of(left, right, on, how, partitions=self.partitions, spread=spread, side=side)
 
     def _join_planned(self, asked: Join, bounds: Bounds | None) -> JoinPlan:
-        spec = self._spec
+        spec = self._plans.spec
         return asked.plan(bounds, self._sampling, weights=spec.weights, seed=spec.seed, stream=self.stream)
-
-    # -- the service ------------------------------------------------------------------------------------------
-
-    def _connect(self, service: str | None) -> Client | None:
-        if service is None:
-            if self._required:
-                raise ConfigError("service", service, "'embedded' or 'grpc://host:port' where required=True")
-            return None
-        target = service
-        if service == EMBEDDED:
-            target = self._open.enter_context(testing.embedded()).target
-        try:
-            client = Client(target, timeout=self._timeout)
-            self._open.callback(client.close)
-            if self._required:
-                self._reach(client)
-        except BaseException:
-            self.close()
-            raise
-        return client
-
-    def _reach(self, client: Client) -> None:
-        """Nothing, or why the service cannot be had: before any job runs."""
-        try:
-            client.get_stream(self.stream)
-        except NotThereError:
-            return
 
     def close(self) -> None:
         """End the connection, and the embedded service; free what is persisted."""
         try:
             self.release()
         finally:
-            self._open.close()
+            self._plans.close()
 
     def __enter__(self) -> Unskew:
         return self

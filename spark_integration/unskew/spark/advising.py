@@ -1,0 +1,61 @@
+"""``sk.advise``: what the driver can tell of a run before it runs, for ``unskew.core.advice`` to judge.
+
+Keys are counted, as for a plan; what is to be done with the rows is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Column
+
+from unskew.core.advice import OPERATORS, Advice, Job, advise
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import Histogram
+from unskew.spark.aggregation import input_splits
+from unskew.spark.groups import slots_of
+from unskew.spark.keys import Columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from unskew.spark.joins import Join
+
+__all__ = ["advise_on_frame", "advise_on_join", "job_of", "names_of"]
+
+
+def job_of(df: DataFrame, partitions: int) -> Job:
+    """The run as the session is set up. Where the slots cannot be told (Connect) there are as many as partitions."""
+    spark = df.sparkSession
+    return Job(
+        partitions,
+        slots_of(spark) or partitions,
+        shuffle_partitions=int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
+        inputs=max(input_splits(df), 1),
+    )
+
+
+def advise_on_frame(df: DataFrame, operator: str, partitions: int, counted: Callable[[], Histogram]) -> Advice:
+    """``counted`` runs the jobs that count keys; it is not called where the answer is known without."""
+    if operator not in OPERATORS:
+        raise ConfigError("operator", operator, OPERATORS)
+    return advise(operator, Histogram.empty() if operator == "sql" else counted(), job_of(df, partitions))
+
+
+def names_of(key: Columns) -> str | list[str]:
+    """The columns that both sides of a join have."""
+    if isinstance(key, str):
+        return key
+    names = [key] if isinstance(key, Column) else list(key)
+    told = [name for name in names if isinstance(name, str)]
+    if len(told) < len(names):
+        raise ConfigError("key", names, "names of columns that both sides have, as a join's on=")
+    return told
+
+
+def advise_on_join(asked: Join, counted: Callable[[], Histogram]) -> Advice:
+    why = asked.broadcast_by_spark()
+    if why is not None:
+        return Advice("join", "spark", why)
+    return advise("join", counted(), job_of(asked.frames["left"], asked.partitions))

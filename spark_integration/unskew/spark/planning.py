@@ -1,0 +1,181 @@
+"""The plans of one stream, in a driver: by the service if it answers, else by the same planners here.
+
+The histogram goes to the service; the plan comes back, numbered and kept. Rows never pass through either.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from unskew.client import Client, NoAnswerError, NotThereError, testing
+from unskew.core.errors import ConfigError, PlanError
+from unskew.core.histogram import Histogram
+from unskew.core.plan import Plan
+from unskew.core.planners import Origin, make_planner
+from unskew.core.stream import Part, StreamSpec, check_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["EMBEDDED", "Plans", "ServiceWarning", "spec_of"]
+
+EMBEDDED = "embedded"
+
+
+class ServiceWarning(UserWarning):
+    """The service did not answer, and the driver planned by itself."""
+
+
+def spec_of(
+    partitions: int, policy: str, parameters: Mapping[str, object] | None, weights: Sequence[float], seed: int
+) -> StreamSpec:
+    """A round is a batch in Spark, so DSYNC does not adapt: it would end up shorter than a batch."""
+    return StreamSpec(partitions, policy, dict(parameters or {}), tuple(weights), seed, dsync_min=StreamSpec.dsync)
+
+
+@dataclass(eq=False)
+class Plans:
+    """Of one stream; ``last`` is the plan that is used where none is given. ``close`` ends what it opened."""
+
+    spark: SparkSession
+    stream: str
+    spec: StreamSpec
+    service: str | None = None
+    required: bool = False
+    timeout: float = 10.0
+    last: Plan | None = field(default=None, init=False)
+    client: Client | None = field(default=None, init=False)
+    _batch: int = field(default=-1, init=False)
+    _open: ExitStack = field(default_factory=ExitStack, init=False)
+
+    def __post_init__(self) -> None:
+        check_name("stream", self.stream)
+        if self.service is not None:
+            self.client = self._connect(self.service)
+        elif self.required:
+            raise ConfigError("service", self.service, "'embedded' or 'grpc://host:port' where required=True")
+
+    @property
+    def partitions(self) -> int:
+        return self.spec.partitions
+
+    @property
+    def source(self) -> str:
+        """Application and stream: reports of another application are others."""
+        return check_name("source", f"{self.spark.conf.get('spark.app.id', 'spark')}/{self.stream}"[:200])
+
+    def next_batch(self) -> int:
+        """Histograms, plans and pins share these numbers: what two of them counted is two parts of the stream."""
+        self._batch += 1
+        return self._batch
+
+    def chosen(self, plan: Plan | None) -> Plan:
+        """The plan that was given or the last one, if it fits this session."""
+        chosen = self.last if plan is None else plan
+        if chosen is None:
+            raise ConfigError("plan", None, "a plan: make one with plan(df, key) first")
+        if chosen.partitions != self.partitions:
+            raise PlanError(
+                f"the plan is for {chosen.partitions} partitions and this session for {self.partitions}: both sides of "
+                "a join must have the same number; make a plan here, or a session with the plan's number"
+            )
+        return chosen
+
+    # -- making plans -----------------------------------------------------------------------------------------
+
+    def ready(self, types: tuple[str, ...]) -> Client | None:
+        """The client, once the stream is there and fits; before any job runs. None: nobody answers."""
+        if self.client is None:
+            return None
+        try:
+            self._put(self.client, types)
+        except NoAnswerError as why:
+            self.alone(why)
+            return None
+        return self.client
+
+    def made(self, client: Client | None, histogram: Histogram, types: tuple[str, ...]) -> Plan:
+        """The next plan of the stream, and the one that is used from now on where none is given."""
+        batch = self.next_batch()
+        plan = None if client is None else self._asked(client, histogram, batch)
+        self.last = plan or self._planned(histogram, types, batch)
+        return self.last
+
+    def own(self, policy: str, histogram: Histogram, types: tuple[str, ...]) -> Plan:
+        """A plan of the driver's own, which no other frame follows."""
+        planner = make_planner(policy, self.partitions, self.spec.seed, self.spec.weights or None)
+        return planner.plan(histogram, origin=Origin(stream=self.stream, key_types=types))
+
+    def _planned(self, histogram: Histogram, types: tuple[str, ...], batch: int) -> Plan:
+        spec = self.spec
+        planner = make_planner(spec.policy, spec.partitions, spec.seed, spec.weights or None, **spec.parameters)
+        previous = self.last if self.last is not None and self.last.key_types in ((), types) else None
+        origin = Origin(stream=self.stream, batch=batch, key_types=types)
+        return planner.plan(histogram, previous, origin=origin)
+
+    def _asked(self, client: Client, histogram: Histogram, batch: int) -> Plan | None:
+        try:
+            client.report_histogram(self.stream, Part(self.source, batch), histogram, timeout=self.timeout)
+            return client.build_plan(self.stream, batch, fresh=True, timeout=self.timeout).plan
+        except NoAnswerError as why:
+            self.alone(why)
+            return None
+
+    def alone(self, why: NoAnswerError, instead: str = "planned in the driver instead") -> None:
+        """Say that the driver goes on by itself, or that it may not."""
+        if self.required:
+            raise why
+        warnings.warn(f"{instead}: {why}", ServiceWarning, stacklevel=_outside())
+
+    def _put(self, client: Client, types: tuple[str, ...]) -> None:
+        """See that the stream is there, for this number of partitions and these key types."""
+        try:
+            spec = client.get_stream(self.stream, timeout=self.timeout).spec
+        except NotThereError:
+            client.put_stream(self.stream, replace(self.spec, key_types=types), timeout=self.timeout)
+            return
+        if spec.partitions != self.partitions:
+            raise ConfigError("partitions", self.partitions, f"{spec.partitions}, as stream {self.stream} has")
+        if spec.key_types and spec.key_types != types:
+            raise PlanError(
+                f"stream {self.stream} is for keys of type ({', '.join(spec.key_types)}), these are of "
+                f"({', '.join(types)}): cast the key columns, or use another stream"
+            )
+
+    # -- the service ------------------------------------------------------------------------------------------
+
+    def _connect(self, service: str) -> Client:
+        target = self._open.enter_context(testing.embedded()).target if service == EMBEDDED else service
+        try:
+            client = Client(target, timeout=self.timeout)
+            self._open.callback(client.close)
+            if self.required:
+                self._reach(client)
+        except BaseException:
+            self.close()
+            raise
+        return client
+
+    def _reach(self, client: Client) -> None:
+        """Nothing, or why the service cannot be had: before any job runs."""
+        try:
+            client.get_stream(self.stream)
+        except NotThereError:
+            return
+
+    def close(self) -> None:
+        """End the connection, and the embedded service."""
+        self._open.close()
+
+
+def _outside() -> int:
+    """The stack level, for whoever warns, of the first caller that is not of this package."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("unskew.spark."):
+        frame, level = frame.f_back, level + 1
+    return level
