@@ -1,5 +1,5 @@
 # The only entry: a fresh clone on a fresh machine needs `make demo` or `make test` and nothing before it.
-# Other Python:  make test PYTHON=python3.12
+# Other Python:  make test PYTHON=python3.12      Options of the demo:  make demo DEMO='--batches 20 --seed 3'
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -36,11 +36,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PIP) install --quiet --constraint constraints.txt --no-build-isolation --use-pep517 --editable '.[dev]'
 	@rm -f $(VENV)/.installed-* && touch $@
 
-demo: $(STAMP)  ## a drifting skewed stream, routed by hash and by unskew side by side
-	@mkdir -p demo-out
-	@$(BIN)/python examples/drifting_stream.py demo-out/stream.parquet
-	@$(BIN)/unskew whatif demo-out/stream.parquet --column key --partitions 16 \
-	    --policies hash,kip,prompt,balanced,auto --batch 100000 --plot demo-out/load.png
+demo: $(STAMP)  ## a drifting skewed stream on a local Spark, by hash and by unskew side by side (2-3 minutes)
+	@JAVA_HOME="$$(bash tools/java.sh)"; export JAVA_HOME; exec $(BIN)/unskew demo $(DEMO)
 
 java:
 	@bash tools/java.sh >/dev/null
@@ -96,5 +93,5 @@ clean-kernels:  ## forget compiled kernels: numba does not notice an edit in ano
 	find core -name '*.nb[ic]' -delete
 
 clean:  ## remove the venv, caches and everything built
-	rm -rf $(VENV) dist build demo-out .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) dist build demo-report .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,7 +17,7 @@ import pytest
 from unskew import core, wire
 
 ROOT = Path(__file__).resolve().parents[2]
-SKIPPED = {".git", ".venv", "__pycache__", "dist", "build", "demo-out", "spark-warehouse", "metastore_db"}
+SKIPPED = {".git", ".venv", "__pycache__", "dist", "build", "demo-report", "spark-warehouse", "metastore_db"}
 # A python block, and the text block right after it, which is what it prints.
 BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")

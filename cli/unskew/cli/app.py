@@ -128,6 +128,21 @@ def whatif(
     run(asked)
 
 
+@app.command()
+def demo(
+    batches: Annotated[str, typer.Option(metavar="N", help="Batches of the stream.  [9]")] = "",
+    rows: Annotated[str, typer.Option(metavar="N", help="Rows of a batch.  [120000]")] = "",
+    partitions: Annotated[str, typer.Option(metavar="N", help="Partitions, and tasks at a time.  [16]")] = "",
+    seed: Annotated[str, typer.Option(metavar="N", help="Seed of the stream.  [7]")] = "",
+    out: Annotated[str, typer.Option(metavar="DIR", help="Where the report goes.")] = "demo-report",
+    quick: Annotated[bool, typer.Option("--quick", help="A small one, to see that it runs.")] = False,
+) -> None:
+    """Run a stream of hot keys on a local Spark, by hash and by unskew side by side; needs Java 17 or newer."""
+    from unskew.cli.demo import Asked, run
+
+    raise typer.Exit(run(Asked.of(batches=batches, rows=rows, partitions=partitions, seed=seed, out=out, quick=quick)))
+
+
 class _NumbersAreKeys(typer.core.TyperCommand):
     """``unskew explain PLAN -5`` asks for the key -5, not for an option."""
 

@@ -1,0 +1,27 @@
+"""``unskew demo``: one stream, placed by Spark's hash and by unskew's plans, side by side, with proof of equal results.
+
+The stream is made up (``stream``); everything else is real: Spark, the embedded service, the plans, the agents that
+learn beside it. How it is shown is decided in ``unskew.cli``.
+"""
+
+from __future__ import annotations
+
+from unskew.spark.demo.agents import DSYNC_LEAST, DSYNC_MOST
+from unskew.spark.demo.local import DemoError, check_java
+from unskew.spark.demo.play import Batch, Outcome, Step, Watcher, play
+from unskew.spark.demo.settings import BOUNDS, Demo, quick
+
+__all__ = [
+    "BOUNDS",
+    "DSYNC_LEAST",
+    "DSYNC_MOST",
+    "Batch",
+    "Demo",
+    "DemoError",
+    "Outcome",
+    "Step",
+    "Watcher",
+    "check_java",
+    "play",
+    "quick",
+]

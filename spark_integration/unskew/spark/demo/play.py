@@ -1,0 +1,259 @@
+"""The demo itself: every batch by both arms, one after the other, and what came of it.
+
+- ``hash``: ``repartition(n, key)``, Spark as it comes, AQE on.
+- ``unskew``: ``Unskew.repartition`` by the plan that was made from the batch before. The plan for the next batch is
+  made while this one runs, and the batch is not over before it is there: planning is in the arm's time. Nothing is
+  known before the first batch, so that goes by hash; and a batch in which other keys have become hot meets a plan for
+  the keys that were, as it would in production.
+
+Which arm goes first alternates. Both have run once, unseen, before the first batch: Java, Python workers and kernels
+are slow when they are new, and the arm that went first would pay for it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from unskew.core.plan import Plan
+from unskew.core.qtable import QTable
+from unskew.spark.demo.agents import Agents, Round
+from unskew.spark.demo.local import local_spark
+from unskew.spark.demo.proof import Proof, prove
+from unskew.spark.demo.settings import Demo
+from unskew.spark.demo.stream import SCHEMA, Stream, folder_of, make_stream
+from unskew.spark.demo.work import Ran, job
+from unskew.spark.histogram import Sampling
+from unskew.spark.planning import EMBEDDED
+from unskew.spark.session import Unskew
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["ARMS", "Batch", "Outcome", "Step", "Watcher", "play"]
+
+HASH, UNSKEW = ARMS = ("hash", "unskew")
+_KEY, _SPREAD = "word", "id"
+_TIMEOUT = 60.0  # seconds: what the embedded service may take while two cores are busy with Spark
+_LOOKED_AT = 60_000  # rows of the sample: enough at once for so few partitions
+_WARM_ROWS = 12_000
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch by both arms. ``plan`` is the one that unskew's arm was bound to, None in the first batch; ``changed``:
+    other keys have become hot with this batch; ``learned``: imbalance of the agents; ``began``: seconds since the
+    agents did."""
+
+    number: int
+    hot: str
+    share: float
+    changed: bool
+    hash: Ran
+    unskew: Ran
+    plan: Plan | None
+    learned: float
+    began: float
+
+    @property
+    def faster(self) -> float:
+        return self.hash.seconds / self.unskew.seconds
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All that the report shows."""
+
+    demo: Demo
+    stream: Stream
+    batches: tuple[Batch, ...]
+    rounds: tuple[Round, ...]
+    table: QTable | None
+    proof: Proof
+    spark: str
+    cores: int
+    seconds: float
+
+    def of(self, arm: str) -> tuple[Ran, ...]:
+        """What an arm did, batch by batch."""
+        return tuple(batch.hash if arm == HASH else batch.unskew for batch in self.batches)
+
+    def total(self, arm: str) -> float:
+        return sum((ran.seconds for ran in self.of(arm)), 0.0)
+
+    def longest(self, arm: str) -> tuple[float, int]:
+        """The task that worked longest, and its batch."""
+        return max((ran.longest, number) for number, ran in enumerate(self.of(arm)))
+
+    @property
+    def faster(self) -> float:
+        return self.total(HASH) / self.total(UNSKEW)
+
+    @property
+    def lost(self) -> tuple[Batch, ...]:
+        """Batches in which hash was the faster one."""
+        return tuple(batch for batch in self.batches if batch.faster < 1.0)
+
+    @property
+    def planned(self) -> tuple[Batch, ...]:
+        """Batches whose plan knew the hot keys."""
+        return tuple(batch for batch in self.batches if batch.plan is not None and not batch.changed)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What runs: an arm of a batch; ``share`` is that of its hottest key."""
+
+    batch: int
+    hot: str
+    share: float
+    arm: str
+
+
+class Watcher(Protocol):
+    """Who is told how far it is."""
+
+    def phase(self, what: str) -> None:
+        """Something other than a batch begins."""
+
+    def running(self, step: Step) -> None:
+        """An arm begins."""
+
+    def done(self, batch: Batch) -> None:
+        """Both arms have ended."""
+
+
+def play(demo: Demo, folder: Path, watcher: Watcher) -> Outcome:
+    """Run it all; what it writes while it runs stays in ``folder``."""
+    began = time.monotonic()
+    watcher.phase("making the stream")
+    stream = make_stream(demo)
+    for batch in range(demo.batches):
+        stream.write(folder / "stream", batch)
+    with ExitStack() as stack:
+        watcher.phase("starting Spark")
+        spark = stack.enter_context(local_spark(demo.partitions, folder))
+        watcher.phase("starting the service")
+        sk = stack.enter_context(_session(spark, "demo", demo, EMBEDDED))
+        assert sk.client is not None
+        watcher.phase("warming up: Java, Python workers, kernels")
+        _warm_up(spark, demo, folder, sk.client.target)
+        agents = stack.enter_context(Agents(sk.client.target, demo))
+        run = _Run(demo, stream, folder, spark, sk, agents, watcher)
+        batches = tuple(run.batches())
+        watcher.phase("comparing the results")
+        proof = prove(spark, folder / "stream", folder / HASH, folder / UNSKEW)
+        seconds = time.monotonic() - began
+        return Outcome(demo, stream, batches, agents.rounds, agents.table, proof, spark.version, _cores(), seconds)
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _session(spark: SparkSession, name: str, demo: Demo, service: str) -> Unskew:
+    return Unskew(
+        spark,
+        stream=name,
+        partitions=demo.partitions,
+        service=service,
+        seed=demo.seed,
+        sampling=Sampling(min(1.0, _LOOKED_AT / demo.rows), demo.seed),
+        required=True,
+        timeout=_TIMEOUT,
+    )
+
+
+def _warm_up(spark: SparkSession, demo: Demo, folder: Path, service: str) -> None:
+    """Each arm twice on rows of another seed, and agents once: none of it is measured or kept."""
+    small = replace(demo, seed=demo.seed ^ 1, batches=2, rows=_WARM_ROWS, wait=0.0)
+    stream = make_stream(small)
+    with Agents(service, small, "demo-warm-agents") as agents, _session(spark, "demo-warm", small, service) as sk:
+        agents.feed(stream.hashes_of(0))
+        for batch in range(2):
+            stream.write(folder / "warm", batch)
+            df = _read(spark, folder / "warm", batch)
+            plan = sk.plan(df, _KEY, _SPREAD)
+            for arm, placed in ((HASH, _hashed(df, small)), (UNSKEW, sk.repartition(df, _KEY, plan))):
+                job(placed, small.partitions, 0.0, folder_of(folder / "warmed" / arm, batch))
+        agents.settle()
+
+
+@dataclass(eq=False)
+class _Run:
+    demo: Demo
+    stream: Stream
+    folder: Path
+    spark: SparkSession
+    sk: Unskew
+    agents: Agents
+    watcher: Watcher
+
+    def batches(self) -> Iterator[Batch]:
+        plan: Plan | None = None
+        for number in range(self.demo.batches):
+            hot, share = self.stream.hottest(number)
+            df, ran, upcoming = _read(self.spark, self.folder / "stream", number), {}, plan
+            began = self.agents.clock()
+            self.agents.feed(self.stream.hashes_of(number))
+            for arm in ARMS if number % 2 == 0 else ARMS[::-1]:
+                self.watcher.running(Step(number, hot, share, arm))
+                if arm == HASH:
+                    ran[arm] = self._arm(arm, number, partial(_hashed, df, self.demo))
+                else:
+                    ran[arm], upcoming = self._planned(df, number, plan)
+            batch = Batch(
+                number,
+                hot,
+                share,
+                number > 0 and number % self.demo.change == 0,
+                ran[HASH],
+                ran[UNSKEW],
+                plan,
+                self.agents.settle(),
+                began,
+            )
+            plan = upcoming
+            self.watcher.done(batch)
+            yield batch
+
+    def _planned(self, df: DataFrame, number: int, plan: Plan | None) -> tuple[Ran, Plan | None]:
+        """The batch by the plan that there is, and the plan for the next one, made beside it."""
+        last = number + 1 == self.demo.batches
+        began = time.perf_counter()
+        with _beside(lambda: None if last else self.sk.plan(df, _KEY, _SPREAD)) as upcoming:
+            ran = self._arm(UNSKEW, number, lambda: self._placed(df, plan))
+        return replace(ran, seconds=time.perf_counter() - began), upcoming.result()
+
+    def _arm(self, arm: str, number: int, place: Callable[[], DataFrame]) -> Ran:
+        began = time.perf_counter()
+        out = folder_of(self.folder / arm, number)
+        loads, tasks, states = job(place(), self.demo.partitions, self.demo.wait, out)
+        return Ran(time.perf_counter() - began, loads, tasks, states)
+
+    def _placed(self, df: DataFrame, plan: Plan | None) -> DataFrame:
+        return _hashed(df, self.demo) if plan is None else self.sk.repartition(df, _KEY, plan, _SPREAD)
+
+
+def _hashed(df: DataFrame, demo: Demo) -> DataFrame:
+    """As Spark places rows by itself."""
+    return df.repartition(demo.partitions, _KEY)
+
+
+def _read(spark: SparkSession, folder: Path, batch: int) -> DataFrame:
+    return spark.read.schema(SCHEMA).parquet(str(folder_of(folder, batch)))
+
+
+@contextmanager
+def _beside(work: Callable[[], Plan | None]) -> Iterator[Future[Plan | None]]:
+    """Work in a thread of its own; the block ends when it has ended."""
+    with ThreadPoolExecutor(1, thread_name_prefix="unskew demo plan") as pool:
+        yield pool.submit(work)
