@@ -21,6 +21,8 @@ with ``--limit 10 --turns 3 --seeds 10`` for the full dose (hours); the default 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -235,6 +237,7 @@ def main() -> None:
     asked.add_argument("--turns", type=int, default=1)
     asked.add_argument("--seeds", type=int, default=2)
     told = asked.parse_args()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = session()
     spark.conf.set(AQE, "true")
     try:

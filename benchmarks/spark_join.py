@@ -1,18 +1,20 @@
 """A skewed join with dear work after it, where AQE cannot act: ours beside Spark's ways, interleaved in one run.
 
 Zipf 1.5 events are joined with a table of one row a key; each joined row costs a fixed latency, slept once per Arrow
-batch, as a call to another service would. 16 slots on whatever cores there are. The rows are small, so that no partition
-reaches the size from which AQE splits one: it is the number of rows that makes a task long.
+batch, as a call to another service would. 16 slots on whatever cores there are. The rows are small, so that no
+partition reaches the size from which AQE splits one: it is the number of rows that makes a task long.
 
-Mark: at least 3x faster than (b), AQE with coalescing off. Limit: work / slots. Making the plan is part of our time. Also
-printed: what the join costs beside Spark's where keys are even (work after it: none), and what copying costs a row of the
-replicated side that is not copied.
+Mark: at least 3x faster than (b), AQE with coalescing off. Limit: work / slots. Making the plan is part of our time.
+Also printed (``even``, ``copies``): what the join costs beside Spark's where keys are even and no work comes after it,
+and what copying costs a row of the replicated side that is not copied.
 
-Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.spark_join [rows] [latency in ms] [pairs]``
+Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.spark_join``; by parts: ``--part gain --runs 1``.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -27,6 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.spark import Unskew
+from unskew.spark.join_cost import JoinPlan
 from unskew.spark.join_keys import RIGHT
 from unskew.spark.joins import Join
 from unskew.spark.replicas import place_column, replicated
@@ -34,6 +37,7 @@ from unskew.spark.replicas import place_column, replicated
 SLOTS = 16
 KEYS = 10_000
 FILES = 16
+PARTS = ("gain", "even", "copies")
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -50,6 +54,7 @@ Work = Callable[[], object]
 
 
 def session(slots: int = SLOTS) -> SparkSession:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers: this Python and what is installed in it
     builder = SparkSession.builder.master(f"local[{slots}]").appName("unskew-spark-join")
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
@@ -98,14 +103,18 @@ def join_case(
         finally:
             spark.conf.unset(COALESCING)
 
-    def ours() -> DataFrame:
-        return Unskew(spark, stream="join", partitions=slots).join(events, dim, "sku", spread="event")
+    sk = Unskew(spark, stream="join", partitions=slots)
+    plan = sk.plan_join(events, dim, "sku", spread="event")
+
+    def ours(given: JoinPlan | None = None) -> DataFrame:
+        return sk.join(events, dim, "sku", plan=given, spread="event")
 
     def by_key() -> DataFrame:
         return events.repartition(slots, "sku").join(dim.repartition(slots, "sku"), "sku")
 
     return {
         "unskew": lambda: run(ours),
+        "by a plan made before": lambda: run(lambda: ours(plan)),
         "(a) Spark, AQE": lambda: run(lambda: events.join(dim, "sku")),
         "(b) AQE, no coalescing": lambda: run(lambda: events.join(dim, "sku"), coalescing=False),
         "(c) repartition(n, key)": lambda: run(by_key),
@@ -197,16 +206,27 @@ def copying(spark: SparkSession, folder: Path, pairs: int) -> None:
     tell(paired(works, pairs))
 
 
+def asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="A skewed join, where AQE cannot act.")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this one; may be given more than once")
+    parser.add_argument("--rows", type=int, default=80_000, help="of the join with work after it")
+    parser.add_argument("--latency", type=float, default=2.0, help="of each of its rows, in ms")
+    parser.add_argument("--runs", type=int, help="of each, interleaved: 3 of the gain, 5 of the rest")
+    return parser.parse_args()
+
+
 def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 80_000
-    latency = float(sys.argv[2]) / 1e3 if len(sys.argv) > 2 else 0.002
-    pairs = int(sys.argv[3]) if len(sys.argv) > 3 else 3
+    told = asked()
+    parts = told.part or PARTS
     folder = Path(tempfile.mkdtemp(prefix="unskew-join-"))
     spark = session()
     try:
-        copying(spark, folder, max(pairs, 5))
-        even_keys(spark, folder, max(pairs, 5))
-        gain(spark, folder, rows, latency, pairs)
+        if "gain" in parts:
+            gain(spark, folder, told.rows, told.latency / 1e3, told.runs or 3)
+        if "even" in parts:
+            even_keys(spark, folder, told.runs or 5)
+        if "copies" in parts:
+            copying(spark, folder, told.runs or 5)
     finally:
         spark.stop()
         shutil.rmtree(folder)

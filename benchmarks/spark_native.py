@@ -7,14 +7,15 @@ most 50 ms at n = 2,048. 10 M rows, n = 64, two local cores.
 Runs are interleaved and the median of the paired ratios counts, in wall time and in the executors' CPU time, which is
 what other work on the machine does not touch. Frames are cached, so that the shuffle and not the source is measured.
 
-Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.spark_native [rows] [pairs]``
+Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.spark_native``; all of it takes half an hour and more. By
+parts: ``--part repartition --key long --runs 15 --rows 10000000``.
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,8 @@ from unskew.spark.repartition import repartition
 
 N = 64
 WARM = 2
+PARTS = ("building", "expressions", "repartition", "histogram")
+KEYS = ("long", "string", "distinct")
 Cost = tuple[float, float]
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -113,9 +116,9 @@ def sixty_four(df: DataFrame, key: str) -> dict[str, Plan]:
     return {"whole": whole, "split": make_planner("prompt", N, listed=64).plan(histogram)}
 
 
-def shuffles(spark: SparkSession, df: DataFrame, pairs: int) -> None:
-    print(f"repartition of {df.count():,} rows into {N} (mark: 1.10x)", flush=True)
-    for key in ("long", "string"):
+def shuffles(spark: SparkSession, df: DataFrame, pairs: int, keys: Sequence[str]) -> None:
+    print(f"repartition of {df.count():,} rows into {N} (mark: 1.10x), {pairs} runs", flush=True)
+    for key in _of(keys, "long", "string"):
         rows = df.select("id", key)
         plans = sixty_four(df, key)
         works = {"spark": sink(rows.repartition(N, key))}
@@ -127,9 +130,9 @@ def shuffles(spark: SparkSession, df: DataFrame, pairs: int) -> None:
             print(f"  {key:8} {name:6} {line}  {about}", flush=True)
 
 
-def histograms(spark: SparkSession, df: DataFrame, pairs: int) -> None:
-    print("histogram beside the same shuffle (mark: 0.60x)", flush=True)
-    for key in ("long", "string", "distinct"):
+def histograms(spark: SparkSession, df: DataFrame, pairs: int, keys: Sequence[str]) -> None:
+    print(f"histogram beside the same shuffle (mark: 0.60x), {pairs} runs", flush=True)
+    for key in _of(keys, "long", "string", "distinct"):
         rows = df.select("id", key)
         works = {
             "spark": sink(rows.repartition(N, key)),
@@ -138,11 +141,11 @@ def histograms(spark: SparkSession, df: DataFrame, pairs: int) -> None:
         print(f"  {key:8} {paired(spark, works, 'spark', pairs)['histogram']}", flush=True)
 
 
-def expressions(spark: SparkSession, df: DataFrame, rounds: int) -> None:
+def expressions(spark: SparkSession, df: DataFrame, rounds: int, keys: Sequence[str]) -> None:
     """CPU a row of evaluating one expression, the scan taken off: where the time goes."""
     print("one expression, ns CPU a row, the scan taken off", flush=True)
     rows = df.count()
-    for key in ("long", "string"):
+    for key in _of(keys, "long", "string"):
         plans, hashed, spread = sixty_four(df, key), key_of(df, key).hash, spread_of(df, "id").hash
         tried: dict[str, Column] = {
             "nothing": F.lit(0),
@@ -193,15 +196,33 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def _of(asked: Sequence[str], *known: str) -> list[str]:
+    return [name for name in known if not asked or name in asked]
+
+
+def asked() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="What placing rows by a plan costs in Spark.")
+    parser.add_argument("--part", action="append", choices=PARTS, help="only this one; may be given more than once")
+    parser.add_argument("--key", action="append", default=[], choices=KEYS, help="only this key column")
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--runs", type=int, help="of each, interleaved: 15; 5 of the expressions and the histogram")
+    return parser.parse_args()
+
+
 def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000
-    pairs = int(sys.argv[2]) if len(sys.argv) > 2 else 15
+    told = asked()
+    parts = told.part or PARTS
     spark = session()
-    building(spark)
-    df = frame(spark, rows)
-    expressions(spark, df, 5)
-    shuffles(spark, df, pairs)
-    histograms(spark, df, max(pairs // 3, 3))
+    if "building" in parts:
+        building(spark)
+    if set(parts) - {"building"}:
+        df = frame(spark, told.rows)
+        if "expressions" in parts:
+            expressions(spark, df, told.runs or 5, told.key)
+        if "repartition" in parts:
+            shuffles(spark, df, told.runs or 15, told.key)
+        if "histogram" in parts:
+            histograms(spark, df, told.runs or 5, told.key)
     spark.stop()
 
 

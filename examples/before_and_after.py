@@ -1,13 +1,14 @@
 """An existing job, and the same job with three lines changed.
 
-The job finds sessions in click logs: all clicks of a host, in order, cut where an hour passes. That needs a whole host at a
-time, so one busy host is one long task, and hashing gives it company.
+The job finds sessions in click logs: all clicks of a host, in order, cut where an hour passes. That needs a whole host
+at a time, so one busy host is one long task, and hashing gives it company.
 
     python examples/before_and_after.py [rows]
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
@@ -46,8 +47,9 @@ def logs(spark: SparkSession, rows: int) -> DataFrame:
     )
 
 
-def main(rows: int = 200_000) -> None:
-    spark = SparkSession.builder.master(f"local[{SLOTS}]").appName("before and after").getOrCreate()
+def main(rows: int = 120_000) -> None:
+    builder = SparkSession.builder.master(f"local[{SLOTS}]").appName("before and after")
+    spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     clicks = logs(spark, rows).persist()
     clicks.count()
     found = []
@@ -60,4 +62,5 @@ def main(rows: int = 200_000) -> None:
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # tasks run in this Python too
     main(*map(int, sys.argv[1:]))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable, Iterator
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -15,16 +18,15 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.frames import KEYS, hashes_in, no_job, plan_over, setting, typed_frame
-from unskew.core import Histogram
-from unskew.core.errors import ConfigError
+from unskew.core import Histogram, make_planner
+from unskew.core.advice import states as states_of
+from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.spark import Unskew
 from unskew.spark.aggregation import aggregation_of, at_input, at_plan, place_for, split_keys_of
 from unskew.spark.jvm import physical_text
 from unskew.spark.physical import nodes, shuffles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
     from unskew.core.plan import Plan
@@ -55,6 +57,10 @@ def arrow_merged(key: Any, states: Any) -> Any:
     return pa.table(
         {"w": pa.array([key[0].as_py()], pa.string()), "n": [pc.sum(states["n"])], "ids": [pc.sum(states["ids"])]}
     )
+
+
+def in_batches(parts: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    yield from parts
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +172,75 @@ def test_what_is_kept_is_freed_and_results_stay_usable(
     assert listed(ours) == wanted
 
 
+class Calls:
+    """A partial state that leaves a file for each call, and something in the state that differs from call to call."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def made(self) -> list[str]:
+        """The groups that states were made of, in order: partition and key."""
+        return sorted(entry.name.rpartition("-")[0] for entry in Path(self._folder).iterdir())
+
+    def function(self) -> Callable[[Any, Any], Any]:
+        folder = self._folder
+
+        def call(key: Any, rows: Any) -> Any:
+            from pyspark import TaskContext
+
+            context = TaskContext.get()
+            there = None if context is None else context.partitionId()
+            drawn = uuid4().int >> 66
+            (Path(folder) / f"{there}-{key[0]}-{drawn}").touch()
+            return pd.DataFrame({"w": [key[0]], "n": [len(rows)], "ids": [rows["id"].sum()], "drawn": [drawn]})
+
+        return call
+
+
+def drawn_merged(pieces: Any) -> Any:
+    return pieces.assign(n=pieces["n"].sum(), ids=pieces["ids"].sum())[:1]
+
+
+def test_each_state_is_made_once_and_a_lost_one_again(
+    spark: SparkSession, sk: Unskew, rows: DataFrame, wanted: list[Any], tmp_path: Path
+) -> None:
+    """All before ``aggregate`` returns, none when its result is read. Blocks that are lost, as with an executor, are
+    made again, and results are exact although states differ from call to call."""
+    calls = Calls(tmp_path)
+    ours = sk.aggregate(rows, "w", calls.function(), drawn_merged, f"{STATE}, drawn bigint", spread="id")
+    once = calls.made()
+    assert len(once) == len(set(once)) > len(wanted)
+    assert listed(ours.drop("drawn")) == wanted
+    assert calls.made() == once
+    lost = {f"{p}" for p in dropped_blocks(spark)}
+    assert listed(ours.drop("drawn")) == wanted
+    assert calls.made() == sorted([*once, *(one for one in once if one.partition("-")[0] in lost)])
+
+
+def dropped_blocks(spark: SparkSession) -> list[int]:
+    """The partitions whose persisted states are gone: every other one."""
+    jvm: Any = spark._jvm
+    persisted = list(spark.sparkContext._jsc.getPersistentRDDs())
+    assert len(persisted) == 1
+    # By its field: SparkEnv's methods name classes that are not there, so Java will not list them.
+    field = jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField("blockManager")
+    field.setAccessible(True)
+    manager = field.get(spark.sparkContext._jsc.sc().env())
+    for partition in range(0, 6, 2):
+        manager.removeBlock(jvm.org.apache.spark.storage.BlockId.apply(f"rdd_{persisted[0]}_{partition}"), True)
+    return list(range(0, 6, 2))
+
+
+def test_an_empty_frame_and_one_of_no_keys(sk: Unskew, rows: DataFrame) -> None:
+    """No state of nothing; all rows without a key are one key, in pieces."""
+    assert listed(sk.aggregate(rows.where("id < 0"), "w", state, merged, STATE)) == []
+    nobody = rows.withColumn("w", F.lit(None).cast("string"))
+    ours = sk.aggregate(nobody, "w", state, merged, STATE)
+    assert sk.last is not None
+    assert sk.last.splits
+    assert listed(ours) == [(None, 6_000, 17_997_000)]
+
+
 def test_a_session_that_keeps_keys_whole_splits_them_here_by_prompt(
     spark: SparkSession, rows: DataFrame, wanted: list[Any]
 ) -> None:
@@ -192,25 +267,46 @@ def test_states_made_at_the_input_are_the_same(rows: DataFrame, wanted: list[Any
 
 
 def test_at_the_input_needs_no_plan(sk: Unskew, rows: DataFrame, wanted: list[Any]) -> None:
-    """And so no job before its own; ``auto`` looks at the counts first."""
+    """And so no job before its own."""
     with no_job(sk.spark):
         ours = sk.aggregate(rows, "w", arrow_state, arrow_merged, STATE, form="arrow", at="input")
     assert listed(ours) == wanted
-    one = rows.coalesce(1)  # one task reads it all: no more states than keys
-    auto = sk.aggregate(one, "w", arrow_state, arrow_merged, STATE, form="arrow", at="auto")
-    assert [node.name for node in nodes(physical_text(auto)) if "MapInArrow" in node.name]
-    assert listed(auto) == wanted
 
 
-def test_auto_goes_by_the_number_of_states() -> None:
-    """Few keys in few splits: at the input. Keys with many rows in each of many splits: at the plan. pandas: there."""
-    hashes = np.random.default_rng(3).integers(0, 2**64, 500, dtype=np.uint64)
-    histogram = Histogram.from_counts(hashes, np.full(500, 40))
-    plan = plan_over(np.repeat(hashes, 40), "balanced", 8)
-    assert [place_for(histogram, plan, splits, "arrow") for splits in (1, 2, 64)] == ["input", "input", "plan"]
-    assert place_for(histogram, plan, 1, "pandas") == "plan"
-    rare = Histogram.from_counts(hashes, np.ones(500, int))
-    assert place_for(rare, plan, 64, "arrow") == "input"
+def test_auto_goes_by_the_number_of_states(spark: SparkSession, sk: Unskew, rows: DataFrame, wanted: list[Any]) -> None:
+    """Two keys of three thousand rows in two splits: at the input. Keys of a hundred rows: by a plan."""
+    few = spark.range(0, 6_000, 1, 2).selectExpr("id", "if(id % 2 = 0, 'one', 'other') w")
+    at_input = sk.aggregate(few, "w", arrow_state, arrow_merged, STATE, form="arrow", at="auto")
+    assert [node.name for node in nodes(physical_text(at_input)) if "MapInArrow" in node.name]
+    assert listed(at_input) == listed(few.groupBy("w").agg(F.count("*"), F.sum("id")))
+    by_plan = sk.aggregate(rows, "w", arrow_state, arrow_merged, STATE, form="arrow", at="auto")
+    assert not [node.name for node in nodes(physical_text(by_plan)) if "MapInArrow" in node.name]
+    assert listed(by_plan) == wanted
+
+
+def test_the_place_is_that_of_the_advice() -> None:
+    """By the states that either way has; pandas, and fewer splits than slots, at the plan in any case."""
+    hashes = np.random.default_rng(3).integers(0, 2**64, 100, dtype=np.uint64)
+    histogram = Histogram.from_counts(hashes, np.r_[20_000, np.full(99, 400)])
+    plan = make_planner("balanced", 8).plan(histogram)
+    assert [states_of(histogram, plan, splits).plan_pays for splits in (1, 2, 64)] == [True] * 3
+    heavy = Histogram.from_counts(hashes, np.r_[100_000, np.full(99, 1_000)])
+    assert [states_of(heavy, plan, splits).plan_pays for splits in (1, 4, 64)] == [False, True, True]
+    assert [place_for(heavy, plan, splits, "arrow") for splits in (4, 64)] == ["plan", "plan"]
+    few = Histogram.from_counts(hashes[:4], np.array([50_000, 5_000, 5_000, 5_000]))
+    assert [place_for(few, plan, splits, "arrow") for splits in (1, 4, 64)] == ["input", "input", "plan"]
+    assert place_for(few, plan, 4, "pandas") == "plan"
+    assert place_for(few, plan, 4, "arrow", slots=5) == "plan"
+
+
+def test_long_splits_count_as_the_pieces_that_they_are_read_in() -> None:
+    """A task makes states every 65,536 rows, so four splits of 500,000 rows make as many states as thirty-one."""
+    hashes = np.random.default_rng(3).integers(0, 2**64, 100, dtype=np.uint64)
+    histogram = Histogram.from_counts(hashes, np.r_[1_000_000, np.full(99, 10_000)])
+    plan = make_planner("balanced", 8).plan(histogram)
+    assert not states_of(histogram, plan, 4).plan_pays
+    assert states_of(histogram, plan, 31).plan_pays
+    assert place_for(histogram, plan, 4, "arrow") == "plan"
 
 
 # -- keys -------------------------------------------------------------------------------------------------------
@@ -304,6 +400,10 @@ def test_bad_use_is_refused_before_any_job(spark: SparkSession, sk: Unskew, rows
             sk.aggregate(rows, "w", state, merged, STATE, at="somewhere")
         with pytest.raises(ConfigError, match="form='arrow' with it"):
             sk.aggregate(rows, "w", state, merged, STATE, at="input")
+        with pytest.raises(ConfigError, match="no Iterator"):
+            sk.aggregate(rows, "w", in_batches, merged, STATE)
+        with pytest.raises(KeyTypeError, match="map"):
+            sk.aggregate(rows.withColumn("m", F.create_map("w", "id")), "m", state, merged, STATE)
         with pytest.raises(ConfigError, match="merge: 'a function of 3"):
             sk.aggregate(rows, "w", state, lambda a, b, c: a, STATE)
         with pytest.raises(ConfigError, match=r"schema: .*the key's columns as they are in the frame, w string"):

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -17,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from tests.spark.frames import KEYS, hashes_in, no_job, plan_over, setting, typed_frame
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
 from unskew.spark import Unskew
+from unskew.spark.calls import fragment, whole
 from unskew.spark.groups import group_plan
 from unskew.spark.memory import GroupMemoryWarning, bytes_of
 from unskew.spark.physical import shuffles
@@ -125,7 +130,7 @@ def test_every_key_type_groups_as_in_spark(spark: SparkSession, sk: Unskew, kind
     same(found, wanted)
 
 
-def test_heavy_groups_are_alone_and_first(sk: Unskew, rows: DataFrame) -> None:
+def test_heavy_groups_are_alone(sk: Unskew, rows: DataFrame) -> None:
     """Partition 0 holds the heaviest group and nothing else; there are at least three partitions a slot."""
     where = sk.group_apply(rows, "w", placed, "w string, at int")
     at = {row["w"]: row["at"] for row in where.collect()}
@@ -137,6 +142,66 @@ def test_heavy_groups_are_alone_and_first(sk: Unskew, rows: DataFrame) -> None:
     assert "descending load" in plan.info.reason
     exchange = shuffles(where)[0].text
     assert re.search(r", 6\), REPARTITION_BY_NUM", exchange), exchange  # two slots here
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_heavy_groups_start_first(spark: SparkSession, sk: Unskew, rows: DataFrame, adaptive: str) -> None:
+    """Tasks are launched by partition number, which is by descending load, and AQE leaves every partition its task."""
+    skewed = rows.selectExpr("id", "cast(floor(sqrt(id)) as int) w")  # no two groups of one size
+    with setting(spark, spark__sql__adaptive__enabled=adaptive):
+        plan = group_plan(sk.histogram(skewed, "w"), 6, "s", ("int",))
+        launched = tasks_of(spark, sk.group_apply(skewed, "w", placed, "w int, at int", plan))
+    assert [index for _, index, _ in sorted(launched)] == list(range(6))
+    read = [rows for _, _, rows in sorted(launched)]
+    assert read == [int(load) for load in plan.info.loads]
+    assert read == sorted(read, reverse=True)
+    assert len(set(read)) > 1
+
+
+def tasks_of(spark: SparkSession, df: DataFrame) -> list[tuple[int, int, int]]:
+    """Of each task of the last stage of a run of ``df``: its id, which counts launches, its partition, its rows."""
+    context: Any = spark.sparkContext
+    group = f"launched-{uuid4()}"
+    context.setJobGroup(group, group)
+    df.collect()
+    context.setLocalProperty("spark.jobGroup.id", None)
+    context._jsc.sc().listenerBus().waitUntilEmpty()
+    store, tracker = context._jsc.sc().statusStore(), context.statusTracker()
+    stage = max(stage for job in tracker.getJobIdsForGroup(group) for stage in tracker.getJobInfo(job).stageIds)
+    tasks = store.taskList(stage, 0, 100)
+    each = [tasks.apply(i) for i in range(tasks.size())]
+    return [(one.taskId(), one.index(), one.taskMetrics().get().shuffleReadMetrics().recordsRead()) for one in each]
+
+
+def test_an_empty_frame_and_one_of_no_keys(sk: Unskew, rows: DataFrame) -> None:
+    """No group of nothing; all rows without a key are one group."""
+    assert sk.group_apply(rows.where("id < 0"), "w", seen, SEEN).collect() == []
+    nobody = rows.withColumn("w", F.lit(None).cast("string"))
+    same(sk.group_apply(nobody, "w", seen, SEEN), nobody.groupBy("w").applyInPandas(seen, SEEN))
+
+
+def test_workers_need_nothing_of_unskew(tmp_path: Path) -> None:
+    """What they are sent runs where there is no unskew: values, and functions that travel whole."""
+    from pyspark.cloudpickle import dumps
+
+    def counted(key: Any, rows: Any) -> Any:
+        return rows[:1].assign(n=len(rows), w=key[0])
+
+    calls = {"whole": whole(counted, "pandas", 1, 1), "fragment": fragment(counted, "pandas", ["id", "n", "w"], "m")}
+    (tmp_path / "calls").write_bytes(dumps(calls))
+    code = """if True:
+        import pickle, sys
+        sys.modules["unskew"] = None
+        import pandas as pd
+        calls = pickle.load(open("calls", "rb"))
+        print(calls["whole"]((7, "k"), pd.DataFrame({"id": [5, 6], "at": [7, 7]})).to_dict("list"))
+        print(calls["fragment"]((7, "k"), pd.DataFrame({"id": [5, 6], "at": [7, 7], "split": [3, 3]})).to_dict("list"))
+    """
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines() == [
+        "{'id': [5], 'n': [2], 'w': ['k']}",
+        "{'id': [5], 'n': [2], 'w': ['k'], 'm': [3]}",
+    ], ran.stderr
 
 
 def placed(rows: Any) -> Any:
@@ -162,6 +227,8 @@ def test_bad_use_is_refused_before_any_job(spark: SparkSession, sk: Unskew, rows
             sk.group_apply(rows, "w", seen, SEEN, form="polars")
         with pytest.raises(ConfigError, match="a function of 3 arguments"):
             sk.group_apply(rows, "w", lambda a, b, c: a, SEEN)
+        with pytest.raises(ConfigError, match=r"fn: .*whose arguments can be told"):
+            sk.group_apply(rows, "w", dict, SEEN)
         with pytest.raises(ConfigError, match="fn: 7"):
             sk.group_apply(rows, "w", 7, SEEN)  # type: ignore[arg-type]
         with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
@@ -181,8 +248,9 @@ def test_groups_that_will_not_fit_are_named_before_they_run(spark: SparkSession,
     plan = plan_over(hashes_in(rows.select(F.xxhash64("w").alias("h")).toArrow(), "h"), "kip", 4)
     with pytest.warns(
         GroupMemoryWarning, match=r"1 group\(s\) may not fit .* 20 KiB \(memory=\): \{\"w\":\"hot\"\} \(1,5"
-    ):
+    ) as told:
         sk.group_apply(rows, "w", seen, SEEN, plan, memory="20k")
+    assert told[0].filename == __file__
     with pytest.warns(GroupMemoryWarning, match=r"^\d+ group.*and \d+ more, as arrow"):
         sk.group_apply(
             rows,

@@ -15,6 +15,7 @@ from unskew.spark import Unskew
 from unskew.spark.join_keys import HOWS, LEFT, On
 from unskew.spark.joins import Join
 from unskew.spark.jvm import physical_text
+from unskew.spark.native import table_text
 from unskew.spark.physical import nodes, python_workers, shuffles
 
 if TYPE_CHECKING:
@@ -52,9 +53,11 @@ def multiset(df: DataFrame) -> Counter[str]:
     return Counter(map(str, df.collect()))
 
 
-def same(left: DataFrame, right: DataFrame, on: On, how: str, side: str | None = None) -> None:
+def same(
+    left: DataFrame, right: DataFrame, on: On, how: str, side: str | None = None, *, by_id: bool | None = None
+) -> None:
     asked = Join.of(left, right, on, how, partitions=N, side=side)
-    ours, theirs = asked.run(plan_for(asked, side or asked.side or LEFT)), asked.by_spark()
+    ours, theirs = asked.run(plan_for(asked, side or asked.side or LEFT), by_id=by_id), asked.by_spark()
     assert ours.schema == theirs.schema
     found, expected = multiset(ours), multiset(theirs)
     assert found == expected
@@ -147,14 +150,26 @@ def test_columns_and_aliases_are_those_of_sparks_own_join(spark: SparkSession) -
         same(both, skewed(spark, "n", 30, "w"), "k", "inner")
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("how", HOWS)
-def test_two_shuffles_and_no_python(spark: SparkSession, how: str, adaptive: str) -> None:
+def test_the_way_of_spark_4_0_gives_the_same_rows(spark: SparkSession, how: str) -> None:
+    """By a salt after the key: two key columns of two types each, NULLs in both, split and whole."""
+    left = skewed(spark, "n", 300).selectExpr("v", "cast(k as int) a", "if(v % 9 = 0, null, 'x') b")
+    right = skewed(spark, "n", 70).selectExpr("'x' b", "cast(if(v % 8 = 1, null, k) as decimal(9,1)) a", "v")
+    same(left, right, ["a", "b"], how, by_id=False)
+    same(left, right.withColumnRenamed("a", "z"), [("a", "z"), ("b", "b")], how, by_id=False)
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("by_id", [None, False])
+@pytest.mark.parametrize("how", HOWS)
+def test_two_shuffles_and_no_python(spark: SparkSession, how: str, by_id: bool | None, adaptive: str) -> None:
     """Both ours, before the query runs and after; rows with a NULL key are not shuffled where the join drops them."""
     left, right = skewed(spark, "cast(n as int)", 200), skewed(spark, "n", 50, "w")
     asked = Join.of(left, right, "k", how, partitions=N)
     with setting(spark, spark__sql__adaptive__enabled=adaptive):
-        joined = asked.run(plan_for(asked, asked.side or LEFT))
+        plan = plan_for(asked, asked.side or LEFT)
+        joined = asked.run(plan, by_id=by_id)
+        assert physical_text(joined).count(f"[{table_text(plan.tail)}]") == 2  # on each side, and in no filter
         for run in (False, True):
             if run:
                 joined.collect()
@@ -166,11 +181,12 @@ def test_two_shuffles_and_no_python(spark: SparkSession, how: str, adaptive: str
         assert joined.rdd.getNumPartitions() == N
 
 
-def test_rows_meet_in_the_partitions_of_the_plan(spark: SparkSession) -> None:
+@pytest.mark.parametrize("by_id", [None, False])
+def test_rows_meet_in_the_partitions_of_the_plan(spark: SparkSession, by_id: bool | None) -> None:
     """The hot key is in as many partitions as it has fragments, and none has much more than its part."""
     left, right = skewed(spark, "n", 4_000), skewed(spark, "n", 40, "w")
     asked = Join.of(left, right, "k", "left", partitions=N)
-    loads = asked.run(plan_for(asked, LEFT)).groupBy(F.spark_partition_id().alias("p")).count().collect()
+    loads = asked.run(plan_for(asked, LEFT), by_id=by_id).groupBy(F.spark_partition_id().alias("p")).count().collect()
     one = asked.by_spark().repartition(N, "k").groupBy(F.spark_partition_id().alias("p")).count().collect()
     total = sum(row["count"] for row in loads)
     assert len(loads) == N

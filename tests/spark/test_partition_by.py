@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.frames import no_job, plan_over
+from unskew.client import testing
 from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
 from unskew.core.plan import Plan
@@ -51,7 +52,7 @@ KEYS: dict[tuple[str, ...], list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("types", KEYS, ids=lambda types: ",".join(types))
+@pytest.mark.parametrize("types", KEYS, ids=",".join)
 def test_a_record_lands_where_its_key_lands_in_a_frame(spark: SparkSession, types: tuple[str, ...]) -> None:
     """Same key, same plan, same partition on both faces, NULLs and composite keys included; records, not pairs."""
     keys = KEYS[types]
@@ -86,21 +87,34 @@ def test_split_keys_go_by_their_spread(spark: SparkSession) -> None:
     assert {p: Counter(some) for p, some in out.items()} == {p: Counter(some) for p, some in again.items()}
 
 
-def test_where_a_record_goes_depends_on_nothing_but_itself() -> None:
-    """Chunk by chunk or one by one; the work of one record does not change with its neighbours' types."""
-    keys = [None, 1, True, 2**40, -5]
-    plan = typed(list(range(100)), "bigint")
-    task = Dealing(plan, lambda record: record, None, ("bigint",))
+ALONE: dict[str, list[Any]] = {
+    "bigint": [None, 1, np.int8(1), 2**40, -5],
+    "double": [1, 2.5, None, np.float16(0.1), 0.1, -0.0, 2**53 + 1],
+    "decimal(9,2)": [decimal.Decimal("1.255"), 7, decimal.Decimal("1e6"), None],
+    "binary": [b"a", "a", bytearray(b"b"), None],
+    "timestamp_ntz": [dt.date(2024, 1, 1), dt.datetime(2024, 1, 1, 5), None],
+}
+
+
+@pytest.mark.parametrize("kind", ALONE)
+def test_where_a_record_goes_depends_on_nothing_but_itself(kind: str) -> None:
+    """Chunk by chunk or one by one: a key that is taken alone is taken among any others, and hashed the same."""
+    keys = ALONE[kind]
+    task = Dealing(replace(typed(list(range(100)), "bigint"), key_types=(kind,)), lambda record: record, None, (kind,))
+    alone = [int(hash_keys([key.item() if isinstance(key, np.number) else key], types=[kind])[0]) for key in keys]
+    assert task._hashes(keys).tolist() == alone
     assert task.where(keys) == [task.where([key])[0] for key in keys]
-    assert [p for p, _ in task(iter(range(10_000)))] == plan.route(hash_keys(list(range(10_000)))).tolist()
+    assert [p for p, _ in task(iter(keys * 3_000))] == task.where(keys) * 3_000
 
 
-@pytest.mark.parametrize("key", ["seven", 2**70, 1.5, (1, 2), object()])
+@pytest.mark.parametrize("key", ["seven", 2**70, 1.5, True, (1, 2), object()])
 def test_a_key_that_does_not_fit_its_type_is_named(key: Any) -> None:
-    """It would be hashed as another type, and land where no equal key does."""
+    """It would be hashed as another type, and land where no equal key does; True is no bigint in Spark either. Alone
+    as among others."""
     task = Dealing(typed([1, 2, 3], "bigint"), lambda record: record, None, ("bigint",))
-    with pytest.raises(KeyTypeError, match=r"does not fit the plan's key type \(bigint\)"):
-        task.where([1, 2, key])
+    for keys in ([key], [key, key], [1, 2, key]):
+        with pytest.raises(KeyTypeError, match=rf"key .*\({type(key).__name__}\) does not fit the plan's .*\(bigint\)"):
+            task.where(keys)
 
 
 def test_a_composite_key_is_a_tuple_of_its_columns() -> None:
@@ -119,10 +133,10 @@ def test_the_error_reaches_the_user(spark: SparkSession) -> None:
 
 def test_a_spread_is_hashed_alike_in_every_process() -> None:
     """Plain values only: an object's text has its address in it."""
-    assert spread_hash(7) == spread_hash(np.int64(7)) == spread_hash((7,)) == 11131735497120227034
+    assert spread_hash(7) == spread_hash(np.int64(7)) == spread_hash((7,)) == 5540682547780770089
     assert len({spread_hash(value) for value in (1, 1.0, "1", b"1", True, None, (1, 2), (1, "2"))}) == 8
-    for bad in (object(), {1, 2}, {"a": 1}, [1], (1, [2])):
-        with pytest.raises(ConfigError, match="spread: .* use a number, string, bytes"):
+    for bad in (object(), {1, 2}, {"a": 1}, [1], (1, [2]), np.arange(2), (np.arange(1),)):
+        with pytest.raises(ConfigError, match=r"spread: .* use a number, string, bytes"):
             spread_hash(bad)
 
 
@@ -144,6 +158,23 @@ def test_bad_use_is_refused_before_any_job(spark: SparkSession) -> None:
             sk.partition_by(rdd, "user", whole)  # type: ignore[arg-type]
         with pytest.raises(PlanError, match="5 partitions and this session for 8"):
             Unskew(spark, stream="s", partitions=8).partition_by(rdd, lambda record: record, whole)
+
+
+def test_each_partition_is_reported_once(spark: SparkSession) -> None:
+    """With a pin the light client tells the service what each partition held; however often the RDD is computed."""
+    keys = [0] * 300 + list(range(600))
+    with testing.embedded() as service, Unskew(spark, stream="r", partitions=N, service=service.target) as sk:
+        assert sk.client is not None
+        sk.client.put_stream("r", partitions=N, policy="kip", key_types=("bigint",))
+        plan = typed(keys, "bigint")
+        pin = sk.pin(plan, batch=3)
+        out = sk.partition_by(spark.sparkContext.parallelize(keys, 4), lambda record: record, pin=pin)
+        assert out.count() == out.count() == 900
+        built = sk.client.build_plan("r", 3, fresh=True)
+        with pytest.raises(ConfigError, match=r"pin: .* use a pin of the plan that places the records"):
+            partition_by(out, lambda record: record, typed([5] * 90, "bigint"), pin=pin)
+    assert (built.plan.info.rows, built.plan.info.keys) == (900, 600)
+    assert "parts" not in built.reason
 
 
 def test_a_dstream_is_transformed(spark: SparkSession) -> None:

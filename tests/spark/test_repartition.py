@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-WAYS = [pytest.param(True, id="repartitionById"), pytest.param(False, id="pre-image")]
+WAYS = [pytest.param(None, id="as this Spark has it"), pytest.param(False, id="pre-image")]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def plan(rows: DataFrame) -> Plan:
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("by_id", WAYS)
 def test_rows_land_where_the_plan_puts_them(
-    spark: SparkSession, rows: DataFrame, plan: Plan, by_id: bool, adaptive: str
+    spark: SparkSession, rows: DataFrame, plan: Plan, by_id: bool | None, adaptive: str
 ) -> None:
     """Every row, both ways, AQE on and off; one exchange, no Python worker, all partitions there."""
     with setting(spark, spark__sql__adaptive__enabled=adaptive):
@@ -57,7 +57,7 @@ def test_rows_land_where_the_plan_puts_them(
 
 @pytest.mark.parametrize("by_id", WAYS)
 def test_what_groups_by_the_column_and_the_key_shuffles_no_more(
-    spark: SparkSession, rows: DataFrame, plan: Plan, by_id: bool
+    spark: SparkSession, rows: DataFrame, plan: Plan, by_id: bool | None
 ) -> None:
     """``column=`` is what the exchange is by, so Spark knows that the groups are together."""
     placed = repartition(rows, plan, "k", "id", column="at.p", by_id=by_id)

@@ -88,7 +88,7 @@ def test_the_spread_of_a_whole_frame_leaves_out_what_has_no_hash(spark: SparkSes
     assert told.left_out == ("m", "v", "s")
     assert rows.select(told.hash).distinct().count() == 3
     with no_job(spark):
-        with pytest.raises(ConfigError, match="of the frame's, m, it can none"):
+        with pytest.raises(ConfigError, match="of the frame's, m, none is"):
             spread_of(rows.select("m"))
         with pytest.raises(ConfigError, match="without map and variant"):
             spread_of(rows, ["id", "m"])

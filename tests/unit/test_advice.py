@@ -78,12 +78,15 @@ def test_few_input_splits_leave_slots_idle() -> None:
     assert advise("aggregate", zipf(1.5, keys=40), Job(48, 16, inputs=2)).choice == "unskew"
 
 
-def test_a_side_that_fits_is_broadcast() -> None:
-    """Spark sends it to every task: nothing is shuffled, so nothing is skewed; a larger one is not."""
-    small = advise("join", zipf(1.5), Job(48, 16, other_bytes=1 << 20))
-    assert (small.choice, "every task" in small.reason) == ("spark", True)
-    assert advise("join", zipf(1.5), Job(48, 16, other_bytes=1 << 30)).choice == "unskew"
-    assert advise("join", zipf(1.5), Job(48, 16, other_bytes=1 << 20, broadcast_bytes=-1)).choice == "unskew"
+def test_what_aqe_splits_by_itself_is_left_to_it() -> None:
+    """A heaviest partition of 256 MB and five times the median; not a smaller one, nor where AQE is off or unknown."""
+    large = advise("join", zipf(1.5), Job(48, 16, bytes=10 << 30, split_bytes=256 << 20))
+    assert (large.choice, "Spark splits it by itself" in large.reason) == ("spark", True)
+    assert large.by_spark is not None
+    assert advise("join", zipf(1.5), Job(48, 16, bytes=100 << 20, split_bytes=256 << 20)).choice == "unskew"
+    assert advise("join", zipf(1.5), Job(48, 16, bytes=10 << 30)).choice == "unskew"
+    assert advise("join", zipf(1.5), Job(48, 16, split_bytes=1)).choice == "unskew"
+    assert advise("repartition", zipf(1.5), Job(48, 16, bytes=10 << 30, split_bytes=256 << 20)).choice == "unskew"
 
 
 def test_combinable_aggregates_are_left_to_spark_however_skewed() -> None:

@@ -24,30 +24,33 @@ from unskew.core.plan import Plan
 from unskew.core.planners import make_planner
 from unskew.core.quality import makespan
 
-__all__ = ["OPERATORS", "Advice", "Job", "States", "advise", "states"]
+__all__ = ["OPERATORS", "PIECE", "Advice", "Job", "States", "advise", "states"]
 
 INPUT, SPARK, UNSKEW = "input", "spark", "unskew"
 SQL = "sql"  # any aggregate of Spark itself that combines: sum, count, max, approximate distinct counts ...
 
 F64 = NDArray[np.float64]
 
+PIECE = 1 << 16  # rows that a task holds at the input before it makes states of them
 _FEW = 10_000  # rows: below it a histogram costs more than the skew
 _WORTH = 1.1  # how much longer Spark's own way has to take
 _HALF = 2.0  # times as many states the other way
+_SKEWED = 5.0  # times the median from which AQE takes a partition for skewed
 _COMBINES = 1000  # rows that a state stands for, from which moving rows is dearer than any state
 
 
 @dataclass(frozen=True)
 class Job:
     """What the driver knows of the run: partitions of the plan; tasks at a time; partitions that Spark would shuffle
-    into; input splits; bytes of a join's other side, and up to how many Spark sends to every task."""
+    into; input splits; and of a join, as far as known, the bytes of these rows and those of a partition from which
+    AQE splits it."""
 
     partitions: int
     slots: int
     shuffle_partitions: int = 200
     inputs: int = 1
-    other_bytes: int | None = None
-    broadcast_bytes: int = 10 << 20
+    bytes: int | None = None
+    split_bytes: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("partitions", "slots", "shuffle_partitions", "inputs"):
@@ -102,12 +105,6 @@ def advise(operator: str, histogram: Histogram, job: Job) -> Advice:
         return Advice(SQL, SPARK, _COMBINED)
     if histogram.total < _FEW:
         return Advice(operator, SPARK, f"{histogram.total:,} rows are too few to be worth counting")
-    if operator == "join" and job.other_bytes is not None and 0 <= job.other_bytes <= job.broadcast_bytes:
-        return Advice(
-            operator,
-            SPARK,
-            f"the other side has {job.other_bytes:,} bytes, so Spark sends it to every task and shuffles nothing",
-        )
     return _JUDGES[operator](operator, histogram, job)
 
 
@@ -137,7 +134,7 @@ def _aggregate(operator: str, histogram: Histogram, job: Job) -> Advice:
     found = _compared(operator, histogram, job, plan)
     if found.choice == SPARK:
         return found
-    count = states(histogram, plan, job.inputs)
+    count = states(histogram, plan, max(job.inputs, -(-histogram.total // PIECE)))
     by_input = -(-job.inputs // job.slots) * job.slots / job.inputs  # times the least possible: splits are even
     if count.plan_pays or by_input >= _WORTH * (found.by_plan or 1.0):
         return Advice(operator, UNSKEW, f"{found.reason}; {_shipped(count)}", found.by_spark, found.by_plan, count)
@@ -148,6 +145,22 @@ def _aggregate(operator: str, histogram: Histogram, job: Job) -> Advice:
         found.by_spark,
         found.by_plan,
         count,
+    )
+
+
+def _join(operator: str, histogram: Histogram, job: Job) -> Advice:
+    """A plan, unless all partitions that are too heavy are large enough for AQE to split."""
+    found = _split(operator, histogram, job)
+    if found.choice == SPARK or job.bytes is None or job.split_bytes is None:
+        return found
+    loads = make_planner("hash", job.shuffle_partitions).plan(histogram).loads(histogram)
+    skewed = max(job.split_bytes * histogram.total / max(job.bytes, 1), _SKEWED * float(np.median(loads)))
+    heaviest = int(loads.max())
+    if heaviest <= skewed:
+        return found
+    size = round(heaviest / histogram.total * job.bytes) >> 20
+    return Advice(
+        operator, SPARK, f"its heaviest partition has about {size:,} MB, {_BY_AQE}", found.by_spark, found.by_plan
     )
 
 
@@ -203,6 +216,10 @@ def _splits_met(rows: F64, inputs: int) -> F64:
     return inputs * -np.expm1(rows * np.log1p(-1.0 / inputs)) if inputs > 1 else np.minimum(rows, 1.0)
 
 
+_BY_AQE = (
+    "so Spark splits it by itself (AQE, spark.sql.adaptive.skewJoin) without a count before it. Take sk.join where a "
+    "row that comes out is much dearer than one that goes in"
+)
 _EVEN = "the rows are even enough as Spark's own hash puts them"
 _ONE = "nothing that keeps groups whole can end before it; Spark's own way ends with it too"
 _COMBINED = (
@@ -213,7 +230,7 @@ _COMBINED = (
 _JUDGES: dict[str, Callable[[str, Histogram, Job], Advice]] = {
     "group_apply": _groups,
     "aggregate": _aggregate,
-    "join": _split,
+    "join": _join,
     "repartition": _split,
 }
 OPERATORS = (*_JUDGES, SQL)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from unskew.core.bytesview import Block, ByteRows
 
-__all__ = ["hash_bytes", "hash_u32", "hash_u64", "invert_u32"]
+__all__ = ["INVERSE_C1", "INVERSE_C2", "ROTATED", "hash_bytes", "hash_u32", "hash_u64", "invert_u32", "unmixed_u32"]
 
 U32 = NDArray[np.uint32]
 
@@ -26,12 +26,16 @@ def _inverse(odd: np.uint32) -> np.uint32:
     return np.uint32(pow(int(odd), -1, 1 << 32))
 
 
+# What ``invert_u32`` does to a word once the seed is in it, for those who do it elsewhere.
+INVERSE_C1, INVERSE_C2, ROTATED = _inverse(_C1), _inverse(_C2), 15
+
+
 def _rotate(x: U32, by: int) -> U32:
     return (x << np.uint32(by)) | (x >> np.uint32(32 - by))
 
 
 def _mix(h: U32, word: U32) -> U32:
-    h = h ^ (_rotate(word * _C1, 15) * _C2)
+    h = h ^ (_rotate(word * _C1, ROTATED) * _C2)
     return _rotate(h, 13) * _FIVE + _ADD
 
 
@@ -107,11 +111,15 @@ def _signed(word: NDArray[np.uint64]) -> U32:
 
 def invert_u32(wanted: U32, seed: U32) -> U32:
     """The int whose Spark hash under ``seed`` is ``wanted``: every step of ``hash_u32`` undone, last first."""
+    return _rotate((unmixed_u32(wanted) ^ seed) * INVERSE_C2, 32 - ROTATED) * INVERSE_C1
+
+
+def unmixed_u32(wanted: U32) -> U32:
+    """The steps that are undone before the seed comes in: the same for all rows that want the same."""
     h = wanted ^ (wanted >> np.uint32(16))
     h = h * _inverse(_F2)
     h = h ^ (h >> np.uint32(13)) ^ (h >> np.uint32(26))
     h = h * _inverse(_F1)
     h = h ^ (h >> np.uint32(16))
     h = h ^ _length(4)
-    h = _rotate((h - _ADD) * _inverse(_FIVE), 32 - 13) ^ seed
-    return _rotate(h * _inverse(_C2), 32 - 15) * _inverse(_C1)
+    return _rotate((h - _ADD) * _inverse(_FIVE), 32 - 13)

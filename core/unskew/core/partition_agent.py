@@ -20,6 +20,7 @@ out by their spread hash and not counted off, so that no row has to be sorted.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +31,13 @@ from unskew.core.histogram import Histogram, host_of, top_rows
 from unskew.core.learning import MOST_CELLS, Learning
 from unskew.core.limits import host_bits
 from unskew.core.mixing import mix
-from unskew.core.placement import Placement, build_plan
 from unskew.core.plan import Plan, PlanInfo
-from unskew.core.planners.base import common as plan_settings
-from unskew.core.planners.hashed import hash_tail
 from unskew.core.pouring import learning, pour, workers_allowed
 from unskew.core.qtable import QTable
-from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.sync import Report
 from unskew.core.values import by_fields, hashes_of
+
+if TYPE_CHECKING:
+    from unskew.core.sync import Report
 
 __all__ = ["REPORTED", "Bound", "Decided", "apart", "bounded", "decide", "report_of"]
 
@@ -88,9 +87,8 @@ class Bound:
 
     def drawn(self, partition: int) -> int:
         """The seed of a partition's random numbers."""
-        number = (self.plan.version.incarnation, self.plan.version.number) if self.plan is not None else self.version
         value = np.array([self.seed & (2**64 - 1)], np.uint64)
-        for at, part in enumerate((*number, self.batch, partition)):
+        for at, part in enumerate((*self.version, self.batch, partition)):
             value = mix(value ^ np.uint64(part & (2**64 - 1)), at)
         return int(value[0])
 
@@ -143,7 +141,11 @@ def apart(spread: U64) -> U64:
 
 def _learned(bound: Bound, partition: int, histogram: Histogram, keys: U64, spread: U64 | None) -> tuple[Plan, QTable]:
     """The plan of this partition alone, and the Q-table after it."""
-    n, settings = bound.partitions, plan_settings(bound.partitions)
+    from unskew.core.placement import Placement, build_plan  # here: who goes by a plan loads no planner
+    from unskew.core.planners.base import common
+    from unskew.core.planners.hashed import hash_tail
+
+    n, settings = bound.partitions, common(bound.partitions)
     table = QTable.empty(n) if bound.table is None else bound.table
     hot, weights = _hot(bound, table, histogram)
     hashes, counts = histogram.hashes[hot], histogram.counts[hot]
@@ -227,6 +229,9 @@ def report_of(
     bound: Bound, decided: Decided, *, agent: str, session: int, seq: int, dsync: float, capacity: int = REPORTED
 ) -> Report:
     """The report of what was learned (SYNC). The same partition of the same batch makes the same report."""
+    from unskew.core.sketches.frequent import FrequentItems
+    from unskew.core.sync import Report
+
     n = bound.partitions
     table = QTable.empty(n) if decided.table is None else decided.table
     room = max(_MOST_SENT // n, 1)

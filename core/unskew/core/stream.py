@@ -13,10 +13,11 @@ from unskew.core.errors import ConfigError
 if TYPE_CHECKING:
     from unskew.core.plan import Version
 
-__all__ = ["BatchWork", "Part", "StreamSpec", "Work", "check_name"]
+__all__ = ["UNKNOWN_PARTS", "BatchWork", "Part", "StreamSpec", "Work", "check_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
-_MOST_HISTORY, _MOST_PARTS = 1000, 1_000_000
+_MOST_HISTORY = 1000
+UNKNOWN_PARTS = 1_000_000  # the most there may be: what a task says that cannot know how many others there are
 _LONGEST = 1e9  # seconds between two reports; some times this long is still a time
 _OWN = ("name", "partitions", "seed", "weights")  # what ``make_planner`` takes beside a policy's parameters
 
@@ -64,7 +65,8 @@ class StreamSpec:
 
 @dataclass(frozen=True, order=True)
 class Part:
-    """A part of a batch: of ``source`` (application and query), in its ``run``-th run, number ``part`` of ``parts``."""
+    """A part of a batch: of ``source`` (application and query), in its ``run``-th run, number ``part`` of ``parts``
+    (``UNKNOWN_PARTS``: nobody knows how many)."""
 
     source: str
     batch: int
@@ -77,7 +79,7 @@ class Part:
         for name, value, least, most in (
             ("batch", self.batch, -1, 2**62),
             ("run", self.run, 0, 2**62),
-            ("parts", self.parts, 1, _MOST_PARTS),
+            ("parts", self.parts, 1, UNKNOWN_PARTS),
             ("part", self.part, 0, self.parts - 1),
         ):
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:

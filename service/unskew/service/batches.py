@@ -20,7 +20,7 @@ from unskew.core.histogram import MAX_ROWS, Histogram
 from unskew.core.history import History
 from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.planners import Feedback
-from unskew.core.stream import BatchWork, Part, Work
+from unskew.core.stream import UNKNOWN_PARTS, BatchWork, Part, Work
 from unskew.service.base import Base
 from unskew.service.errors import ConflictError
 from unskew.service.observing import ScaleAdvised, WorkSeen
@@ -77,7 +77,7 @@ class Batches:
         work = await self._parts(stream, _WORK, numbers)
         maps = await self._base.store.batches(stream, _HISTOGRAM, None, 1)
         histograms = await self._parts(stream, _HISTOGRAM, maps)
-        map_tasks = max((stored.key.parts for _, parts in histograms for stored in parts), default=0)
+        map_tasks = max((many for _, parts in histograms for many in _expected(parts).values()), default=0)
         scale = await self._base.run(scale_of, [parts for _, parts in work], known.spec.partitions, map_tasks)
         self._base.observer(ScaleAdvised(stream, scale))
         return scale
@@ -147,8 +147,17 @@ def _asked(batch: int | None, *, fresh: bool) -> str:
 
 def _named(number: int, parts: Sequence[StoredPart]) -> str:
     """The batch, and how much of it is there."""
-    expected = sum({part.key.source: part.key.parts for part in parts}.values())
+    expected = sum(_expected(parts).values())
     return f"batch {number}" if len(parts) >= expected else f"batch {number} ({len(parts)} of {expected} parts)"
+
+
+def _expected(parts: Sequence[StoredPart]) -> dict[str, int]:
+    """How many parts each source has: as it says, or where it does not know as the highest one tells."""
+    found: dict[str, int] = {}
+    for key in (part.key for part in parts):
+        many = key.part + 1 if key.parts == UNKNOWN_PARTS else key.parts
+        found[key.source] = max(found.get(key.source, 0), many)
+    return found
 
 
 # -- histograms as bytes, with the key types of their time --------------------------------------------------

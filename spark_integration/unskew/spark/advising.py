@@ -6,6 +6,7 @@ Keys are counted, as for a plan; what is to be done with the rows is not done.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -15,6 +16,7 @@ from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
 from unskew.spark.aggregation import input_splits
 from unskew.spark.groups import slots_of
+from unskew.spark.join_keys import LEFT
 from unskew.spark.keys import Columns
 
 if TYPE_CHECKING:
@@ -58,4 +60,7 @@ def advise_on_join(asked: Join, counted: Callable[[], Histogram]) -> Advice:
     why = asked.broadcast_by_spark()
     if why is not None:
         return Advice("join", "spark", why)
-    return advise("join", counted(), job_of(asked.frames["left"], asked.partitions))
+    job, by_aqe = job_of(asked.frames[LEFT], asked.partitions), asked.split_by_spark(LEFT)
+    if by_aqe is not None:
+        job = replace(job, bytes=by_aqe[0], split_bytes=by_aqe[1])
+    return advise("join", counted(), job)

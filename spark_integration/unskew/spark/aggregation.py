@@ -8,11 +8,17 @@ driver sees all of them and knows their fragments by the plan, so it runs lines 
 every task carries the answer as a table: even, and agreed on without a word.
 
 Spark evaluates a stage once for each of two consumers, so the states are persisted (memory, then disk) and read twice:
-``release`` frees them (docs/decisions/0016-operators.md has the designs that lost). Where a lost executor took some
-with it, Spark makes them again from the first exchange. A plan that splits no key needs neither.
+``release`` frees them. They are made at once, in a job of their own: left to AQE both readers start at the same time,
+and on two executors make the same states twice (docs/decisions/0016-operators.md). A plan that splits no key needs
+none of it, and runs nothing yet.
+
+Where a lost executor took states with it, Spark makes them again from the first exchange. That is exact though
+``partial`` may give another state of the same rows then: a piece has the same rows again, the two readers have no key
+in common, and one task merges all pieces of a key.
 
 At the input: states are made where the rows are read, a bounded number of rows at a time, and only states are shuffled.
-It is the better way where few keys are in many input splits, and it costs a state a key and split where many are.
+It is the better way where states stand for very many rows each, and it costs a state a key and split where they do not:
+``core.advice`` says which, for ``at="auto"``.
 """
 
 from __future__ import annotations
@@ -26,13 +32,15 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
+from unskew.core.advice import PIECE
+from unskew.core.advice import states as states_of
 from unskew.core.allocator import allocate
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
 from unskew.core.hotkeys import SPLIT
 from unskew.core.lookup import find_lookup
 from unskew.core.plan import Plan
-from unskew.spark.calls import FORMS, Function, arity, fragment, in_pieces, whole
+from unskew.spark.calls import FORMS, Function, arity, fragment, in_pieces, streamed, whole
 from unskew.spark.groups import applied, helper, same_each_time, slots_of
 from unskew.spark.jvm import spark_version
 from unskew.spark.keys import AUTO, Columns, key_columns, key_names, key_of, quoted
@@ -56,8 +64,6 @@ __all__ = [
 ]
 
 PLACES = ("plan", "input", "auto")
-_HELD = 1 << 16  # rows that a task holds at the input before it makes states of them
-_WORTH = 2.0  # states at the input for one at the plan: with no more of them than that, moving no row is worth it
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +93,8 @@ def aggregation_of(
             "column of integers where any of them has a NULL; or at='plan'"
         )  # fmt: skip
     arity("partial", partial)
+    if streamed(partial) is not None:
+        raise ConfigError("partial", partial, "a function of all rows of a piece: a table or a frame, no Iterator")
     arity("merge", merge)
     same_each_time(df, key_of(df, key).hash)
     states = applied(df.groupBy(*key_columns(df, key)), partial, schema, form)
@@ -150,6 +158,7 @@ def at_plan(call: Aggregation, plan: Plan, spread: Columns = AUTO) -> tuple[Data
     split = split_keys_of(plan, slots_of(call.df.sparkSession) or plan.partitions)
     placed = placed.withColumn(mark, split.number(key_of(placed, call.key).hash))
     states = _states(call, placed, at).persist()
+    states.count()
     out = states.columns[-1]
     final = states.where(states[out] < 0).select(*(states[name] for name in map(quoted, call.schema.names)))
     return final.unionAll(_merged(call, states.where(states[out] >= 0), split)), states
@@ -188,7 +197,7 @@ def _merged(call: Aggregation, states: DataFrame, split: SplitKeys) -> DataFrame
 # -- at the input -----------------------------------------------------------------------------------------------
 
 
-def at_input(call: Aggregation, plan: Plan, held: int = _HELD) -> DataFrame:
+def at_input(call: Aggregation, plan: Plan, held: int = PIECE) -> DataFrame:
     """States made where the rows are, and merged after one exchange of them. A key is merged in one place, whatever
     the plan: a split one where its first fragment is."""
     made = helper([*call.df.columns, *call.schema.names], "hash")
@@ -204,19 +213,14 @@ def at_input(call: Aggregation, plan: Plan, held: int = _HELD) -> DataFrame:
     return applied(_by(moved, [quoted(name) for name in call.names], at, made), own, call.schema, call.form)
 
 
-def place_for(histogram: Histogram, plan: Plan, splits: int, form: str) -> str:
-    """``"input"`` or ``"plan"``, by how many states each would make: at the input one for each key and split that has
-    it, at the plan one for each key and fragment."""
-    if form != "arrow":
+def place_for(histogram: Histogram, plan: Plan, splits: int, form: str, slots: int = 1) -> str:
+    """``"input"`` or ``"plan"``, as ``core.advice`` weighs their states. A task at the input makes states of every
+    ``PIECE`` rows, so there are at least as many inputs as that; with fewer splits than slots it would be the slower
+    way whatever it ships."""
+    if form != "arrow" or splits < slots:
         return "plan"
-    rows, keys = histogram.counts.astype(np.float64), 0.0
-    if histogram.tail is not None and histogram.keys > len(rows):
-        keys = float(histogram.tail.keys.sum())
-        rows = np.append(rows, float(histogram.tail.rows.sum()) / keys)
-    weight = np.append(np.ones(len(histogram.counts)), [keys] if keys else [])
-    there = float((weight * splits * -np.expm1(rows * np.log1p(-1.0 / splits))).sum()) if splits > 1 else histogram.keys
-    here = histogram.keys + plan.fragments_held - len(plan.hot)
-    return "input" if there <= _WORTH * max(here, 1) else "plan"
+    inputs = max(splits, -(-histogram.total // PIECE))
+    return "plan" if states_of(histogram, plan, inputs).plan_pays else "input"
 
 
 def input_splits(df: DataFrame) -> int:

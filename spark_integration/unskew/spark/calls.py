@@ -23,7 +23,10 @@ def arity(name: str, fn: object) -> int:
     if not callable(fn):
         raise ConfigError(name, fn, "a function of the rows of a group, fn(rows) or fn(key, rows)")
     kinds = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
-    given = [one for one in signature(fn).parameters.values() if one.kind in kinds]
+    try:
+        given = [one for one in signature(fn).parameters.values() if one.kind in kinds]
+    except (TypeError, ValueError):  # some of those written in C do not say
+        raise ConfigError(name, fn, "a function whose arguments can be told: write lambda rows: fn(rows)") from None
     if len(given) not in (1, 2):
         raise ConfigError(name, f"a function of {len(given)} arguments", "fn(rows) or fn(key, rows)")
     return len(given)

@@ -5,48 +5,37 @@ spread hashes come as columns that Spark made; what is decided is in ``core.part
 looked at: their Arrow buffers go out as they came in.
 
 A batch that can be routed row by row streams. Where the whole partition has to be seen first its Arrow batches are held
-in memory, from ``HELD`` bytes on in a temporary file.
-
-Reports go out when the last row has: a task that fails or is not read to its end has reported nothing, and one that
-runs again reports the same part again. They are best effort. A service that is down or hangs costs a worker process
-one wait of ``PATIENCE`` seconds, then a breaker keeps it from asking for minutes. A row's place never depends on it.
+in memory, from ``HELD`` bytes on in a file without a name in Spark's own scratch folder: it is gone with the worker,
+however that ends. What tasks report, and that no row waits for it, is in ``reports``.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.errors import PlanError, UnskewError
+from unskew.core.errors import PlanError
 from unskew.core.histogram import Histogram
-from unskew.core.partition_agent import Bound, Decided, bounded, decide, report_of
+from unskew.core.partition_agent import Bound, Decided, decide
 from unskew.core.plan import Plan
 from unskew.core.qtable import QTable
+from unskew.core.stream import UNKNOWN_PARTS
+from unskew.spark.reports import tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from unskew.client import Breaker, Client
+__all__ = ["HELD", "Pin", "Placing", "this_partition"]
 
-__all__ = ["HELD", "PATIENCE", "UNKNOWN_PARTS", "Pin", "Placing"]
-
-_log = logging.getLogger("unskew.spark")
-
-HELD = 256 << 20
-PATIENCE = 1.0
-UNKNOWN_PARTS = 1_000_000  # the most that a report may name
-
-_COOLDOWN, _LONGEST = 60.0, 900.0
-_MOST_LINES, _IDLE = 4, 120.0
+HELD = 64 << 20  # a worker: as many as the executor has cores share what Spark leaves them beside the heap
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,8 +44,9 @@ class Pin:
 
     With a ``plan`` rows go by it; without one each task learns from the Q-table in ``bound``. ``service`` is where
     reports go (None: nowhere), ``access`` how a client shows who it is. ``sync``: whether tasks report what they
-    learned. ``session`` numbers the driver's lives, ``parts`` are the tasks of the batch, where that is known.
-    One pin is for one frame: a second frame's reports would take the place of the first one's.
+    learned. ``session`` numbers the driver's lives and ``run`` the pins of one batch: what the newest reports takes the
+    place of the rest. ``parts`` are the tasks of the batch, where that is known. One pin that reports is for one frame:
+    a second one's reports would take the place of the first one's.
     """
 
     stream: str
@@ -67,6 +57,7 @@ class Pin:
     sync: bool = False
     session: int = 1
     dsync: float = 20.0
+    run: int = 0
     parts: int = UNKNOWN_PARTS
 
     def __repr__(self) -> str:
@@ -111,12 +102,7 @@ class Placing:
     values: NDArray[np.int32] | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        if context is None:
-            raise PlanError("this runs inside a Spark task only")
-        return self.placed(batches, context.partitionId())
+        return self.placed(batches, this_partition())
 
     def placed(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """The same for a partition by its number."""
@@ -175,16 +161,26 @@ class Placing:
         return pa.RecordBatch.from_arrays([*own.columns, pa.array(target)], schema=schema)
 
 
+def this_partition() -> int:
+    """The number of the partition that this task has: the same for each of its attempts and twins."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        raise PlanError("this runs inside a Spark task only")
+    return context.partitionId()
+
+
 class _Held:
-    """Arrow batches kept for a second look: in memory, and what is over ``HELD`` bytes in a file that is gone with
-    this. In the order in which they were added."""
+    """Arrow batches kept for a second look: in memory, and what is over ``HELD`` bytes in a file. In the order in which
+    they were added."""
 
     def __init__(self) -> None:
         self._here: list[pa.RecordBatch] = []
         self._bytes = 0
         self._open = contextlib.ExitStack()
-        self._path = ""
-        self._writer: Any = None  # made when memory is full
+        self._file: Any = None  # made when memory is full
+        self._writer: Any = None
 
     def __enter__(self) -> _Held:
         return self
@@ -205,11 +201,9 @@ class _Held:
     def _spill(self, schema: pa.Schema) -> None:
         import pyarrow as pa
 
-        handle, self._path = tempfile.mkstemp(prefix="unskew-", suffix=".arrow")
-        os.close(handle)
-        self._open.callback(os.unlink, self._path)
-        sink = self._open.enter_context(pa.OSFile(self._path, "wb"))
-        self._writer = pa.ipc.new_stream(sink, schema)
+        file = tempfile.TemporaryFile(prefix="unskew-", dir=_scratch())  # noqa: SIM115 - the stack closes it
+        self._file = self._open.enter_context(file)
+        self._writer = pa.ipc.new_stream(self._file, schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -217,88 +211,13 @@ class _Held:
         yield from self._here
         if self._writer is not None:
             self._writer.close()
-            with pa.OSFile(self._path, "rb") as source, pa.ipc.open_stream(source) as reader:
+            self._file.seek(0)
+            with pa.ipc.open_stream(self._file) as reader:
                 yield from reader
 
 
-# -- reports -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class _Line:
-    """A client of one service and whether it is worth asking. One a process and target: workers are used again."""
-
-    client: Client
-    breaker: Breaker
-    used: float
-
-
-_LINES: dict[tuple[int, str, str], _Line] = {}
-
-
-def tell(pin: Pin, partition: int, decided: Decided) -> None:
-    """Report this partition, once: the histogram as a part of the batch, and what was learned where that is due.
-    Never fails, and never waits longer than ``PATIENCE``."""
-    try:
-        line = _line(pin)
-        if not line.breaker.allow(time.monotonic()):
-            return
-        try:
-            _send(pin, partition, decided, line.client, time.monotonic() + PATIENCE)
-        except UnskewError as why:
-            _failed(line, why)
-        else:
-            line.breaker.success()
-    except Exception as why:  # noqa: BLE001 - rows are routed already: no report may fail a task
-        _log.warning("stream %s: no report of batch %s. %s: %s", pin.stream, pin.batch, type(why).__name__, why)
-
-
-def _failed(line: _Line, why: UnskewError) -> None:
-    """A service that says no has answered; it is asked again by the next task."""
-    from unskew.client import NoAnswerError
-
-    if isinstance(why, NoAnswerError):
-        line.breaker.failure(time.monotonic())
-    else:
-        line.breaker.success()
-    _log.warning("a report did not get through; the batch goes on. %s", why)
-
-
-def _send(pin: Pin, partition: int, decided: Decided, client: Client, until: float) -> None:
-    from unskew.core.stream import Part
-
-    if partition < pin.parts:
-        part = Part(pin.source, pin.batch, 0, partition, pin.parts)
-        client.report_histogram(pin.stream, part, bounded(decided.histogram, pin.partitions), timeout=_left(until))
-    if pin.sync and decided.table is not None:
-        agent = f"{pin.source}/{partition}"
-        report = report_of(pin.bound, decided, agent=agent, session=pin.session, seq=pin.batch + 1, dsync=pin.dsync)
-        client.sync(pin.stream, report, timeout=_left(until))
-
-
-def _left(until: float) -> float:
-    return max(until - time.monotonic(), 0.05)
-
-
-def _line(pin: Pin) -> _Line:
-    from unskew.client import Breaker, Client
-
-    now, key = time.monotonic(), (os.getpid(), pin.service or "", repr(sorted(pin.access.items())))
-    line = _LINES.get(key)
-    if line is None:
-        _let_go(now)
-        client = Client(pin.service or "", **{"timeout": PATIENCE, **pin.access})
-        line = _LINES[key] = _Line(client, Breaker(failures=1, cooldown=_COOLDOWN, longest=_LONGEST), now)
-    line.used = now
-    return line
-
-
-def _let_go(now: float) -> None:
-    """Close what was not used for long, and the oldest where there are many; what came over a fork is the parent's."""
-    mine = os.getpid()
-    for key in [key for key in _LINES if key[0] != mine]:
-        del _LINES[key]
-    by_age = sorted(_LINES, key=lambda key: _LINES[key].used)
-    for at, key in enumerate(by_age):
-        if _LINES[key].used < now - _IDLE or at <= len(by_age) - _MOST_LINES:
-            _LINES.pop(key).client.close()
+def _scratch() -> str | None:
+    """A folder of the executor's for what is in the way for a while; None, the system's, outside of Spark. Workers
+    share them out by their number, as Spark's own do."""
+    folders = [one for one in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if one and Path(one).is_dir()]
+    return folders[os.getpid() % len(folders)] if folders else None

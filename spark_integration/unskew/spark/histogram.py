@@ -3,7 +3,8 @@
 1. A sample of some 100,000 rows (1 % of the frame, more of a small one) comes to the driver as hashes. It says which
    keys may be heavy, and how many distinct spread values they have: too few, and a plan will not split them.
 2. One exact pass counts the candidates by key and everything else by host, combined on the map side: a few thousand
-   groups however many keys there are, so a frame of distinct keys costs no more.
+   groups however many keys there are, so a frame of distinct keys costs no more. Where the first pass has brought every
+   row of a small frame, the driver counts them and there is no second.
 
 Rows are exact for every listed key and every host. A key that the sample missed is in its host's count; a key with a
 share f of the rows is missed with probability about ``(1 + s f) exp(-s f)`` for s sampled rows: at s = 100,000 less
@@ -66,8 +67,13 @@ def histogram_of(
     """How many rows each heavy key has, and each host; with ``spread``, whether the heavy ones can be split."""
     hashed = key if isinstance(key, Key) else key_of(df, key)
     told = spread if spread is None or isinstance(spread, Spread) else spread_of(df, spread)
-    chosen = sampled_keys(df, hashed.hash, None if told is None else told.hash, partitions, sampling or Sampling())
-    return exact_counts(df, hashed.hash, chosen, partitions)
+    spread_hash = None if told is None else told.hash
+    chosen, every_row = _first_pass(df, hashed.hash, spread_hash, partitions, sampling or Sampling())
+    if every_row is None:
+        return exact_counts(df, hashed.hash, chosen, partitions)
+    keys, rows = np.unique(every_row, return_counts=True)
+    none = np.zeros(0, np.int64)
+    return counted(replace(chosen, every=1), keys, rows, none, none, host_bits(partitions))
 
 
 def exact_counts(df: DataFrame, key: Column, chosen: Candidates, partitions: int) -> Histogram:
@@ -82,6 +88,13 @@ def exact_counts(df: DataFrame, key: Column, chosen: Candidates, partitions: int
 
 def sampled_keys(df: DataFrame, key: Column, spread: Column | None, partitions: int, how: Sampling) -> Candidates:
     """The first pass: which keys may be heavy, and how many spread values they have."""
+    return _first_pass(df, key, spread, partitions, how)[0]
+
+
+def _first_pass(
+    df: DataFrame, key: Column, spread: Column | None, partitions: int, how: Sampling
+) -> tuple[Candidates, NDArray[np.uint64] | None]:
+    """The candidates, and the key hash of each row where that is all rows."""
     wanted = sample_for(partitions)
     table = _sample(df, key, spread, how.fraction, 2 * wanted, how.seed)
     fraction = how.fraction
@@ -92,7 +105,7 @@ def sampled_keys(df: DataFrame, key: Column, spread: Column | None, partitions: 
     hashes = _longs(table, "h").view(np.uint64)
     told = None if spread is None else _longs(table, "s").view(np.uint64)
     found = candidates(hashes, told, listed_for(partitions), one_in(inf if cut else table.num_rows / fraction))
-    return _without_hosts(found, host_bits(partitions))
+    return _without_hosts(found, host_bits(partitions)), hashes if fraction >= 1.0 and not cut else None
 
 
 def _sample(df: DataFrame, key: Column, spread: Column | None, fraction: float, most: int, seed: int) -> pa.Table:

@@ -13,8 +13,9 @@ partition and the key: Spark finds the rows where it needs them and shuffles no 
   below the exchange of the left side, which then moves only what is left over, and shuffles three times.
 - Columns, their order, names and types are those of ``left.join(right, on, how)``, for Spark itself resolves the join
   ``USING`` the key and the helper column, which is dropped; so aliases (``F.col("e.time")``) hold as well.
-- Spark 4.0 has no ``repartitionById``. There the exchange is by the key's columns and a number that, hashed after
-  them, gives the partition (``salted``).
+- Spark 4.0 has no ``repartitionById``, and joins without a further shuffle only what is partitioned by all that it is
+  joined by. There the exchange is by the key's columns and a salt that, hashed after them, gives the partition
+  (``salts``). Spark compares floats in a normal form that it does not hash by, so float keys are shuffled again.
 
 Where Spark would broadcast one side, there is no shuffle by the key and no skew to mend: such a join is left to Spark,
 and said so, unless a plan is given.
@@ -30,23 +31,24 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan import Plan
 from unskew.core.planners import Origin
-from unskew.spark.counting import Candidates
-from unskew.spark.histogram import Sampling, exact_counts, sampled_keys
+from unskew.spark.histogram import Sampling
 from unskew.spark.join_cost import Bounds, JoinPlan, JoinRows, join_plan, side_of
+from unskew.spark.join_counts import counted_sides
 from unskew.spark.join_keys import HOWS, LEFT, RIGHT, JoinKeys, On, how_of, join_keys
-from unskew.spark.jvm import physical_text, spark_version
+from unskew.spark.jvm import estimated_bytes, physical_text
 from unskew.spark.keys import AUTO, Columns, key_of, quoted, spread_of
+from unskew.spark.memory import bytes_of
 from unskew.spark.native import route_column
 from unskew.spark.physical import nodes
-from unskew.spark.replicas import replicated
+from unskew.spark.repartition import direct_way
+from unskew.spark.replicas import never_null, replicated
+from unskew.spark.salts import salt_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,8 +57,9 @@ __all__ = ["Join", "JoinWarning"]
 
 _LOG = logging.getLogger(__name__)
 _OTHER = {LEFT: RIGHT, RIGHT: LEFT}
+_AQE = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.skewJoin.enabled")
+_FROM = "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes"
 _KEEPS = {"left": (LEFT,), "left_anti": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}  # rows without partner
-_BY_ID = (4, 1)
 
 
 class JoinWarning(UserWarning):
@@ -91,12 +94,15 @@ class Join:
         frames = {LEFT: left, RIGHT: right}
         if side is not None and side not in HOWS[kind]:
             raise ConfigError("side", side, _sides_of(kind))
+        for name, df in frames.items():
+            if df.isStreaming:
+                raise ConfigError(name, "a streaming frame", "frames that can be counted: join inside foreachBatch")
         made = cls(frames, join_keys(left, right, on), kind, spread, side or _only(HOWS[kind]), partitions)
         return made._told()
 
     def _told(self) -> Join:
         """With the side whose columns the spread is of; where it is of both, the side is still open."""
-        if isinstance(self.spread, str) and self.spread == AUTO:
+        if _is_auto(self.spread):
             return self
         sides = [self.side] if self.side else list(HOWS[self.how])
         fit, wrong = [], None
@@ -142,28 +148,19 @@ class Join:
         return made
 
     def _counted(self, how: Sampling) -> JoinRows:
-        sides = {side: self._matching(side) for side in (LEFT, RIGHT)}
-        hashes = {side: self._hash(side) for side in sides}
-        seen = {
-            side: sampled_keys(df, hashes[side], self._spread_hash(side), self.partitions, how)
-            for side, df in sides.items()
-        }
-        keys = np.union1d(seen[LEFT].hashes, seen[RIGHT].hashes)
-        counts = {
-            side: exact_counts(df, hashes[side], _only_keys(keys, seen[side]), self.partitions)
-            for side, df in sides.items()
-        }
-        spread = {side: _spread_at(keys, seen[side]) for side in sides}
-        return JoinRows(self.how, counts[LEFT], counts[RIGHT], keys, spread)
+        split = (self.side,) if self.side else HOWS[self.how]
+        left, right = (
+            (self._matching(side), self._hash(side), self._spread_hash(side) if side in split else None)
+            for side in (LEFT, RIGHT)
+        )
+        return counted_sides(self.how, left, right, self.partitions, how)
 
     # -- the join ---------------------------------------------------------------------------------------------
 
-    def run(self, given: JoinPlan | Plan) -> DataFrame:
-        """The join placed by a plan."""
+    def run(self, given: JoinPlan | Plan, *, by_id: bool | None = None) -> DataFrame:
+        """The join placed by a plan. ``by_id`` forces one of the two ways in which rows are placed."""
         plan, side = self._fitting(given)
         helper, spare, *names = self._free(2 + len(self.keys.types))
-        if spark_version(self.frames[LEFT]) < _BY_ID:
-            raise PlanError("joins need repartitionById, which Spark has from 4.1 on")
         placed = {
             side: self._split(side, plan, helper),
             _OTHER[side]: replicated(self._matching(_OTHER[side]), plan, self._hash(_OTHER[side], plan), helper, spare),
@@ -174,9 +171,19 @@ class Join:
             placed[RIGHT] = placed[RIGHT].select("*", *self._meeting(RIGHT, names))
         if not self.keys.using:
             placed[LEFT] = placed[LEFT].select("*", *self._meeting(LEFT, names))
-        moved = {side: df.repartitionById(plan.partitions, F.col(quoted(helper))) for side, df in placed.items()}
         on = list(self.keys.left) if self.keys.using else names
+        direct = direct_way(self.frames[LEFT], by_id=by_id)
+        moved = {side: self._moved(df, plan.partitions, on, helper, direct) for side, df in placed.items()}
         return self._joined(moved, [*on, helper], spare).drop(helper, *(() if self.keys.using else names))
+
+    def _moved(self, df: DataFrame, partitions: int, on: list[str], helper: str, direct: bool) -> DataFrame:  # noqa: FBT001
+        """Each row in its partition; where Spark's own hash has to put it there, ``helper`` turns from it to a salt."""
+        target = F.col(quoted(helper))
+        if direct:
+            return df.repartitionById(partitions, target)
+        keys = [F.col(quoted(name)).cast(kind) for name, kind in zip(on, self.keys.types, strict=True)]
+        salted = df.withColumn(helper, never_null(salt_column(partitions, target, keys)))
+        return salted.repartition(partitions, *keys, target)
 
     def _joined(self, moved: dict[str, DataFrame], on: list[str], spare: str) -> DataFrame:
         left, right = moved[LEFT], moved[RIGHT]
@@ -194,7 +201,7 @@ class Join:
 
     def _split(self, side: str, plan: Plan, helper: str) -> DataFrame:
         spread = self._spread_hash(side) if plan.splits else None
-        return self._matching(side).withColumn(helper, route_column(plan, self._hash(side, plan), spread))
+        return self._matching(side).withColumn(helper, never_null(route_column(plan, self._hash(side, plan), spread)))
 
     def _fitting(self, given: JoinPlan | Plan) -> tuple[Plan, str]:
         """The plan and the side to split, or why it cannot be used here."""
@@ -236,6 +243,14 @@ class Join:
             f"Spark broadcasts the {side} side ({top.name}), so no row is shuffled by its key and no key is too heavy"
         )
 
+    def split_by_spark(self, side: str) -> tuple[int, int] | None:
+        """The bytes of a side, and those of a partition from which AQE splits it; None where it does not, or where no
+        size is known. What it may split is what a plan may: a side whose copies need not be kept once."""
+        conf = self.frames[side].sparkSession.conf
+        on = all(str(conf.get(name, "true")).lower() == "true" for name in _AQE)
+        size = estimated_bytes(self.frames[side]) if on and side in HOWS[self.how] else None
+        return None if size is None else (size, bytes_of(_FROM, str(conf.get(_FROM, "256MB"))))
+
     def left_to_spark(self, why: str) -> DataFrame:
         """Spark's own join, and a warning that says so."""
         warnings.warn(
@@ -259,7 +274,8 @@ class Join:
         nulls = self._null(side)
         if nulls is None or side not in _KEEPS.get(self.how, ()):
             return hashed
-        return F.when(nulls, self._spread_hash(side)).otherwise(hashed)
+        spread = self._spread_hash(side)
+        return hashed if spread is None else F.when(nulls, spread).otherwise(hashed)
 
     def _null(self, side: str) -> Column | None:
         cast = self.keys.cast(side)
@@ -267,15 +283,26 @@ class Join:
         nulls = [column.isNull() for column, field in zip(cast, fields, strict=True) if field.nullable]
         return reduce(or_, nulls) if nulls else None
 
-    def _spread_hash(self, side: str) -> Column:
+    def _spread_hash(self, side: str) -> Column | None:
+        """None where nothing was asked for and no column will do: such rows stay together."""
         mine = side == self.side or (self.side is None and side in HOWS[self.how])
-        return spread_of(self.frames[side], self.spread if mine else AUTO).hash
+        if mine and not _is_auto(self.spread):
+            return spread_of(self.frames[side], self.spread).hash
+        try:
+            return spread_of(self.frames[side], AUTO).hash
+        except ConfigError:
+            return None
 
     def _free(self, count: int) -> list[str]:
         """Names that neither side has."""
         taken = {name.casefold() for df in self.frames.values() for name in df.columns}
         every = (f"__unskew_{i}" for i in range(count + len(taken)))
         return [name for name in every if name not in taken][:count]
+
+
+def _is_auto(spread: Columns) -> bool:
+    """Not ``==``: a Column compared is another Column."""
+    return isinstance(spread, str) and spread == AUTO
 
 
 def _only(sides: Sequence[str]) -> str | None:
@@ -287,16 +314,3 @@ def _sides_of(how: str) -> str:
     if not sides:
         return "no side: a full outer join keeps all keys whole"
     return f"{' or '.join(sides)} for a {how} join, whose rows without partner are there once"
-
-
-def _only_keys(keys: NDArray[np.uint64], seen: Candidates) -> Candidates:
-    """The candidates of both sides, as those of one."""
-    return Candidates(keys, None, seen.seen, seen.every)
-
-
-def _spread_at(keys: NDArray[np.uint64], seen: Candidates) -> NDArray[np.int64]:
-    """Spread values by key; 0 for keys that this side's sample does not have twice."""
-    spread = np.zeros(len(keys), np.int64)
-    if seen.spread is not None:
-        spread[np.searchsorted(keys, seen.hashes)] = seen.spread
-    return spread

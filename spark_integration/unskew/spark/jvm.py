@@ -14,9 +14,10 @@ from unskew.core.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["deterministic", "end_gateway", "input_partitions", "physical_text", "spark_version"]
+__all__ = ["deterministic", "end_gateway", "estimated_bytes", "input_partitions", "physical_text", "spark_version"]
 
 OLDEST = (4, 0)
+_UNKNOWN = 1 << 62  # Spark's own default for what it knows nothing of is as large as a long can be
 
 
 def spark_version(df: DataFrame) -> tuple[int, int]:
@@ -48,6 +49,16 @@ def input_partitions(df: DataFrame) -> int | None:
     if any(mark in text for mark in ("Exchange", "AdaptiveSparkPlan", "Subquery")):
         return None
     return int(inner._jdf.queryExecution().toRdd().getNumPartitions())
+
+
+def estimated_bytes(df: DataFrame) -> int | None:
+    """What Spark takes the frame's size for, where it has any idea of it. No job runs."""
+    inner: Any = df
+    if not hasattr(inner, "_jdf"):
+        return None
+    guessed = int(str(df.sparkSession.conf.get("spark.sql.defaultSizeInBytes", str(_UNKNOWN))))
+    size = int(str(inner._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
+    return None if size >= min(guessed, _UNKNOWN) else size
 
 
 def deterministic(df: DataFrame, column: Column) -> bool | None:

@@ -23,7 +23,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
 from unskew.core.keytypes import parse
 from unskew.core.plan import Plan
-from unskew.spark.jvm import deterministic
+from unskew.spark.lineage import DRAWN, SAME, unsteady
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -110,7 +110,8 @@ def key_unseen(key: Columns, plan: Plan) -> Column:
 
 def spread_of(df: DataFrame, spread: Columns = AUTO) -> Spread:
     """The spread hash of ``df``: over the given columns, or (``"auto"``) over all that Spark can hash, but for strings
-    with a collation and for names that the frame has twice."""
+    with a collation, names that the frame has twice, and what another run of a task may make otherwise (``lineage``).
+    An order of rows may be asked for, and has to be a total one; what is drawn may not."""
     if isinstance(spread, str) and spread == AUTO:
         return _spread_of_all(df)
     columns = _listed(spread, "spread")
@@ -119,26 +120,32 @@ def spread_of(df: DataFrame, spread: Columns = AUTO) -> Spread:
         if not _hashable(kind):
             raise ConfigError("spread", f"{name} ({kind.simpleString()})", "columns without map and variant in them")
     names = tuple(name for name, _ in resolved)
-    hashed = spread_unseen(spread)
-    if deterministic(df, hashed) is False:
+    if DRAWN in (unsteady(_selected(df, columns)) or ()):
         raise ConfigError(
             "spread",
             ", ".join(names),
             "an expression that gives a row the same value each time: a task that runs again would send its rows "
             "elsewhere, and rows would be lost or doubled",
         )
-    return Spread(hashed, names)
+    return Spread(spread_unseen(spread), names)
 
 
 def _spread_of_all(df: DataFrame) -> Spread:
     fields = df.schema.fields
     times = Counter(field.name.casefold() for field in fields)
-    told = [times[field.name.casefold()] == 1 and _hashable(field.dataType, bytes_only=True) for field in fields]
+    steady = unsteady(df) or [SAME] * len(fields)
+    told = [
+        times[field.name.casefold()] == 1 and level == SAME and _hashable(field.dataType, bytes_only=True)
+        for field, level in zip(fields, steady, strict=True)
+    ]
     hashable = tuple(field.name for field, tells in zip(fields, told, strict=True) if tells)
     rest = tuple(field.name for field, tells in zip(fields, told, strict=True) if not tells)
     if not hashable:
         raise ConfigError(
-            "spread", AUTO, f"columns that Spark can hash; of the frame's, {', '.join(rest)}, it can none"
+            "spread",
+            AUTO,
+            "columns that Spark can hash and that are the same if a task runs again; of the frame's, "
+            f"{', '.join(rest)}, none is",
         )
     return Spread(spread_unseen([F.col(quoted(name)) for name in hashable]), hashable, rest)
 
@@ -164,11 +171,15 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def _selected(df: DataFrame, columns: Sequence[str | Column]) -> DataFrame:
+    return df.select(*(df[one] if isinstance(one, str) else one for one in columns))
+
+
 def _resolved(df: DataFrame, columns: Sequence[str | Column], what: str) -> list[tuple[str, DataType]]:
     """Name and type of each, read from the analysed plan. ``df[name]``, because ``select("user")`` of a frame without
     such a column is Spark's function ``user()``: one key for all rows."""
     try:
-        fields = df.select(*(df[one] if isinstance(one, str) else one for one in columns)).schema.fields
+        fields = _selected(df, columns).schema.fields
     except AnalysisException as why:
         names = [one if isinstance(one, str) else str(one) for one in columns]
         reason = str(why).splitlines()[0][:300]

@@ -13,10 +13,12 @@ ends; the pin then has the table of the round before.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from pyspark.sql import Column
@@ -35,16 +37,17 @@ from pyspark.sql.types import (
 )
 
 from unskew.client import Breaker, Client, NoAnswerError, NotThereError, Synced
-from unskew.core.errors import ConfigError
+from unskew.core.errors import ConfigError, PlanError
 from unskew.core.partition_agent import REPORTED, Bound
 from unskew.core.plan import Plan
 from unskew.core.qtable import QTable
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.stream import Part, StreamSpec
+from unskew.core.stream import UNKNOWN_PARTS, Part, StreamSpec
 from unskew.core.sync import Answer, Report
-from unskew.spark.executor import UNKNOWN_PARTS, Pin, Placing
+from unskew.spark.executor import Pin, Placing
 from unskew.spark.jvm import input_partitions, spark_version
-from unskew.spark.keys import AUTO, SPREAD_SEED, Columns, key_of, quoted, spread_of
+from unskew.spark.keys import AUTO, SPREAD_SEED, Columns, key_columns, key_names, key_of, quoted, spread_of
+from unskew.spark.lineage import SAME, unsteady
 from unskew.spark.repartition import pre_images
 
 if TYPE_CHECKING:
@@ -56,6 +59,9 @@ _BY_ID = (4, 1)
 _HASH, _SPREAD, _PARTITION = "__unskew_hash", "__unskew_spread", "__unskew_partition"
 _WAIT, _TIMEOUT = 0.5, 2.0
 _MASK = 62  # nullable columns told in one bigint
+_NOT_CARRIED = re.compile(r"(?:^|[:<,])interval(?: (?:year|month)\b|[>,]|$)")  # types that Arrow has no column of
+_LONGEST_SOURCE = 200 - len(f"/{UNKNOWN_PARTS}")  # of what a name may have
+_PLACED: WeakKeyDictionary[Pin, int] = WeakKeyDictionary()  # what frame each pin that reports is for
 
 
 @dataclass(eq=False)
@@ -81,6 +87,8 @@ class Pins:
         if sync and not (learn and self.client is not None):
             raise ConfigError("sync", sync, "True only with learn=True and a service")
         Part(source, batch)  # refuses what a report could not name
+        if len(source) > _LONGEST_SOURCE:
+            raise ConfigError("source", source, f"at most {_LONGEST_SOURCE} characters: tasks add their number")
         bound = Bound(self.partitions, plan, batch=batch, seed=self.spec.seed)
         due = learn and self.client is not None if sync is None else sync
         if learn:
@@ -95,6 +103,7 @@ class Pins:
             sync=due,
             session=self._session,
             dsync=self._dsync,
+            run=time.time_ns() // 1000,
         )
 
     @property
@@ -160,9 +169,15 @@ def place(
     partition; one of the two ways in which Spark places rows.
     """
     version = spark_version(df)
-    if column is not None and column in df.columns:
+    if by_id and version < _BY_ID:
+        raise PlanError(f"repartitionById needs Spark 4.1 and this is {version[0]}.{version[1]}; leave by_id out")
+    if column is not None and column.casefold() in (name.casefold() for name in df.columns):
         raise ConfigError("column", column, "a name that the frame does not have yet")
     found = key_of(df, key, plan=pin.plan)
+    _check_carried(df)
+    _check_first(df, pin)
+    if pin.learn:
+        _check_steady(df, key)
     needed = pin.plan is None or pin.plan.splits
     told, alike = _told_apart(df, spread) if needed else (None, False)
     name = _PARTITION if column is None else column
@@ -172,10 +187,47 @@ def place(
     direct = version >= _BY_ID if by_id is None else by_id
     task = Placing(pinned, name, told is not None, None if direct else pre_images(pin.partitions))
     schema = StructType([*df.schema.fields, StructField(name, IntegerType())])
-    where = df.select("*", *hashes).mapInArrow(task, schema)
+    hashed = df.select("*", *hashes)
+    # By position: mapInArrow looks columns up by name, and cannot find one with a dot in it or of two of one name.
+    where = hashed.toDF(*(f"c{at}" for at in range(len(hashed.columns)))).mapInArrow(task, schema)
     target = F.col(quoted(name))
     placed = where.repartitionById(pin.partitions, target) if direct else where.repartition(pin.partitions, target)
     return placed if column is not None else placed.drop(name)
+
+
+def _check_carried(df: DataFrame) -> None:
+    """Every column goes to Python and back."""
+    for one in df.schema.fields:
+        name = one.dataType.simpleString()
+        if _NOT_CARRIED.search(name):
+            allowed = (
+                "a type that Spark hands to Python: cast it, drop it, or use repartition(), where no row goes there"
+            )
+            raise ConfigError(f"column {one.name}", name, allowed)
+
+
+def _check_steady(df: DataFrame, key: Columns) -> None:
+    """By a plan a key that is another one in a second run moves its own row; who learns may move a partition."""
+    levels = unsteady(df.select(*key_columns(df, key))) or []
+    for name, level in zip(key_names(df, key), levels, strict=False):
+        if level != SAME:
+            raise ConfigError(
+                "key",
+                name,
+                "a column that is the same if a task runs again (this one is drawn, or depends on the order of rows): "
+                "where tasks learn, all rows of a partition may move then. Write the frame out first, or use a plan",
+            )
+
+
+def _check_first(df: DataFrame, pin: Pin) -> None:
+    """The same frame may be placed again: its tasks report the same."""
+    if pin.service is None:
+        return
+    frame = df.semanticHash()
+    if _PLACED.setdefault(pin, frame) != frame:
+        raise ConfigError(
+            "pin", pin, "a pin of its own for each frame: this one has placed another, whose reports would be replaced"
+        )
 
 
 def _told_apart(df: DataFrame, spread: Columns) -> tuple[Column, bool]:

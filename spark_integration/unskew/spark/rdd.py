@@ -2,13 +2,17 @@
 
 The partition of a record is a function of the plan and the record alone, so it holds for RDDs of any source, for
 ``DStream.transform``, and for tasks that run again. Keys are hashed as the plan's key types, as Spark would hash a
-column of them: a record lands where the same key of a DataFrame lands. Classic Spark only: Connect has no RDDs.
+column of them: a record lands where the same key of a DataFrame lands. A key that does not fit the plan's type is
+refused, whatever other keys it comes with. Classic Spark only: Connect has no RDDs.
+
+With a pin each task reports what its partition held, when the last record is out: once a partition, as the executor
+face does. Nothing is learned here: that would hold a partition's objects in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,8 +22,12 @@ from numpy.typing import NDArray
 
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError, UnskewError
 from unskew.core.hashing import hash_keys
+from unskew.core.histogram import Histogram
 from unskew.core.keytypes import parse
+from unskew.core.partition_agent import Decided
 from unskew.core.plan import Plan
+from unskew.spark.executor import Pin, this_partition
+from unskew.spark.reports import tell
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -31,6 +39,7 @@ T = TypeVar("T")
 _CHUNK = 4096  # records hashed at a time
 _SEED = 0x5EED
 _PLAIN = (int, str, bytes, float, bool, type(None))
+_UNFIT = (UnskewError, TypeError, ValueError, OverflowError)
 
 
 def partition_by(
@@ -39,15 +48,20 @@ def partition_by(
     plan: Plan,
     spread: Callable[[T], Any] | None = None,
     types: Sequence[str] = (),
+    pin: Pin | None = None,
 ) -> RDD[T]:
     """The records themselves, each in the partition that ``plan`` gives it.
 
     ``key`` gives a record's key: a value, or a tuple where the plan has several key types. ``spread`` gives what tells
     the records of one key apart, an id say: a number, string, bytes, or a tuple of these.
-    ``types``: the keys' Spark types, where the plan has none.
+    ``types``: the keys' Spark types, where the plan has none. ``pin``: the batch that this is, to be reported.
     """
     _check(rdd, key, plan, spread)
-    dealing = Dealing(plan, key, spread, _types(plan, types))
+    if pin is not None:
+        if pin.plan is None or pin.plan.digest != plan.digest:
+            raise ConfigError("pin", pin, "a pin of the plan that places the records: pin(plan)")
+        pin = replace(pin, parts=rdd.getNumPartitions())
+    dealing = Dealing(plan, key, spread, _types(plan, types), pin)
     pairs = rdd.mapPartitions(dealing, preservesPartitioning=False)
     return pairs.partitionBy(plan.partitions, _identity).mapPartitions(_records)
 
@@ -89,41 +103,51 @@ class Dealing:
     key: Callable[[Any], Any]
     spread: Callable[[Any], Any] | None
     types: tuple[str, ...]
+    pin: Pin | None = None
 
     def __call__(self, records: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        rest = iter(records)
+        rest, seen = iter(records), [np.zeros(0, np.uint64)]
         while chunk := list(islice(rest, _CHUNK)):
-            yield from zip(self.where(chunk), chunk, strict=True)
+            hashes, where = self._placed(chunk)
+            if self.pin is not None:
+                seen.append(hashes)
+            yield from zip(where, chunk, strict=True)
+        if self.pin is not None and self.pin.service is not None:
+            held = Histogram.from_hashes(np.concatenate(seen))
+            tell(self.pin, this_partition(), Decided(np.zeros(0, np.int32), held))
 
     def where(self, records: Sequence[Any]) -> list[int]:
         """The partition of each of these."""
+        return self._placed(records)[1]
+
+    def _placed(self, records: Sequence[Any]) -> tuple[NDArray[np.uint64], list[int]]:
         hashes = self._hashes([self.key(record) for record in records])
         told = None
         if self.plan.splits and self.spread is not None:
             told = np.fromiter((spread_hash(self.spread(one)) for one in records), np.uint64, len(records))
         where: list[int] = self.plan.route(hashes, told).tolist()
-        return where
+        return hashes, where
 
     def _hashes(self, keys: list[Any]) -> NDArray[np.uint64]:
-        columns = [keys] if len(self.types) == 1 else self._columns(keys)
+        """Together where they go together; else one by one. So no key is taken or refused for its neighbours: 1 and
+        2.5 are doubles by themselves, and no column of one type."""
+        columns = [[*map(_plain, one)] for one in ([keys] if len(self.types) == 1 else self._columns(keys))]
         try:
             return hash_keys(*columns, types=self.types)
-        except (UnskewError, TypeError, ValueError, OverflowError) as why:
-            bad = next((key for key in keys if not self._fits(key)), keys[0])
-            raise self._wrong(bad, why) from None
+        except _UNFIT:
+            return np.concatenate([self._hash(*one) for one in zip(*columns, strict=True)])
+
+    def _hash(self, *key: Any) -> NDArray[np.uint64]:
+        try:
+            return hash_keys(*([part] for part in key), types=self.types)
+        except _UNFIT as why:
+            raise self._wrong(key if len(key) > 1 else key[0], why) from None
 
     def _columns(self, keys: list[Any]) -> list[list[Any]]:
         for key in keys:
             if not isinstance(key, (tuple, list)) or len(key) != len(self.types):
                 raise self._wrong(key, f"give a tuple of {len(self.types)}")
         return [list(column) for column in zip(*keys, strict=True)]
-
-    def _fits(self, key: Any) -> bool:
-        try:
-            hash_keys(*([one] for one in (key if len(self.types) > 1 else (key,))), types=self.types)
-        except (UnskewError, TypeError, ValueError, OverflowError):
-            return False
-        return True
 
     def _wrong(self, key: Any, why: object) -> KeyTypeError:
         return KeyTypeError(
@@ -134,10 +158,15 @@ class Dealing:
 def spread_hash(value: Any) -> int:
     """A hash of a plain value that is the same in every process."""
     parts = value if isinstance(value, tuple) else (value,)
-    if not all(isinstance(part, _PLAIN) or type(part).__module__ == "numpy" for part in parts):
+    plain = tuple(_plain(part) for part in parts)
+    if not all(isinstance(part, _PLAIN) for part in plain):
         raise ConfigError("spread", value, "a number, string, bytes, or a flat tuple of these, for each record")
-    plain = tuple(part.item() if hasattr(part, "item") else part for part in parts)
     return int(xxhash.xxh64_intdigest(repr(plain).encode("utf-8", "surrogatepass"), _SEED))
+
+
+def _plain(value: Any) -> Any:
+    """numpy's numbers as Python's: the size of one must not depend on its neighbours' either."""
+    return value.item() if isinstance(value, (np.number, np.bool_)) else value
 
 
 def _identity(partition: int) -> int:

@@ -25,7 +25,7 @@ from unskew.spark.native import route_column, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["pre_images", "repartition", "routed"]
+__all__ = ["direct_way", "pre_images", "repartition", "routed"]
 
 _BY_ID = (4, 1)
 
@@ -50,11 +50,8 @@ def repartition(
     ``column`` adds an int column by this name that is different for every partition: what groups by it and the key
     needs no further shuffle. ``by_id`` forces one of the two ways.
     """
-    version = spark_version(df)
-    if by_id and version < _BY_ID:
-        raise PlanError(f"repartitionById needs Spark 4.1 and this is {version[0]}.{version[1]}; leave by_id out")
+    direct = direct_way(df, by_id=by_id)
     target = routed(df, plan, key, spread)
-    direct = version >= _BY_ID if by_id is None else by_id
     if not direct:
         target = F.get(table(pre_images(plan.partitions), "int"), target)
     if column is not None:
@@ -62,6 +59,14 @@ def repartition(
             raise ConfigError("column", column, "a name that the frame does not have yet")
         df, target = df.withColumn(column, target), F.col(quoted(column))
     return df.repartitionById(plan.partitions, target) if direct else df.repartition(plan.partitions, target)
+
+
+def direct_way(df: DataFrame, *, by_id: bool | None = None) -> bool:
+    """Whether rows are placed by ``repartitionById``: as told, else where Spark has it."""
+    version = spark_version(df)
+    if by_id and version < _BY_ID:
+        raise PlanError(f"repartitionById needs Spark 4.1 and this is {version[0]}.{version[1]}; leave by_id out")
+    return version >= _BY_ID if by_id is None else by_id
 
 
 def pre_images(partitions: int) -> NDArray[np.int32]:

@@ -22,7 +22,7 @@ from unskew.spark.native import bucket_column, signed, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["fragments", "place_column", "replicated", "split_hashes"]
+__all__ = ["fragments", "never_null", "place_column", "replicated", "split_hashes"]
 
 
 def fragments(plan: Plan) -> list[list[int]]:
@@ -52,11 +52,16 @@ def place_column(plan: Plan, key_hash: Column) -> Column:
 def replicated(df: DataFrame, plan: Plan, key_hash: Column, column: str, spare: str) -> DataFrame:
     """``df`` with ``column``, the partition of each row, and each row of a split key once for each partition that holds
     a fragment of it. ``spare`` is a name that is free."""
-    placed = df.withColumn(column, place_column(plan, key_hash))
+    placed = df.withColumn(column, never_null(place_column(plan, key_hash)))
     if not plan.splits:
         return placed
     where = ",".join(f"[{','.join(map(str, each))}]" for each in fragments(plan))
     held = F.from_json(F.lit(f"[{where}]"), "array<array<int>>")
     at, one = F.col(quoted(column)), F.col(quoted(spare))
     each = placed.select("*", F.explode_outer(F.get(held, F.lit(SPLIT) - at)).alias(spare))
-    return each.withColumn(column, F.coalesce(one, at)).drop(spare)
+    return each.withColumn(column, never_null(F.coalesce(one, at))).drop(spare)
+
+
+def never_null(place: Column) -> Column:
+    """What is never NULL told to Spark: else a join filters by it, and evaluates all of it twice a row."""
+    return F.coalesce(place, F.lit(0))

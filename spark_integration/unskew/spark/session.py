@@ -21,7 +21,7 @@ from unskew.core.planners import PLANNERS
 from unskew.spark.advising import advise_on_frame, advise_on_join, names_of
 from unskew.spark.aggregation import Aggregation, aggregation_of, at_input, at_plan, input_splits, place_for
 from unskew.spark.calls import Function
-from unskew.spark.groups import group_partitions, group_plan, groups_of, run_groups
+from unskew.spark.groups import group_partitions, group_plan, groups_of, run_groups, slots_of
 from unskew.spark.histogram import Sampling, histogram_of
 from unskew.spark.join_cost import Bounds, JoinPlan
 from unskew.spark.join_keys import On
@@ -220,9 +220,12 @@ class Unskew:
         plan: Plan | None = None,
         spread: Callable[[T], Any] | None = None,
         types: Sequence[str] = (),
+        pin: Pin | None = None,
     ) -> RDD[T]:
-        """The records of an RDD, placed by the plan (``unskew.spark.rdd``); classic Spark only."""
-        return partition_by(rdd, key, self._plans.chosen(plan), spread, types)
+        """The records of an RDD, placed by the plan (``unskew.spark.rdd``); classic Spark only. With ``pin``, by its
+        plan, and each task tells the service what its partition held."""
+        chosen = self._plans.chosen(pin.plan if plan is None and pin is not None else plan)
+        return partition_by(rdd, key, chosen, spread, types, pin)
 
     # -- operators --------------------------------------------------------------------------------------------
 
@@ -246,8 +249,9 @@ class Unskew:
         if plan is None:
             wanted = group_partitions(self.spark, self.partitions)
             counts = histogram_of(df, key, wanted, None, self._sampling)
-            plan = group_plan(counts, wanted, self.stream, key_of(df, key).types, self._plans.spec.seed)
-        return run_groups(call, plan)
+            made = group_plan(counts, wanted, self.stream, key_of(df, key).types, self._plans.spec.seed)
+            return run_groups(call, made)
+        return run_groups(call, self._plans.chosen(plan))
 
     def aggregate(
         self,
@@ -266,10 +270,11 @@ class Unskew:
 
         ``schema`` has the key's columns and the state. ``partial(rows)`` or ``partial(key, rows)`` gives the state of a
         piece, ``merge(states)`` or ``merge(key, states)`` one state of several; of one alone it must be that state, for
-        it is not called then. ``at``: ``"plan"``, ``"input"`` or ``"auto"``. What is persisted for a plan that splits
-        keys is kept until ``release()``.
+        it is not called then. ``at``: ``"plan"``, ``"input"`` or ``"auto"``. Where the plan splits keys the states are
+        made now, in a job of their own, and kept until ``release()``.
         """
         call = aggregation_of(df, key, partial, merge, schema, form, at)
+        plan = None if plan is None else self._plans.chosen(plan)
         told = spread if spread is not None else AUTO if plan is None else self._spread
         if plan is None and at == "input":
             plan = self._plans.own("hash", Histogram.empty(), key_of(df, key).types)
@@ -289,7 +294,9 @@ class Unskew:
         counts = self.histogram(call.df, call.key, spread)
         if plan is None:
             plan = self._made(client, counts, types, spread) if splits else self._plans.own("prompt", counts, types)
-        return plan, place_for(counts, plan, input_splits(call.df), call.form) if at == "auto" else at
+        if at == "auto":
+            at = place_for(counts, plan, input_splits(call.df), call.form, slots_of(self.spark) or 1)
+        return plan, at
 
     def release(self) -> None:
         """Free what ``aggregate`` has persisted. Its results can still be used, and are computed anew."""

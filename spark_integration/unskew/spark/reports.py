@@ -1,0 +1,108 @@
+"""What tasks tell the service: each its partition of a batch, when its last row is out.
+
+A task that fails on the way, or is not read to its end, has reported nothing; one that runs again reports the same part
+again, which counts once. Reports are best effort. A service that is down or hangs costs a worker process one wait of
+``PATIENCE`` seconds, then a breaker keeps it from asking for minutes. A row's place never depends on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unskew.core.errors import UnskewError
+from unskew.core.partition_agent import Decided, bounded, report_of
+from unskew.core.stream import Part
+
+if TYPE_CHECKING:
+    from unskew.client import Breaker, Client
+    from unskew.spark.executor import Pin
+
+__all__ = ["PATIENCE", "tell"]
+
+_log = logging.getLogger("unskew.spark")
+
+PATIENCE = 1.0
+_COOLDOWN, _LONGEST = 60.0, 900.0
+_MOST_LINES, _IDLE = 4, 120.0
+
+
+@dataclass(eq=False)
+class _Line:
+    """A client of one service and whether it is worth asking. One a process and target: workers are used again."""
+
+    client: Client
+    breaker: Breaker
+    used: float
+
+
+_LINES: dict[tuple[int, str, str], _Line] = {}
+
+
+def tell(pin: Pin, partition: int, decided: Decided) -> None:
+    """Report this partition, once: the histogram as a part of the batch, and what was learned where that is due.
+    Never fails, and never waits longer than ``PATIENCE``."""
+    try:
+        line = _line(pin)
+        if not line.breaker.allow(time.monotonic()):
+            return
+        try:
+            _send(pin, partition, decided, line.client, time.monotonic() + PATIENCE)
+        except UnskewError as why:
+            _failed(line, why)
+        else:
+            line.breaker.success()
+    except Exception as why:  # noqa: BLE001 - rows are routed already: no report may fail a task
+        _log.warning("stream %s: no report of batch %s. %s: %s", pin.stream, pin.batch, type(why).__name__, why)
+
+
+def _failed(line: _Line, why: UnskewError) -> None:
+    """A service that says no has answered; it is asked again by the next task."""
+    from unskew.client import NoAnswerError
+
+    if isinstance(why, NoAnswerError):
+        line.breaker.failure(time.monotonic())
+    else:
+        line.breaker.success()
+    _log.warning("a report did not get through; the batch goes on. %s", why)
+
+
+def _send(pin: Pin, partition: int, decided: Decided, client: Client, until: float) -> None:
+    if partition < pin.parts:
+        part = Part(pin.source, pin.batch, pin.run, partition, pin.parts)
+        client.report_histogram(pin.stream, part, bounded(decided.histogram, pin.partitions), timeout=_left(until))
+    if pin.sync and decided.table is not None:
+        agent = f"{pin.source}/{partition}"
+        report = report_of(pin.bound, decided, agent=agent, session=pin.session, seq=pin.batch + 1, dsync=pin.dsync)
+        client.sync(pin.stream, report, timeout=_left(until))
+
+
+def _left(until: float) -> float:
+    return max(until - time.monotonic(), 0.05)
+
+
+def _line(pin: Pin) -> _Line:
+    from unskew.client import Breaker, Client
+
+    now, key = time.monotonic(), (os.getpid(), pin.service or "", repr(sorted(pin.access.items())))
+    line = _LINES.get(key)
+    if line is None:
+        _let_go(now)
+        client = Client(pin.service or "", **{"timeout": PATIENCE, **pin.access})
+        line = _LINES[key] = _Line(client, Breaker(failures=1, cooldown=_COOLDOWN, longest=_LONGEST), now)
+    line.used = now
+    return line
+
+
+def _let_go(now: float) -> None:
+    """Close what was not used for long, and the oldest where there are many; what came over a fork is the parent's."""
+    mine = os.getpid()
+    for key in [key for key in _LINES if key[0] != mine]:
+        del _LINES[key]
+    by_age = sorted(_LINES, key=lambda key: _LINES[key].used)
+    for at, key in enumerate(by_age):
+        if _LINES[key].used < now - _IDLE or at <= len(by_age) - _MOST_LINES:
+            _LINES.pop(key).client.close()

@@ -1,0 +1,77 @@
+"""``examples/`` as a reader runs them: each in a process of its own, on fewer rows. They print what they promise."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+RUN = {"skewed_groups": 12_000, "skewed_join": 60_000, "even_parquet": 60_000, "before_and_after": 12_000}
+
+
+def printed(name: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py"), str(RUN[name])],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        env={key: value for key, value in os.environ.items() if key != "PYSPARK_PYTHON"},
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return ran.stdout
+
+
+def before_and_after(pattern: str, text: str) -> tuple[float, float]:
+    """The two numbers that this finds."""
+    before, after = (float(number.replace(",", "")) for number in re.findall(pattern, text))
+    return before, after
+
+
+def test_every_example_is_run_here() -> None:
+    """A new one needs a size and a test."""
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(RUN)
+
+
+def test_skewed_groups_gives_the_heavy_customer_a_task_of_its_own() -> None:
+    """By hash it shares a task with others; by the plan the fullest task has that customer's orders and no other's."""
+    text = printed("skewed_groups")
+    heaviest = re.search(r"orders, ([\d,]+) of one customer", text)
+    assert heaviest is not None
+    before, after = before_and_after(r"tasks had ([\d,]+) orders", text)
+    assert before > after == float(heaviest.group(1).replace(",", ""))
+    assert "same models: True" in text
+
+
+def test_skewed_join_shows_even_partitions_and_the_same_rows() -> None:
+    """One partition far over the mean before, none after."""
+    text = printed("skewed_join")
+    before, after = before_and_after(r"fullest partition has (\S+) times", text)
+    assert before > 2
+    assert after < 1.1
+    assert "the same rows: True" in text
+
+
+def test_even_parquet_writes_files_of_one_size() -> None:
+    """One file several times as large as the others before, none after; all but the split device in one file."""
+    text = printed("even_parquet")
+    before, after = before_and_after(r"the largest has (\S+) times the mean", text)
+    assert before > 3
+    assert after < 1.2
+    _, pieces = before_and_after(r"a device is in, on average: (\S+)", text)
+    assert 1.0 < pieces < 1.02
+    assert "same rows: True" in text
+
+
+def test_before_and_after_says_what_to_do_and_does_it() -> None:
+    """The advice for these clicks is to use the operator, and the job gives the same with it."""
+    text = printed("before_and_after")
+    assert "use sk.group_apply: by hash it takes" in text
+    assert "same result: True" in text
