@@ -349,6 +349,26 @@ async def test_a_cancelled_call_leaves_no_wrong_answer_to_the_next(store: Store)
                 assert (record.name, record.spec) == (f"s{number}", f"spec {number}".encode())
 
 
+async def test_a_connection_that_is_closed_while_it_is_written_to_is_a_lost_one(
+    empty_redis: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """redis-py lets errors of the transport through, which are neither its own nor the system's: ask again."""
+    made = open_store(f"{empty_redis.url}?timeout=5&deadline=10")
+    assert isinstance(made, RedisStore)
+    client = made._link._client
+    asked, errors = client.execute_command, [AttributeError("no 'writelines'"), TypeError("not callable")]
+
+    async def closing(*words: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return await asked(*words)
+
+    monkeypatch.setattr(client, "execute_command", closing)
+    record, _ = await made.put_stream("s", b"spec")
+    assert (record.name, errors) == ("s", [])
+    await made.close()
+
+
 async def test_one_redis_has_one_host() -> None:
     """More of them are a mistake for Sentinel or cluster, and are not passed over."""
     from unskew.core.errors import ConfigError

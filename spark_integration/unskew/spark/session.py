@@ -249,9 +249,8 @@ class Unskew:
         if plan is None:
             wanted = group_partitions(self.spark, self.partitions)
             counts = histogram_of(df, key, wanted, None, self._sampling)
-            made = group_plan(counts, wanted, self.stream, key_of(df, key).types, self._plans.spec.seed)
-            return run_groups(call, made)
-        return run_groups(call, self._plans.chosen(plan))
+            plan = group_plan(counts, wanted, self.stream, key_of(df, key).types, self._plans.spec.seed)
+        return run_groups(call, plan)
 
     def aggregate(
         self,

@@ -167,14 +167,21 @@ class Link:
 
         async def ask() -> Any:
             try:
-                return await self._client.execute_command("EVALSHA", script.sha, len(keys), *keys, *args)
+                return await self._said("EVALSHA", script.sha, len(keys), *keys, *args)
             except NoScriptError:
-                return await self._client.execute_command("EVAL", script.text, len(keys), *keys, *args)
+                return await self._said("EVAL", script.text, len(keys), *keys, *args)
 
         return await self._guarded(ask)
 
     async def command(self, *words: Any) -> Any:
-        return await self._guarded(lambda: self._client.execute_command(*words))
+        return await self._guarded(lambda: self._said(*words))
+
+    async def _said(self, *words: Any) -> Any:
+        try:
+            return await self._client.execute_command(*words)
+        except (AttributeError, TypeError) as why:
+            # What redis-py up to 8.1 raises where a connection is closed while it is written to (its issue 4287).
+            raise ConnectionError("the connection was closed meanwhile") from why
 
     async def _guarded(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         began = time.monotonic()
