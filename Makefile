@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A caller's PYTHONPATH or active venv must not decide what is tested.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help venv demo test test-long check lint types layers stubs stubs-check protolint bench wheel dist constraints java redis clean clean-kernels
+.PHONY: help venv demo test test-long test-spark check lint types layers stubs stubs-check protolint bench wheel dist constraints java redis clean clean-kernels
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ test: $(STAMP)  ## the whole test suite, real local Spark and Redis included (mi
 test-long: $(STAMP)  ## the same with the full dose of every check (much longer)
 	@JAVA_HOME="$$(bash tools/java.sh)"; REDIS_SERVER="$$(bash tools/redis.sh)"; export JAVA_HOME REDIS_SERVER; \
 	    $(BIN)/python -m pytest $(PYTEST) tests
+
+test-spark:  ## tests/spark on another PySpark, 4.0 to 4.2: make test-spark SPARK=4.0
+	@bash tools/test_spark.sh "$(PYTHON)" "$(or $(SPARK),$(error say which: make test-spark SPARK=4.0))"
 
 check: lint types layers stubs-check protolint  ## ruff, mypy strict, import contracts, stubs up to date, contract
 
@@ -93,5 +96,5 @@ clean-kernels:  ## forget compiled kernels: numba does not notice an edit in ano
 	find core -name '*.nb[ic]' -delete
 
 clean:  ## remove the venv, caches and everything built
-	rm -rf $(VENV) dist build demo-report .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-spark-* dist build demo-report .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -92,7 +92,7 @@ class Advice:
         said = {
             UNSKEW: f"use sk.{self.operator}",
             SPARK: "leave it to Spark",
-            INPUT: f'use sk.{self.operator}(..., at="input")',
+            INPUT: f'use sk.{self.operator}(..., at="input", form="arrow")',
         }
         return f"{said[self.choice]}: {self.reason}"
 

@@ -42,10 +42,9 @@ from unskew.core.lookup import find_lookup
 from unskew.core.plan import Plan
 from unskew.spark.calls import FORMS, Function, arity, fragment, in_pieces, streamed, whole
 from unskew.spark.groups import applied, helper, same_each_time, slots_of
-from unskew.spark.jvm import spark_version
+from unskew.spark.jvm import input_partitions, spark_version
 from unskew.spark.keys import AUTO, Columns, key_columns, key_names, key_of, quoted
 from unskew.spark.native import bucket_column, hot_column, route_column, table
-from unskew.spark.physical import shuffles
 from unskew.spark.repartition import pre_images, repartition
 
 if TYPE_CHECKING:
@@ -224,7 +223,5 @@ def place_for(histogram: Histogram, plan: Plan, splits: int, form: str, slots: i
 
 
 def input_splits(df: DataFrame) -> int:
-    """How many tasks read ``df``, without running anything: after a shuffle AQE decides, so Spark's setting counts."""
-    if shuffles(df) or not hasattr(df, "_jdf"):
-        return int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    return int(df.rdd.getNumPartitions())
+    """How many tasks read ``df``: where its plan does not say so, as after a shuffle, Spark's setting counts."""
+    return input_partitions(df) or int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)

@@ -37,7 +37,7 @@ from pyspark.sql.types import (
 )
 
 from unskew.client import Breaker, Client, NoAnswerError, NotThereError, Synced
-from unskew.core.errors import ConfigError, PlanError
+from unskew.core.errors import ConfigError
 from unskew.core.partition_agent import REPORTED, Bound
 from unskew.core.plan import Plan
 from unskew.core.qtable import QTable
@@ -45,17 +45,16 @@ from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream import UNKNOWN_PARTS, Part, StreamSpec
 from unskew.core.sync import Answer, Report
 from unskew.spark.executor import Pin, Placing
-from unskew.spark.jvm import input_partitions, spark_version
+from unskew.spark.jvm import input_partitions
 from unskew.spark.keys import AUTO, SPREAD_SEED, Columns, key_columns, key_names, key_of, quoted, spread_of
 from unskew.spark.lineage import SAME, unsteady
-from unskew.spark.repartition import pre_images
+from unskew.spark.repartition import direct_way, pre_images
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["Pins", "place"]
 
-_BY_ID = (4, 1)
 _HASH, _SPREAD, _PARTITION = "__unskew_hash", "__unskew_spread", "__unskew_partition"
 _WAIT, _TIMEOUT = 0.5, 2.0
 _MASK = 62  # nullable columns told in one bigint
@@ -168,9 +167,7 @@ def place(
     ``column`` and ``by_id`` are as for ``repartition``: an int column by this name that is different for every
     partition; one of the two ways in which Spark places rows.
     """
-    version = spark_version(df)
-    if by_id and version < _BY_ID:
-        raise PlanError(f"repartitionById needs Spark 4.1 and this is {version[0]}.{version[1]}; leave by_id out")
+    direct = direct_way(df, by_id=by_id)
     if column is not None and column.casefold() in (name.casefold() for name in df.columns):
         raise ConfigError("column", column, "a name that the frame does not have yet")
     found = key_of(df, key, plan=pin.plan)
@@ -184,7 +181,6 @@ def place(
     hashes = [found.hash.alias(_HASH), *([] if told is None else [told.alias(_SPREAD)])]
     parts = input_partitions(df) or UNKNOWN_PARTS
     pinned = replace(pin, bound=replace(pin.bound, alike=alike), parts=parts)
-    direct = version >= _BY_ID if by_id is None else by_id
     task = Placing(pinned, name, told is not None, None if direct else pre_images(pin.partitions))
     schema = StructType([*df.schema.fields, StructField(name, IntegerType())])
     hashed = df.select("*", *hashes)
