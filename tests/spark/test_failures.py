@@ -105,7 +105,8 @@ def test_speculative_twins_change_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_an_unpinned_job_loses_rows_whenever_map_outputs_are_made_again(tmp_path: Path) -> None:
-    """The proof that the harm is real, each time."""
-    for one in outcomes(tmp_path, ["unpinned/killed-in-shuffle", "unpinned/outputs-deleted"] * 2):
+def test_an_unpinned_job_loses_rows_whenever_an_executor_dies_in_mid_shuffle(tmp_path: Path) -> None:
+    """The proof that the harm is real, each time. (Where all map outputs vanish before any task has read them all, the
+    whole stage runs again by the newer plan, and by luck nothing is lost.)"""
+    for one in outcomes(tmp_path, ["unpinned/killed-in-shuffle"] * 4):
         assert one["lost"] > 0, one
