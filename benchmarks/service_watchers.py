@@ -117,7 +117,7 @@ class Crowd:
                 if lost := [why for one in found for why in one["ended"]]:
                     print(f"    ended: {lost[0]}")
                 return Arrivals(came, sum(one["lost"] for one in found), sum(one["connects"] for one in found))
-            time.sleep(0.1)
+            time.sleep(0.1)  # asking more often would take the processor from the watches
 
     def rounds(self) -> dict[str, Any]:
         return self.agents.ask() if self.agents else {"answered": 0, "failed": 0, "waiting": 0, "epoch": 0}
@@ -141,7 +141,7 @@ def connected(crowd: Crowd, client: Client, served: Served) -> float:
     told(f"{crowd.count} watches connected, the first plan at all", f"{found.last:.2f} s", good=found.last < 60)
     end = time.monotonic() + 90
     while crowd.agents and crowd.rounds()["epoch"] < 2 and time.monotonic() < end:
-        time.sleep(0.2)
+        time.sleep(0.2)  # the same of the agents
     return resident_mb(served.pid)
 
 
@@ -191,7 +191,7 @@ def restarted(crowd: Crowd, served: Served, flags: list[str], stack: ExitStack) 
     with Client(again.target) as client:
         end = time.monotonic() + 60
         while (there := watching(again)) < crowd.count and time.monotonic() < end:
-            time.sleep(0.05)
+            time.sleep(0.05)  # the same
         back = time.monotonic() - began
         told("service up again; all watches back after", f"{up:.2f} s; {back:.2f} s", good=there == crowd.count)
         since = time.monotonic()

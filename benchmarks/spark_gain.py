@@ -57,7 +57,7 @@ class Run:
 
 def partial(rows: pa.Table) -> pa.Table:
     """A state of some rows of one key; each row costs its latency."""
-    time.sleep(rows.num_rows * LATENCY)
+    time.sleep(rows.num_rows * LATENCY)  # the work that is measured
     return _state(rows.column("sku")[0].as_py(), rows.num_rows)
 
 
@@ -91,7 +91,7 @@ def timed(spark: SparkSession, way: Way, *, coalescing: bool = True) -> Run:
 def _stage(spark: SparkSession, stage: int) -> tuple[list[float], int] | None:
     """Seconds of each task in the order of their ids, and bytes shuffled; None for a stage that was skipped."""
     store = spark.sparkContext._jsc.sc().statusStore()
-    if spark.sparkContext.statusTracker().getStageInfo(stage).numCompletedTasks == 0:  # type: ignore[union-attr]
+    if spark.sparkContext.statusTracker().getStageInfo(stage).numCompletedTasks == 0:  # type: ignore[union-attr]  # a job's stages are known
         return None
     tasks = store.taskList(stage, 0, 10_000)
     each = [tasks.apply(i) for i in range(tasks.size())]
@@ -210,7 +210,7 @@ def groups(
     of_limit, faster = [], []
     for seed in range(seeds):
         events, _ = frames(spark, folder / f"groups-{seed}", rows, 1.0, keys, seed)
-        heaviest = int(events.groupBy("sku").count().agg(F.max("count")).head()[0])  # type: ignore[index]
+        heaviest = int(events.groupBy("sku").count().agg(F.max("count")).head()[0])  # type: ignore[index]  # an aggregate has a row
         least = max(limit, heaviest * LATENCY)
         print(f"group_apply, Zipf 1.0, seed {seed}, {rows:,} rows, limit {least:.1f} s", flush=True)
         found = in_turns(chosen_of(group_ways(spark, events), only), turns)

@@ -85,7 +85,7 @@ def slept(joined: DataFrame, latency: float) -> DataFrame:
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            time.sleep(batch.num_rows * latency)
+            time.sleep(batch.num_rows * latency)  # the work that is measured
             yield pa.RecordBatch.from_pydict({"rows": pa.array([batch.num_rows], pa.int64())})
 
     return joined.mapInArrow(work, "rows long")
@@ -99,7 +99,7 @@ def join_case(
     def run(joined: Callable[[], DataFrame], *, coalescing: bool = True) -> int:
         spark.conf.set(COALESCING, str(coalescing).lower())
         try:
-            return int(slept(joined(), latency).agg(F.sum("rows")).head()[0])  # type: ignore[index]
+            return int(slept(joined(), latency).agg(F.sum("rows")).head()[0])  # type: ignore[index]  # an aggregate has a row
         finally:
             spark.conf.unset(COALESCING)
 

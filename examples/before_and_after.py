@@ -24,7 +24,7 @@ SLOTS = 8
 
 def sessions(clicks: pd.DataFrame) -> pd.DataFrame:
     """The sessions of one host. It asks another service about the host, which takes a while for each click."""
-    time.sleep(len(clicks) * 2e-4)
+    time.sleep(len(clicks) * 2e-4)  # the other service
     gaps = clicks["second"].sort_values().diff() > HOUR
     return pd.DataFrame({"host": [clicks["host"].iloc[0]], "sessions": [int(gaps.sum()) + 1], "clicks": [len(clicks)]})
 

@@ -26,7 +26,7 @@ SCHEMA = "customer string, orders long, slope double, intercept double, task int
 
 def fit(orders: pd.DataFrame) -> pd.DataFrame:
     """The trend of one customer's orders. Each order costs a look-up in another system, which takes a while."""
-    time.sleep(len(orders) * 2e-4)
+    time.sleep(len(orders) * 2e-4)  # the other system
     day, price = orders["day"] - orders["day"].mean(), orders["price"]
     slope = float(np.dot(day, price) / max(np.dot(day, day), 1.0))
     at_zero = float(price.mean() - slope * orders["day"].mean())

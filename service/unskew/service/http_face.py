@@ -248,7 +248,7 @@ class HttpFace:
         self,
         request: Request,
         stream: Stream,
-        hash: Annotated[str, Query(max_length=20, description="64 bits: decimal, signed or not, or 0x...")],  # noqa: A002
+        hash: Annotated[str, Query(max_length=20, description="64 bits: decimal, signed or not, or 0x...")],  # noqa: A002 - the parameter's name in the URL
         version: Annotated[str, Query(max_length=50, description="incarnation.number; left out: the latest")] = "",
     ) -> Response:
         """Where the key with this hash goes under a plan, and why."""

@@ -42,10 +42,10 @@ from unskew.core.lookup import find_lookup
 from unskew.core.plan import Plan
 from unskew.spark.calls import FORMS, Function, arity, fragment, in_pieces, streamed, whole
 from unskew.spark.groups import applied, helper, same_each_time, slots_of
-from unskew.spark.jvm import input_partitions, spark_version
+from unskew.spark.jvm import input_partitions
 from unskew.spark.keys import AUTO, Columns, key_columns, key_names, key_of, quoted
 from unskew.spark.native import bucket_column, hot_column, route_column, table
-from unskew.spark.repartition import pre_images, repartition
+from unskew.spark.repartition import direct_way, pre_images, repartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -169,7 +169,7 @@ def _by(df: DataFrame, key: Columns, *before: str) -> Any:
 
 def _exchanged(states: DataFrame, target: Column, partitions: int, column: str) -> DataFrame:
     """Shuffled to the partition ``target``, by a column of its own that what groups can name."""
-    if spark_version(states) >= (4, 1):
+    if direct_way(states):
         there = states.withColumn(column, target)
         return there.repartitionById(partitions, there[column])
     there = states.withColumn(column, F.get(table(pre_images(partitions), "int"), target))

@@ -42,7 +42,7 @@ from unskew.spark.join_cost import Bounds, JoinPlan, JoinRows, join_plan, side_o
 from unskew.spark.join_counts import counted_sides
 from unskew.spark.join_keys import HOWS, LEFT, RIGHT, JoinKeys, On, how_of, join_keys
 from unskew.spark.jvm import estimated_bytes, physical_text
-from unskew.spark.keys import AUTO, Columns, key_of, quoted, spread_of
+from unskew.spark.keys import AUTO, Columns, is_auto, key_of, quoted, spread_of
 from unskew.spark.memory import bytes_of
 from unskew.spark.native import route_column
 from unskew.spark.physical import nodes
@@ -102,7 +102,7 @@ class Join:
 
     def _told(self) -> Join:
         """With the side whose columns the spread is of; where it is of both, the side is still open."""
-        if _is_auto(self.spread):
+        if is_auto(self.spread):
             return self
         sides = [self.side] if self.side else list(HOWS[self.how])
         fit, wrong = [], None
@@ -286,7 +286,7 @@ class Join:
     def _spread_hash(self, side: str) -> Column | None:
         """None where nothing was asked for and no column will do: such rows stay together."""
         mine = side == self.side or (self.side is None and side in HOWS[self.how])
-        if mine and not _is_auto(self.spread):
+        if mine and not is_auto(self.spread):
             return spread_of(self.frames[side], self.spread).hash
         try:
             return spread_of(self.frames[side], AUTO).hash
@@ -298,11 +298,6 @@ class Join:
         taken = {name.casefold() for df in self.frames.values() for name in df.columns}
         every = (f"__unskew_{i}" for i in range(count + len(taken)))
         return [name for name in every if name not in taken][:count]
-
-
-def _is_auto(spread: Columns) -> bool:
-    """Not ``==``: a Column compared is another Column."""
-    return isinstance(spread, str) and spread == AUTO
 
 
 def _only(sides: Sequence[str]) -> str | None:

@@ -34,6 +34,7 @@ __all__ = [
     "Columns",
     "Key",
     "Spread",
+    "is_auto",
     "key_columns",
     "key_names",
     "key_of",
@@ -64,6 +65,11 @@ class Spread:
     hash: Column
     names: tuple[str, ...]
     left_out: tuple[str, ...] = ()
+
+
+def is_auto(spread: Columns) -> bool:
+    """Not ``==``: a Column compared is another Column."""
+    return isinstance(spread, str) and spread == AUTO
 
 
 def key_of(df: DataFrame, key: Columns, *, plan: Plan | None = None, types: Sequence[str] | None = None) -> Key:
@@ -112,7 +118,7 @@ def spread_of(df: DataFrame, spread: Columns = AUTO) -> Spread:
     """The spread hash of ``df``: over the given columns, or (``"auto"``) over all that Spark can hash, but for strings
     with a collation, names that the frame has twice, and what another run of a task may make otherwise (``lineage``).
     An order of rows may be asked for, and has to be a total one; what is drawn may not."""
-    if isinstance(spread, str) and spread == AUTO:
+    if is_auto(spread):
         return _spread_of_all(df)
     columns = _listed(spread, "spread")
     resolved = _resolved(df, columns, "spread")

@@ -46,7 +46,7 @@ from unskew.core.stream import UNKNOWN_PARTS, Part, StreamSpec
 from unskew.core.sync import Answer, Report
 from unskew.spark.executor import Pin, Placing
 from unskew.spark.jvm import input_partitions
-from unskew.spark.keys import AUTO, SPREAD_SEED, Columns, key_columns, key_names, key_of, quoted, spread_of
+from unskew.spark.keys import AUTO, SPREAD_SEED, Columns, is_auto, key_columns, key_names, key_of, quoted, spread_of
 from unskew.spark.lineage import SAME, unsteady
 from unskew.spark.repartition import direct_way, pre_images
 
@@ -234,7 +234,7 @@ def _told_apart(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
     Nested columns have NULLs inside: with those, or with columns that have no hash, equal hashes are not equal rows.
     """
     told = spread_of(df, spread)
-    if not (isinstance(spread, str) and spread == AUTO):
+    if not is_auto(spread):
         return told.hash, False
     if told.left_out or any(_nested(f.dataType) for f in df.schema.fields):
         return told.hash, False

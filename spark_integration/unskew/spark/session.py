@@ -27,7 +27,7 @@ from unskew.spark.join_cost import Bounds, JoinPlan
 from unskew.spark.join_keys import On
 from unskew.spark.joins import Join
 from unskew.spark.jvm import spark_version
-from unskew.spark.keys import AUTO, Columns, key_of, key_unseen, spread_unseen
+from unskew.spark.keys import AUTO, Columns, is_auto, key_of, key_unseen, spread_unseen
 from unskew.spark.learning import Pins, place
 from unskew.spark.native import route_column
 from unskew.spark.physical import dropped_exchange
@@ -151,9 +151,9 @@ class Unskew:
         chosen = self._plans.chosen(plan)
         if df is not None:
             return routed(df, chosen, key, AUTO if spread is None else spread).alias(_NAME)
-        if chosen.splits and (spread is None or _is_auto(spread)):
+        if chosen.splits and (spread is None or is_auto(spread)):
             raise ConfigError("spread", spread, "columns that tell the rows of a key apart, or give df= for auto")
-        told = None if spread is None or _is_auto(spread) else spread_unseen(spread)
+        told = None if spread is None or is_auto(spread) else spread_unseen(spread)
         return route_column(chosen, key_unseen(key, chosen), told).alias(_NAME)
 
     def repartition(
@@ -365,8 +365,3 @@ class Unskew:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _is_auto(spread: Columns) -> bool:
-    """Not ``==``: a Column compared is another Column."""
-    return isinstance(spread, str) and spread == AUTO

@@ -68,7 +68,7 @@ def local_spark(partitions: int, folder: Path) -> Iterator[SparkSession]:
         with _stderr_to(log):
             try:
                 spark = _started(partitions, folder)
-            except Exception as why:
+            except Exception as why:  # PySpark and py4j have many kinds; each is told with the log's reason
                 raise DemoError(f"Spark did not start: {_why(why, log)}") from why
         stack.callback(spark.stop)
         interrupts.listen()
@@ -110,7 +110,7 @@ def _interrupts() -> Iterator[_Interrupts]:
     ours.listen()
     try:
         yield ours
-    except Exception:
+    except Exception:  # what broke because of Ctrl-C is told as Ctrl-C
         ours.check()
         raise
     finally:
