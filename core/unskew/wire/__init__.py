@@ -19,6 +19,7 @@ from unskew.wire.learning import (
     report_to_bytes,
     report_to_message,
 )
+from unskew.wire.pins import Pinned, pinned_from_bytes, pinned_to_bytes
 from unskew.wire.plans import plan_from_bytes, plan_to_bytes
 from unskew.wire.streams import (
     part_from_message,
@@ -37,6 +38,7 @@ from unskew.wire.streams import (
 
 __all__ = [
     "Assembler",
+    "Pinned",
     "Received",
     "answer_from_bytes",
     "answer_from_message",
@@ -49,6 +51,8 @@ __all__ = [
     "histogram_to_message",
     "part_from_message",
     "part_to_message",
+    "pinned_from_bytes",
+    "pinned_to_bytes",
     "plan_from_bytes",
     "plan_to_bytes",
     "report_from_bytes",

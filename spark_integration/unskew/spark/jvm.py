@@ -12,9 +12,18 @@ from typing import TYPE_CHECKING, Any
 from unskew.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, Observation
 
-__all__ = ["deterministic", "end_gateway", "estimated_bytes", "input_partitions", "physical_text", "spark_version"]
+__all__ = [
+    "checkpoint_of",
+    "deterministic",
+    "end_gateway",
+    "estimated_bytes",
+    "input_partitions",
+    "physical_text",
+    "seen_by",
+    "spark_version",
+]
 
 OLDEST = (4, 0)
 _UNKNOWN = 1 << 62  # Spark's own default for what it knows nothing of is as large as a long can be
@@ -59,6 +68,28 @@ def estimated_bytes(df: DataFrame) -> int | None:
     guessed = int(str(df.sparkSession.conf.get("spark.sql.defaultSizeInBytes", str(_UNKNOWN))))
     size = int(str(inner._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return None if size >= min(guessed, _UNKNOWN) else size
+
+
+def checkpoint_of(df: DataFrame) -> str | None:
+    """The checkpointLocation of the query that a batch's frame belongs to; None where that cannot be told."""
+    spark: Any = df.sparkSession
+    if not hasattr(spark, "_jsparkSession"):
+        return None
+    query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    if query is None:
+        return None
+    found = spark._jsparkSession.streams().get(query)
+    return None if found is None else str(found.streamingQuery().resolvedCheckpointRoot())
+
+
+def seen_by(observation: Observation) -> dict[str, Any] | None:
+    """What a job has observed; None, at once, where none has run (``get`` would wait for one)."""
+    inner: Any = observation
+    if hasattr(inner, "_jo"):
+        if inner._jo is None or not inner._jo.future().isCompleted():
+            return None
+        return dict(inner.get)
+    return dict(inner.get) or None
 
 
 def deterministic(df: DataFrame, column: Column) -> bool | None:

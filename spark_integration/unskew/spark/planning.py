@@ -6,9 +6,10 @@ The histogram goes to the service; the plan comes back, numbered and kept. Rows 
 from __future__ import annotations
 
 import sys
+import threading
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from unskew.core.histogram import Histogram
 from unskew.core.plan import Plan
 from unskew.core.planners import Origin, make_planner
 from unskew.core.stream import Part, StreamSpec, check_name
+from unskew.spark.keys import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +40,16 @@ def spec_of(
     return StreamSpec(partitions, policy, dict(parameters or {}), tuple(weights), seed, dsync_min=StreamSpec.dsync)
 
 
+@dataclass(frozen=True, eq=False)
+class BoundTo:
+    """What the batch that a handler has in hand is routed by: ``None`` where its tasks decided. ``key`` are the names
+    of its key's columns."""
+
+    plan: Plan | None
+    key: tuple[str, ...]
+    spread: Columns
+
+
 @dataclass(eq=False)
 class Plans:
     """Of one stream; ``last`` is the plan that is used where none is given. ``close`` ends what it opened."""
@@ -52,6 +64,7 @@ class Plans:
     client: Client | None = field(default=None, init=False)
     _batch: int = field(default=-1, init=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False)
+    _here: threading.local = field(default_factory=threading.local, init=False)
 
     def __post_init__(self) -> None:
         check_name("stream", self.stream)
@@ -69,6 +82,11 @@ class Plans:
         """Application and stream: reports of another application are others."""
         return check_name("source", f"{self.spark.conf.get('spark.app.id', 'spark')}/{self.stream}"[:200])
 
+    @property
+    def application(self) -> str:
+        """By its name, which the next life of the driver has too."""
+        return str(self.spark.conf.get("spark.app.name", "spark") or "spark")
+
     def next_batch(self) -> int:
         """Histograms, plans and pins share these numbers: what two of them counted is two parts of the stream."""
         self._batch += 1
@@ -76,6 +94,9 @@ class Plans:
 
     def chosen(self, plan: Plan | None) -> Plan:
         """The plan that was given or the last one, if it fits this session."""
+        here = self.bound
+        if plan is None and here is not None and here.plan is not None:
+            return here.plan
         chosen = self.last if plan is None else plan
         if chosen is None:
             raise ConfigError("plan", None, "a plan: make one with plan(df, key) first")
@@ -85,6 +106,30 @@ class Plans:
                 "a join must have the same number; make a plan here, or a session with the plan's number"
             )
         return chosen
+
+    # -- the batch in hand ------------------------------------------------------------------------------------
+
+    @contextmanager
+    def bind(self, plan: Plan | None, key: tuple[str, ...], spread: Columns) -> Iterator[None]:
+        """While it lasts, what is asked for in this thread without a plan goes by this batch's. (Two queries of one
+        stream have their handlers run in two threads.)"""
+        before = self.bound
+        self._here.bound = BoundTo(plan, key, spread)
+        try:
+            yield
+        finally:
+            self._here.bound = before
+
+    @property
+    def bound(self) -> BoundTo | None:
+        """What the batch is bound to that this thread's handler has in hand."""
+        found: BoundTo | None = getattr(self._here, "bound", None)
+        return found
+
+    def bound_for(self, key: tuple[str, ...]) -> Plan | None:
+        """The plan of the batch in hand, where an operator works by the same key."""
+        here = self.bound
+        return None if here is None or here.key != key else here.plan
 
     # -- making plans -----------------------------------------------------------------------------------------
 
@@ -110,6 +155,12 @@ class Plans:
         """A plan of the driver's own, which no other frame follows."""
         planner = make_planner(policy, self.partitions, self.spec.seed, self.spec.weights or None)
         return planner.plan(histogram, origin=Origin(stream=self.stream, key_types=types))
+
+    def by_hash(self, types: tuple[str, ...]) -> Plan:
+        """Where keys go before anything is known of them."""
+        return make_planner("hash", self.spec.partitions, self.spec.seed).plan(
+            Histogram.empty(), origin=Origin(stream=self.stream, key_types=types)
+        )
 
     def _planned(self, histogram: Histogram, types: tuple[str, ...], batch: int) -> Plan:
         spec = self.spec
@@ -146,6 +197,17 @@ class Plans:
                 f"stream {self.stream} is for keys of type ({', '.join(spec.key_types)}), these are of "
                 f"({', '.join(types)}): cast the key columns, or use another stream"
             )
+
+    def put(self, client: Client, types: tuple[str, ...]) -> None:
+        """See that the stream is there for these key types, with the number of partitions that it has here now."""
+        try:
+            spec = client.get_stream(self.stream, timeout=self.timeout).spec
+        except NotThereError:
+            spec = None
+        if spec is None:
+            client.put_stream(self.stream, replace(self.spec, key_types=types), timeout=self.timeout)
+        elif spec.partitions != self.partitions:
+            client.put_stream(self.stream, replace(spec, partitions=self.partitions, weights=()), timeout=self.timeout)
 
     # -- the service ------------------------------------------------------------------------------------------
 

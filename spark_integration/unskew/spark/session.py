@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pyspark.sql import Column
+from pyspark.sql import Column, SparkSession
 
 from unskew.client import Client
 from unskew.core.advice import Advice
@@ -18,6 +18,7 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram import Histogram
 from unskew.core.plan import Plan
 from unskew.core.planners import PLANNERS
+from unskew.core.trust import TrustRules
 from unskew.spark.advising import advise_on_frame, advise_on_join, names_of
 from unskew.spark.aggregation import Aggregation, aggregation_of, at_input, at_plan, input_splits, place_for
 from unskew.spark.calls import Function
@@ -27,17 +28,19 @@ from unskew.spark.join_cost import Bounds, JoinPlan
 from unskew.spark.join_keys import On
 from unskew.spark.joins import Join
 from unskew.spark.jvm import spark_version
-from unskew.spark.keys import AUTO, Columns, is_auto, key_of, key_unseen, spread_unseen
+from unskew.spark.keys import AUTO, Columns, is_auto, key_names, key_of, key_unseen, spread_unseen
 from unskew.spark.learning import Pins, place
 from unskew.spark.native import route_column
 from unskew.spark.physical import dropped_exchange
 from unskew.spark.planning import Plans, spec_of
 from unskew.spark.rdd import partition_by
 from unskew.spark.repartition import repartition, routed
+from unskew.spark.streaming.foreach import ForEachBatch, Handle, batches_of
+from unskew.spark.streaming.settings import Fresh, Settings, names_only
 
 if TYPE_CHECKING:
     from pyspark import RDD
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from unskew.spark.executor import Pin
@@ -72,6 +75,18 @@ class Unskew:
         required: bool = False,
         timeout: float = 10.0,
     ) -> None:
+        self._settings: dict[str, Any] = {
+            "stream": stream,
+            "partitions": partitions,
+            "policy": policy,
+            "service": service,
+            "parameters": parameters,
+            "weights": weights,
+            "seed": seed,
+            "sampling": sampling,
+            "required": required,
+            "timeout": timeout,
+        }
         spec = spec_of(partitions, policy, parameters, weights, seed)
         spark_version(spark.range(0))
         self._plans = Plans(spark, stream, spec, service, required, timeout)
@@ -79,6 +94,10 @@ class Unskew:
         self._sampling = sampling or Sampling(seed=seed)
         self._spread: Columns = AUTO
         self._held: list[DataFrame] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As configuration: a handler under Spark Connect runs in another process, with a session of its own."""
+        return _again, (self._settings,)
 
     # -- plans ------------------------------------------------------------------------------------------------
 
@@ -98,6 +117,15 @@ class Unskew:
     def client(self) -> Client | None:
         """The service's verbs, where there is a service."""
         return self._plans.client
+
+    @property
+    def plans(self) -> Plans:
+        """What the verbs share (``unskew.spark.planning``)."""
+        return self._plans
+
+    @property
+    def sampling(self) -> Sampling:
+        return self._sampling
 
     @property
     def last(self) -> Plan | None:
@@ -227,6 +255,47 @@ class Unskew:
         chosen = self._plans.chosen(pin.plan if plan is None and pin is not None else plan)
         return partition_by(rdd, key, chosen, spread, types, pin)
 
+    # -- streams ----------------------------------------------------------------------------------------------
+
+    def for_each_batch(
+        self,
+        handle: Handle,
+        key: Columns,
+        checkpoint: str,
+        name: str,
+        *,
+        spread: Columns = AUTO,
+        fresh: Fresh = "previous",
+        learn: bool = False,
+        threshold: int = 10_000,
+        deadline: float = 0.2,
+        persist: bool = False,
+        column: str | None = None,
+        interval: float = 10.0,
+        misses: int = 3,
+    ) -> ForEachBatch:
+        """For ``writeStream.foreachBatch``: each micro-batch is bound to one plan before its first task starts, its
+        rows are placed by it, and ``handle(df, batch_id)`` gets them (``unskew.spark.streaming``, docs/streaming.md).
+
+        ``checkpoint``: the query's checkpointLocation, where pins are kept under ``name``. ``key`` and ``spread`` are
+        names of columns. Other arguments: ``unskew.spark.streaming.settings.Settings``; ``misses``: batches in a row
+        whose rows lay otherwise than foretold, after which plans of the batches before are no longer used."""
+        settings = Settings(
+            names_only("key", key),
+            checkpoint,
+            name,
+            names_only("spread", spread),
+            fresh=fresh,
+            learn=learn,
+            threshold=threshold,
+            deadline=deadline,
+            persist=persist,
+            column=column,
+            interval=interval,
+            rules=TrustRules(misses),
+        )
+        return batches_of(self, handle, settings)
+
     # -- operators --------------------------------------------------------------------------------------------
 
     def group_apply(
@@ -246,6 +315,9 @@ class Unskew:
         ``"arrow"``. ``memory``: of one Python worker; groups that will not fit are named by a ``GroupMemoryWarning``.
         """
         call = groups_of(df, key, fn, schema, form, memory)
+        here = self._plans.bound_for(key_names(df, key)) if plan is None else None
+        if here is not None and not here.splits:
+            plan = here
         if plan is None:
             wanted = group_partitions(self.spark, self.partitions)
             counts = histogram_of(df, key, wanted, None, self._sampling)
@@ -273,7 +345,11 @@ class Unskew:
         made now, in a job of their own, and kept until ``release()``.
         """
         call = aggregation_of(df, key, partial, merge, schema, form, at)
-        plan = None if plan is None else self._plans.chosen(plan)
+        here = self._plans.bound
+        if plan is None and here is not None and here.key == key_names(df, key):
+            plan, spread = here.plan, here.spread if spread is None else spread
+        elif plan is not None:
+            plan = self._plans.chosen(plan)
         told = spread if spread is not None else AUTO if plan is None else self._spread
         if plan is None and at == "input":
             plan = self._plans.own("hash", Histogram.empty(), key_of(df, key).types)
@@ -365,3 +441,11 @@ class Unskew:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _again(settings: Mapping[str, Any]) -> Unskew:
+    """The same in another process, with the session that is active there."""
+    spark = SparkSession.getActiveSession()
+    if spark is None:
+        raise ConfigError("spark", None, "an active session where this is unpickled: only handlers of a stream are")
+    return Unskew(spark, **settings)

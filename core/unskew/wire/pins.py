@@ -1,0 +1,85 @@
+"""What a query's batches are bound to, as it is kept beside the checkpoint (``proto/unskew/v1/pins.proto``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import xxhash
+from google.protobuf.message import DecodeError
+
+from unskew.core.errors import PlanFormatError, UnskewError
+from unskew.core.partition_agent import Bound
+from unskew.v1 import pins_pb2 as pb
+from unskew.wire.learning import table_from_message, table_to_message
+from unskew.wire.plans import plan_from_bytes, plan_to_bytes
+
+__all__ = ["Pinned", "pinned_from_bytes", "pinned_to_bytes"]
+
+_SUM = 8  # bytes of XXH64 in front of the message
+
+
+@dataclass(frozen=True, eq=False)
+class Pinned:
+    """``bound`` from batch ``bound.batch`` on, for the rows that ``key`` and ``spread`` describe."""
+
+    bound: Bound
+    stream: str
+    name: str
+    key: tuple[str, ...]
+    spread: tuple[str, ...]
+    began: int = 0
+    reason: str = ""
+
+
+def pinned_to_bytes(pinned: Pinned) -> bytes:
+    bound = pinned.bound
+    message = pb.Pin(
+        first_batch=bound.batch,
+        stream=pinned.stream,
+        name=pinned.name,
+        partitions=bound.partitions,
+        key=pinned.key,
+        spread=pinned.spread,
+        plan=b"" if bound.plan is None else plan_to_bytes(bound.plan),
+        table=None if bound.table is None else table_to_message(bound.table),
+        records=bound.records,
+        incarnation=bound.version[0],
+        epoch=bound.version[1],
+        seed=bound.seed,
+        began=pinned.began,
+        reason=pinned.reason,
+    )
+    body = message.SerializeToString(deterministic=True)
+    return xxhash.xxh64_digest(body) + body
+
+
+def pinned_from_bytes(data: bytes) -> Pinned:
+    """The pin in these bytes, or one clear error."""
+    body = data[_SUM:]
+    if xxhash.xxh64_digest(body) != data[:_SUM]:
+        raise PlanFormatError("these bytes are no pin of unskew, or not whole: their checksum does not fit")
+    try:
+        return _pinned(pb.Pin.FromString(body))
+    except (DecodeError, UnskewError, ValueError) as why:
+        raise PlanFormatError(f"the bytes are whole but hold no usable pin: {why}") from None
+
+
+def _pinned(message: pb.Pin) -> Pinned:
+    bound = Bound(
+        message.partitions,
+        plan_from_bytes(message.plan) if message.plan else None,
+        table_from_message(message.table) if message.HasField("table") else None,
+        message.records,
+        (message.incarnation, message.epoch),
+        message.first_batch,
+        message.seed,
+    )
+    return Pinned(
+        bound,
+        message.stream,
+        message.name,
+        tuple(message.key),
+        tuple(message.spread),
+        message.began,
+        message.reason,
+    )

@@ -1,0 +1,189 @@
+"""A folder that outlives the job: where pins, state and output are kept, on any file system that Arrow knows.
+
+``create`` is what exactness rests on: a file is there whole or not at all, it is on the disk when the call returns, and
+the first writer wins. On a local (or mounted) disk that is a hard link to a finished file. HDFS has a rename that fails
+where the name is taken. An object store has neither: there a look comes before the write, and what keeps two drivers of
+one query apart is Spark's own log of batches.
+
+Only the driver creates; tasks write files under names that no other attempt has (``put``).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from unskew.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+__all__ = ["Folder"]
+
+_TEMPORARY = ".unskew-"
+
+
+class Folder:
+    """A folder by its path or URI (``/data/x``, ``file:/data/x``, ``hdfs://...``, ``s3://...``); pickles to that."""
+
+    def __init__(self, where: str | os.PathLike[str]) -> None:
+        self.where = os.fspath(where).rstrip("/") or "/"
+        self._found: tuple[FileSystem, str] | None = None
+
+    def __reduce__(self) -> tuple[type[Folder], tuple[str]]:
+        return Folder, (self.where,)
+
+    def __repr__(self) -> str:
+        return f"Folder({self.where!r})"
+
+    def sub(self, name: str) -> Folder:
+        return Folder(f"{self.where}/{name}")
+
+    @property
+    def fs(self) -> FileSystem:
+        """The file system, connected when it is first asked for."""
+        return self._resolved()[0]
+
+    @property
+    def local(self) -> Path | None:
+        """The same on this machine's disks, or None."""
+        from pyarrow.fs import LocalFileSystem
+
+        return Path(self.path()) if isinstance(self.fs, LocalFileSystem) else None
+
+    def path(self, name: str = "") -> str:
+        """What ``fs`` calls this folder, or what is in it under this name."""
+        root = self._resolved()[1]
+        return f"{root.rstrip('/')}/{name}" if name else root
+
+    def uri(self, name: str = "") -> str:
+        """What Spark calls it."""
+        whole = f"{self.where}/{name}" if name else self.where
+        return whole if _scheme(whole) else f"file:{Path(whole).absolute()}"
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def read(self, name: str) -> bytes | None:
+        """The whole file, or None where there is none."""
+        try:
+            with self.fs.open_input_stream(self.path(name)) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def names(self, sub: str = "") -> list[str]:
+        """The finished files here or in a folder in here, sorted; none where there is no such folder."""
+        from pyarrow.fs import FileSelector, FileType
+
+        found = self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True))
+        files = [one.base_name for one in found if one.type == FileType.File]
+        return sorted(name for name in files if not name.startswith(_TEMPORARY) and not name.endswith(".crc"))
+
+    # -- writing ----------------------------------------------------------------------------------------------
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Whole and durable, or not at all; False, and nothing changed, where the file is there already."""
+        if self.fs.get_file_info(self.path(name)).is_file:
+            return False
+        home = self._made(name)
+        temporary = f"{home}/{_TEMPORARY}{uuid.uuid4().hex}"
+        try:
+            self._write(temporary, data)
+            return self._take(temporary, self.path(name))
+        finally:
+            self._drop(temporary)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Written anew, whatever was there. For names that nobody else writes."""
+        self._made(name)
+        self._write(self.path(name), data)
+
+    def delete(self, *names: str) -> None:
+        """What is not there is gone already."""
+        for name in names:
+            self._drop(self.path(name))
+
+    def remove(self, sub: str) -> None:
+        """A folder in here with all that is in it."""
+        try:
+            self.fs.delete_dir(self.path(sub))
+        except FileNotFoundError:
+            return
+
+    # -- how --------------------------------------------------------------------------------------------------
+
+    def _resolved(self) -> tuple[FileSystem, str]:
+        if self._found is None:
+            from pyarrow.fs import FileSystem, LocalFileSystem
+
+            scheme = _scheme(self.where)
+            if scheme in ("", "file"):
+                self._found = (
+                    LocalFileSystem(),
+                    str(Path(urlsplit(self.where).path if scheme else self.where).absolute()),
+                )
+            else:
+                self._found = _connected(FileSystem, self.where)
+        return self._found
+
+    def _made(self, name: str) -> str:
+        """The folder that the file stands in, made where it is not there."""
+        home = self.path(name).rsplit("/", 1)[0]
+        self.fs.create_dir(home, recursive=True)
+        return home
+
+    def _write(self, path: str, data: bytes) -> None:
+        if self.local is None:
+            with self.fs.open_output_stream(path) as stream:
+                stream.write(data)
+            return
+        with Path(path).open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _take(self, temporary: str, final: str) -> bool:
+        """Give the finished file its name, unless another one has it."""
+        if self.local is None:
+            if self.fs.get_file_info(final).is_file:
+                return False
+            self.fs.move(temporary, final)
+            return True
+        try:
+            os.link(temporary, final)
+        except FileExistsError:
+            return False
+        _settle(str(Path(final).parent))
+        return True
+
+    def _drop(self, path: str) -> None:
+        try:
+            self.fs.delete_file(path)
+        except FileNotFoundError:
+            return
+
+
+def _scheme(where: str) -> str:
+    scheme = urlsplit(where).scheme
+    return scheme if len(scheme) > 1 else ""  # one letter is a disk
+
+
+def _connected(kind: type[FileSystem], where: str) -> tuple[FileSystem, str]:
+    try:
+        found, path = kind.from_uri(where)
+    except Exception as why:  # what Arrow raises depends on the file system
+        allowed = "a local path, or a URI that pyarrow.fs.FileSystem.from_uri can open (file:, hdfs:, s3:, gs:, abfss:)"
+        raise ConfigError("checkpoint", where, f"{allowed}: {why}") from why
+    return found, path
+
+
+def _settle(folder: str) -> None:
+    """A new name is on the disk only when its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

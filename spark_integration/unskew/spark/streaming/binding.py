@@ -1,0 +1,114 @@
+"""Which plan or Q-table a batch is bound to: decided once, kept durably, the same for every run of the batch.
+
+A pin is an interval: it binds the batches from its own on until the next pin. It is written before the first task of
+its first batch starts, and only where something changes. What a new life of the driver has to know is only this: the
+first batch that it sees may have been begun by an earlier one, so it gets the pin that is there and no other.
+Every later batch has not been begun by anybody, for Spark begins one when the one before is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unskew.core.errors import ConfigError, PlanError
+from unskew.core.partition_agent import Bound
+from unskew.spark.folders import Folder
+from unskew.wire import Pinned, pinned_from_bytes, pinned_to_bytes
+
+__all__ = ["Binding", "pin_folder"]
+
+_SUFFIX = ".pb"
+_KEPT = 100  # batches that Spark can go back by itself (spark.sql.streaming.minBatchesToRetain)
+
+
+def pin_folder(checkpoint: str, name: str) -> Folder:
+    return Folder(checkpoint).sub(f"unskew/{name}/pins")
+
+
+class Binding:
+    """The pins of one query. ``identity`` has what must be the same for all of them."""
+
+    def __init__(self, folder: Folder, identity: Pinned) -> None:
+        self._folder, self._identity = folder, identity
+        self._firsts: list[int] | None = None  # of the pins that are there, ascending; known once looked at
+        self._present: Pinned | None = None
+        self._newest = -1  # the last batch that was bound in this life
+
+    @property
+    def present(self) -> Pinned | None:
+        """The pin of the last batch that was bound."""
+        return self._present
+
+    def free(self, batch: int) -> bool:
+        """Whether nobody can have begun this batch, so that it may be bound to something new."""
+        return self._newest >= 0 and batch == self._newest + 1
+
+    def bound(self, batch: int) -> Pinned | None:
+        """What an earlier life, or an earlier run, has bound the batch to; None where nothing is there."""
+        first = max((one for one in self._known() if one <= batch), default=None)
+        if first is None:
+            return None
+        if self._present is None or self._present.bound.batch != first:
+            self._present = self._read(first)
+        self._newest = batch
+        return self._present
+
+    def stay(self, batch: int) -> Pinned:
+        """The batch goes by the pin of the one before: nothing is written."""
+        if self._present is None:
+            raise PlanError(f"batch {batch} has no pin to stay with")
+        self._newest = batch
+        return self._present
+
+    def bind(self, batch: int, bound: Bound, reason: str, began: int) -> Pinned:
+        """Bind the batch and those after it. Where somebody else was first, theirs is what counts."""
+        mine = replace(self._identity, bound=replace(bound, batch=batch), reason=reason, began=began)
+        made = self._folder.create(f"{batch}{_SUFFIX}", pinned_to_bytes(mine))
+        self._known().append(batch)
+        self._present = mine if made else self._read(batch)
+        self._newest = batch
+        self._forget(batch)
+        return self._present
+
+    def _known(self) -> list[int]:
+        if self._firsts is None:
+            names = [name.removesuffix(_SUFFIX) for name in self._folder.names() if name.endswith(_SUFFIX)]
+            self._firsts = sorted(int(name) for name in names if name.isdecimal())
+        return self._firsts
+
+    def _read(self, first: int) -> Pinned:
+        data = self._folder.read(f"{first}{_SUFFIX}")
+        if data is None:
+            raise PlanError(
+                f"the pin of batch {first} was in {self._folder.where} and is gone: a batch that ran by it must not be "
+                "run by another plan. Put the file back, or begin with a new checkpoint"
+            )
+        found = pinned_from_bytes(data)
+        self._check(found)
+        return found
+
+    def _check(self, found: Pinned) -> None:
+        mine = self._identity
+        for what, theirs, ours in (
+            ("stream", found.stream, mine.stream),
+            ("name", found.name, mine.name),
+            ("key", found.key, mine.key),
+            ("spread", found.spread, mine.spread),
+        ):
+            if theirs != ours:
+                raise ConfigError(
+                    what,
+                    ours,
+                    f"{theirs!r}, as the pins in {self._folder.where} have it: their batches were routed so. Another "
+                    "query needs a name of its own",
+                )
+
+    def _forget(self, batch: int) -> None:
+        """Delete pins that no batch which can still run again is bound to."""
+        firsts = self._known()
+        needed = max((one for one in firsts if one <= batch - _KEPT), default=None)
+        if needed is None:
+            return
+        gone = [one for one in firsts if one < needed]
+        self._folder.delete(*(f"{one}{_SUFFIX}" for one in gone))
+        self._firsts = [one for one in firsts if one >= needed]

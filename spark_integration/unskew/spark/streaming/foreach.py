@@ -1,0 +1,137 @@
+"""``for_each_batch``: what Spark calls for each micro-batch of a query.
+
+A batch is bound (``binding``), its rows are placed by what it is bound to, the user's function gets them, and what was
+seen on the way goes to whoever decides for later batches (``planned``, ``learned``). Between the pin and the end of the
+batch nothing is asked of anybody.
+
+Under Spark Connect the object is pickled and runs in another process: all that it holds is configuration. What a life
+of the driver adds, threads and connections among it, is made when the first batch comes (``_Life``).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from unskew.core.errors import ConfigError
+from unskew.core.partition_agent import Bound
+from unskew.spark.keys import key_names, key_of
+from unskew.spark.streaming.binding import Binding, pin_folder
+from unskew.spark.streaming.observed import Watch
+from unskew.spark.streaming.planned import Planned
+from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote, source_of
+from unskew.spark.streaming.settings import Settings
+from unskew.wire import Pinned
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from unskew.spark.session import Unskew
+
+__all__ = ["ForEachBatch", "Handle", "batches_of"]
+
+Handle = Callable[["DataFrame", int], object]
+
+
+class Way(Protocol):
+    """Who decides what a batch is bound to, and places it."""
+
+    @property
+    def counts_first(self) -> bool:
+        """Whether the next batch is read before it is placed."""
+
+    def begin(self, pinned: Pinned) -> None:
+        """A pin of an earlier life was found."""
+
+    def choose(self, df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
+        """What a batch that nobody has begun is to be bound to, and why; the present bound where nothing changes."""
+
+    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch]: ...
+
+    def seen(self, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> None:
+        """The batch has run. Never waits."""
+
+    def close(self) -> None: ...
+
+
+class ForEachBatch:
+    """What ``writeStream.foreachBatch`` takes."""
+
+    def __init__(self, sk: Unskew, handle: Handle, settings: Settings) -> None:
+        self._sk, self._handle, self.settings = sk, handle, settings
+        self._life: _Life | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ForEachBatch, (self._sk, self._handle, self.settings)
+
+    def __call__(self, df: DataFrame, batch: int) -> None:
+        if self._life is None:
+            self._life = _Life(self._sk, self.settings, df)
+        self._life.run(df, batch, self._handle)
+
+    def close(self) -> None:
+        """End the thread that plans. A query that still runs goes on by the plan it has."""
+        if self._life is not None:
+            self._life.way.close()
+
+
+def batches_of(sk: Unskew, handle: Handle, settings: Settings) -> ForEachBatch:
+    """Checked now, where the user stands, and not in the first batch."""
+    if not callable(handle):
+        raise ConfigError("handle", handle, "a function of (df, batch_id)")
+    made = ForEachBatch(sk, handle, settings)
+    if is_remote(sk.spark):
+        check_remote(sk.plans.service, made)
+    return made
+
+
+class _Life:
+    """One life of the driver: from the first batch that it sees."""
+
+    def __init__(self, sk: Unskew, settings: Settings, df: DataFrame) -> None:
+        check_checkpoint(df, settings.checkpoint)
+        plans = sk.plans
+        types = key_of(df, settings.keys).types
+        source = source_of(plans.application, settings.name, settings.checkpoint)
+        identity = Pinned(Bound(plans.partitions), plans.stream, settings.name, settings.key, settings.spread)
+        self._sk, self._settings = sk, settings
+        self._binding = Binding(pin_folder(settings.checkpoint, settings.name), identity)
+        self.way: Way = Planned(sk, settings, source, types)
+
+    def run(self, df: DataFrame, batch: int, handle: Handle) -> None:
+        with self._kept(df) as kept:
+            pinned = self._pinned(kept, batch)
+            began = time.monotonic()
+            routed, watch = self.way.route(kept, pinned, batch)
+            names = key_names(df, self._settings.keys)
+            with self._sk.plans.bind(pinned.bound.plan, names, self._settings.told):
+                handle(routed, batch)
+            self.way.seen(pinned, batch, watch, time.monotonic() - began)
+
+    def _pinned(self, df: DataFrame, batch: int) -> Pinned:
+        """The pin of this batch: the one that is there if anybody may have begun the batch, else the newest."""
+        if not self._binding.free(batch):
+            found = self._binding.bound(batch)
+            if found is not None:
+                self.way.begin(found)
+                return found
+        present = self._binding.present
+        bound, reason = self.way.choose(df, batch, present)
+        if present is not None and bound is present.bound:
+            return self._binding.stay(batch)
+        began = int(time.time() * 1000) if present is None else present.began
+        return self._binding.bind(batch, bound, reason, began)
+
+    @contextmanager
+    def _kept(self, df: DataFrame) -> Iterator[DataFrame]:
+        """The batch's rows, kept where they are read more than once."""
+        if not (self._settings.persist or self.way.counts_first):
+            yield df
+            return
+        kept = df.persist()
+        try:
+            yield kept
+        finally:
+            kept.unpersist()

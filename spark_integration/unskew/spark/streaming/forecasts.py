@@ -1,0 +1,242 @@
+"""From what a batch showed to the plan of a later one, off the batch's way.
+
+One thread a query takes what was observed: it judges the plan that the batch was bound to (``core.trust``), adds the
+batch to the record, tells the service, and has the next plan made, there or, where nobody answers, here. The batch
+that comes next takes what is ready and waits for nothing: while rows are worked on the plan for those that follow is
+made (Prompt's early release, section 4.2). A service that is away costs this thread its time-out, then nothing for a
+while; the plans are then the driver's own, from the same record.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from unskew.client import Breaker, NoAnswerError
+from unskew.core.errors import UnskewError
+from unskew.core.history import History
+from unskew.core.plan import Plan
+from unskew.core.planners import Origin, make_planner
+from unskew.core.stream import BatchWork, Part, Work
+from unskew.core.trust import Mode, Seen, Trust, TrustRules, judged
+from unskew.spark.planning import Plans
+
+if TYPE_CHECKING:
+    from unskew.core.histogram import Histogram
+    from unskew.spark.streaming.observed import Found
+
+__all__ = ["Forecasts", "Next", "Ran"]
+
+_log = logging.getLogger("unskew.spark")
+_COOLDOWN, _LONGEST = 5.0, 300.0
+_SCATTER = 3.0  # standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class Next:
+    """How the next batch is to be bound, and why."""
+
+    mode: Mode
+    plan: Plan
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Ran:
+    """A batch that has run: its number in reports, the plan that it was bound to, what it held and took. The plans of
+    later batches are for ``partitions``; 0: for as many as before."""
+
+    number: int
+    plan: Plan
+    found: Found
+    interval: float = 0.0
+    processing: float = 0.0
+    map_time: float = 0.0
+    reduce_time: float = 0.0
+    partitions: int = 0
+
+
+class Forecasts:
+    """Of one query. ``first`` is what its first batch is bound to; ``types`` are those of its key. Batches of fewer
+    rows than ``threshold`` are reported and not planned from."""
+
+    def __init__(
+        self,
+        plans: Plans,
+        source: str,
+        types: tuple[str, ...],
+        first: Plan,
+        rules: TrustRules | None = None,
+        threshold: int = 0,
+    ) -> None:
+        self._plans, self._source, self._types = plans, source, types
+        self._rules, self._threshold = rules or TrustRules(), threshold
+        self._history = History(plans.spec.history, plans.spec.decay or 1.0)
+        self._trust, self._plan = Trust(), first
+        self._next = Next("previous", first, "the first plan")
+        self._hash = self._by_hash()
+        self._breaker = Breaker(failures=1, cooldown=_COOLDOWN, longest=_LONGEST)
+        self._put = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="unskew plans")
+        self._under_way: Future[None] | None = None
+
+    @property
+    def next(self) -> Next:
+        """The newest decision; never waits."""
+        return self._next
+
+    @property
+    def trust(self) -> Trust:
+        return self._trust
+
+    def settle(self, timeout: float) -> bool:
+        """Wait until what was given is worked off, no longer than this. Whether it is."""
+        if self._under_way is None:
+            return True
+        try:
+            self._under_way.result(timeout)
+        except TimeoutError:
+            return False
+        return True
+
+    def learn(self, see: Callable[[], Ran | None]) -> None:
+        """Take a batch in; ``see`` is called in the thread."""
+        self._under_way = self._thread.submit(self._safely, see)
+
+    def count(self, histogram: Histogram, batch: int) -> Plan:
+        """A plan for a batch that was counted before it is placed."""
+        return self._made_here(histogram, batch)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    # -- in the thread ----------------------------------------------------------------------------------------
+
+    def _safely(self, see: Callable[[], Ran | None]) -> None:
+        try:
+            ran = see()
+            if ran is not None and ran.found.rows >= self._threshold:
+                self._learned(ran)
+            elif ran is not None:
+                self._reported(ran)
+        except UnskewError as why:
+            _log.warning("stream %s keeps its plan: %s", self._plans.stream, why)
+        except BaseException:
+            _log.exception("stream %s keeps its plan: what follows is a fault of unskew", self._plans.stream)
+            raise
+
+    def _learned(self, ran: Ran) -> None:
+        changed = self._judge(ran)
+        self._history = self._history.add(ran.found.histogram)
+        if ran.partitions not in (0, self._plans.spec.partitions):
+            self._resize(ran.partitions)
+        plan = self._asked(ran) or self._made_here(self._history.merged(), ran.number)
+        self._plan = plan
+        mode = self._trust.mode
+        reason = changed or f"{plan.info.policy or 'plan'} from the batches up to {ran.number}"
+        self._next = Next(mode, self._hash if mode == "hash" else plan, reason)
+
+    def _judge(self, ran: Ran) -> str | None:
+        """Compare what was foretold with what the batch held."""
+        if ran.plan.partitions != self._plan.partitions or not ran.found.sampled:
+            return None
+        histogram, candidate = ran.found.histogram, self._plan
+        noise = _SCATTER * (ran.plan.partitions / ran.found.sampled) ** 0.5
+        observed = judged(ran.plan.loads(histogram).tolist())
+        seen = Seen(
+            foretold=judged(list(ran.plan.info.loads)) if ran.plan.info.rows else observed,
+            observed=observed,
+            by_hash=judged(self._hash.loads(histogram).tolist()),
+            other_foretold=judged(list(candidate.info.loads)) if candidate.info.rows else 1.0,
+            other=judged(candidate.loads(histogram).tolist()),
+            noise=noise,
+        )
+        self._trust, told = self._trust.after(seen, self._rules)
+        if told is not None:
+            _log.warning("stream %s, batch %d: %s", self._plans.stream, ran.number, told)
+        return told
+
+    def _resize(self, partitions: int) -> None:
+        """Plans for another number of partitions from now on: made anew, in one step."""
+        self._plans.spec = replace(self._plans.spec, partitions=partitions, weights=())
+        self._hash, self._put = self._by_hash(), False
+
+    def _by_hash(self) -> Plan:
+        return self._plans.by_hash(self._types)
+
+    def _made_here(self, histogram: Histogram, batch: int) -> Plan:
+        spec = self._plans.spec
+        planner = make_planner(spec.policy, spec.partitions, spec.seed, spec.weights or None, **spec.parameters)
+        fits = self._plan.partitions == spec.partitions and self._plan.info.rows > 0
+        origin = Origin(stream=self._plans.stream, batch=batch, key_types=self._types)
+        return planner.plan(histogram, self._plan if fits else None, origin=origin)
+
+    # -- the service ------------------------------------------------------------------------------------------
+
+    def _asked(self, ran: Ran) -> Plan | None:
+        """The service's plan from all that was reported, or None where nobody answers."""
+        client = self._plans.client
+        if client is None or not self._breaker.allow(time.monotonic()):
+            return None
+        try:
+            self._ready()
+            stream, timeout = self._plans.stream, self._plans.timeout
+            client.report_histogram(stream, Part(self._source, ran.number), ran.found.histogram, timeout=timeout)
+            self._tell(ran)
+            plan = client.build_plan(stream, ran.number + 1, timeout=timeout).plan
+        except NoAnswerError as why:
+            self._away(why)
+            return None
+        self._breaker.success()
+        return plan if plan.partitions == self._plans.spec.partitions and plan.key_types == self._types else None
+
+    def _reported(self, ran: Ran) -> None:
+        if self._plans.client is None or not self._breaker.allow(time.monotonic()):
+            return
+        try:
+            self._ready()
+            self._tell(ran)
+        except NoAnswerError as why:
+            self._away(why)
+        except UnskewError as why:
+            _log.warning("stream %s: batch %d is not reported: %s", self._plans.stream, ran.number, why)
+        else:
+            self._breaker.success()
+
+    def _away(self, why: NoAnswerError) -> None:
+        self._put = False  # it may come back empty
+        self._breaker.failure(time.monotonic())
+        _log.warning("plans of stream %s are made in the driver for now: %s", self._plans.stream, why)
+
+    def _ready(self) -> None:
+        """The stream is there, for this number of partitions."""
+        if not self._put and self._plans.client is not None:
+            self._plans.put(self._plans.client, self._types)
+            self._put = True
+
+    def _tell(self, ran: Ran) -> None:
+        if self._plans.client is None:
+            return
+        part = Part(self._source, ran.number, 0)
+        work = work_of(ran)
+        self._plans.client.report_batch(self._plans.stream, part, work, timeout=self._plans.timeout)
+
+
+def work_of(ran: Ran) -> BatchWork:
+    """What a finished batch is reported as."""
+    rows = ran.plan.loads(ran.found.histogram).tolist()
+    keys = ran.plan.cardinalities(ran.found.histogram).tolist()
+    work = tuple(Work(at, int(n), int(k)) for at, (n, k) in enumerate(zip(rows, keys, strict=True)))
+    known = ran.map_time + ran.reduce_time > 0
+    return BatchWork(
+        work,
+        ran.interval if known else 0.0,
+        ran.processing if known else 0.0,
+        ran.map_time,
+        ran.reduce_time,
+        ran.plan.version if ran.plan.version.incarnation else None,
+    )

@@ -1,0 +1,111 @@
+"""Batches that go by a plan: placed by Spark itself, no row passes through Python."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from unskew.client import NoAnswerError, NotThereError
+from unskew.core.errors import ConfigError
+from unskew.core.histogram import Histogram
+from unskew.core.partition_agent import Bound
+from unskew.core.plan import Plan
+from unskew.core.planners import PLANNERS
+from unskew.spark.histogram import histogram_of
+from unskew.spark.keys import key_of, spread_of
+from unskew.spark.repartition import repartition
+from unskew.spark.streaming.forecasts import Forecasts, Ran
+from unskew.spark.streaming.observed import Watch, every_for, watched
+from unskew.spark.streaming.settings import Settings
+from unskew.wire import Pinned
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from unskew.spark.session import Unskew
+
+__all__ = ["Planned"]
+
+_log = logging.getLogger("unskew.spark")
+
+
+class Planned:
+    """Which plan a batch is bound to, and what it shows for the plans of later ones."""
+
+    def __init__(self, sk: Unskew, settings: Settings, source: str, types: tuple[str, ...]) -> None:
+        self._sk, self._settings, self._source, self._types = sk, settings, source, types
+        self._forecasts: Forecasts | None = None
+        self._rows = 0  # of the last batch that was seen
+
+    @property
+    def counts_first(self) -> bool:
+        """Whether the next batch is counted before it is placed."""
+        mode = "previous" if self._forecasts is None else self._forecasts.next.mode
+        return mode == "same" or (mode == "previous" and self._settings.fresh == "same")
+
+    def begin(self, pinned: Pinned) -> None:
+        """A pin was found: the first plan to go on from."""
+        if self._forecasts is None:
+            self._forecasts = self._made(_plan_of(pinned))
+
+    def choose(self, df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
+        """Newest plan, last plan, plain hash: walked once, here (DESIGN, promise 4)."""
+        if self._forecasts is None:
+            self._forecasts = self._made(self._latest() or self._sk.plans.by_hash(self._types))
+        plan, reason = self._forecasts.next.plan, self._forecasts.next.reason
+        if self.counts_first:
+            plan, reason = self._forecasts.count(self._counted(df), batch), "counted before it was placed"
+        if present is not None and plan == present.bound.plan:
+            return present.bound, reason
+        return Bound(plan.partitions, plan, batch=batch, seed=self._sk.plans.spec.seed), reason
+
+    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch]:
+        settings, plan = self._settings, _plan_of(pinned)
+        key = key_of(df, settings.keys, plan=plan)
+        splits = PLANNERS[self._sk.plans.spec.policy].splits
+        spread = spread_of(df, settings.told).hash if splits else None
+        noted, watch = watched(df, key.hash, spread, plan.partitions, every_for(self._rows, plan.partitions), batch)
+        return repartition(noted, plan, settings.keys, settings.told, column=settings.column), watch
+
+    def seen(self, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> None:
+        """Hand over what the batch showed, to be worked on beside the next one."""
+        if self._forecasts is not None:
+            self._forecasts.learn(lambda: self._ran(pinned, batch, watch, seconds))
+
+    def _ran(self, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> Ran | None:
+        found = watch.found()
+        if found is None:
+            return None
+        self._rows = found.rows
+        return Ran(pinned.began + batch, _plan_of(pinned), found, processing=seconds)
+
+    def close(self) -> None:
+        if self._forecasts is not None:
+            self._forecasts.close()
+
+    def _made(self, first: Plan) -> Forecasts:
+        settings = self._settings
+        return Forecasts(self._sk.plans, self._source, self._types, first, settings.rules, settings.threshold)
+
+    def _counted(self, df: DataFrame) -> Histogram:
+        return histogram_of(df, self._settings.keys, self._sk.partitions, self._settings.told, self._sk.sampling)
+
+    def _latest(self) -> Plan | None:
+        """What the service has for this stream, if it says so within the deadline."""
+        client, sk = self._sk.client, self._sk
+        if client is None or not self._settings.deadline:
+            return None
+        try:
+            plan = client.get_plan(sk.stream, timeout=self._settings.deadline).plan
+        except NotThereError:
+            return None
+        except NoAnswerError as why:
+            _log.warning("stream %s begins by plain hash: %s", sk.stream, why)
+            return None
+        return plan if plan.key_types == self._types and plan.partitions == sk.partitions else None
+
+
+def _plan_of(pinned: Pinned) -> Plan:
+    if pinned.bound.plan is None:
+        raise ConfigError("learn", "False", f"True: the pins of {pinned.name} have a Q-table and no plan")
+    return pinned.bound.plan

@@ -1,0 +1,82 @@
+"""What a batch's frame says of its query, and whether the query is the one that was meant.
+
+Classic Spark runs the handler beside the query, so its checkpoint can be compared with the one that pins are kept in.
+Under Connect the handler runs in a process of its own and is told nothing of the query; what was given is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import xxhash
+
+from unskew.core.errors import ConfigError
+from unskew.spark.folders import Folder
+from unskew.spark.jvm import checkpoint_of
+from unskew.spark.planning import EMBEDDED
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["check_checkpoint", "check_given", "check_remote", "is_remote", "source_of"]
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_OTHER = re.compile(r"[^A-Za-z0-9._:-]+")
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether this is Spark Connect: handlers are pickled and run elsewhere."""
+    return not hasattr(spark, "_jsparkSession")
+
+
+def check_given(checkpoint: str | None, name: str | None) -> tuple[str, str]:
+    """The folder and the name that a query's pins are kept under."""
+    if not checkpoint or not isinstance(checkpoint, str):
+        raise ConfigError(
+            "checkpoint",
+            checkpoint,
+            "the query's checkpointLocation: a batch that runs again after a failure must find its plan there",
+        )
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("."):
+        raise ConfigError("name", name, "1 to 100 letters, digits and . _ -: the query's own name under its checkpoint")
+    Folder(checkpoint).fs  # noqa: B018 - refuses what cannot be opened
+    return checkpoint, name
+
+
+def check_checkpoint(df: DataFrame, checkpoint: str) -> None:
+    """That pins stand beside the query's own log, where that can be told."""
+    own = checkpoint_of(df)
+    if own is None or Folder(own).path() == Folder(checkpoint).path():
+        return
+    raise ConfigError(
+        "checkpoint",
+        checkpoint,
+        f"{own}, the checkpointLocation of this query: pins kept elsewhere would not go with it when it is copied, "
+        "moved or deleted",
+    )
+
+
+def check_remote(service: str | None, made: object) -> None:
+    """Under Connect a handler is pickled and runs in another process: told here, before the query starts."""
+    from pyspark import cloudpickle
+
+    if service == EMBEDDED:
+        raise ConfigError(
+            "service", service, "a deployed one ('grpc://host:port') or None: the embedded service is classic Spark's"
+        )
+    try:
+        cloudpickle.dumps(made)  # type: ignore[no-untyped-call]  # pyspark has no types for it
+    except Exception as why:  # whatever the handler's own values raise
+        raise ConfigError(
+            "handle",
+            f"{type(why).__name__}: {why}",
+            "a function that can be pickled, for Spark Connect runs it in another process: no session, frame, lock, "
+            "connection or open file in what it refers to; make those inside it, from df.sparkSession",
+        ) from why
+
+
+def source_of(application: str, name: str, checkpoint: str) -> str:
+    """Who reports: the same in every life of the query, another one for every other query."""
+    path = Folder(checkpoint).path()
+    return f"{_OTHER.sub('-', application)[:60]}/{name[:60]}-{xxhash.xxh64_hexdigest(path.encode())[:8]}"

@@ -1,0 +1,73 @@
+"""How the batches of a query are bound, as its user says it: plain values, which Spark Connect can pickle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from unskew.core.errors import ConfigError
+from unskew.core.trust import TrustRules
+from unskew.spark.keys import AUTO, Columns
+from unskew.spark.streaming.queries import check_given
+
+__all__ = ["Fresh", "Settings", "names_only"]
+
+Fresh: TypeAlias = Literal["previous", "same"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``key`` and ``spread`` are names of columns.
+
+    ``fresh``: ``"previous"``, plans come from the batches before; ``"same"``, a batch is counted before it is placed.
+    ``learn``: tasks decide by a pinned Q-table, and report. ``threshold``: batches with fewer rows are not planned
+    from. ``deadline``: the longest that a batch waits for a service, in seconds. ``persist``: keep the rows while the
+    handler runs, for one that reads them more than once. ``column``: as for ``repartition``. ``interval``: seconds
+    from one batch to the next, as the trigger has it.
+    """
+
+    key: tuple[str, ...]
+    checkpoint: str
+    name: str
+    spread: tuple[str, ...] = (AUTO,)
+    fresh: Fresh = "previous"
+    learn: bool = False
+    threshold: int = 10_000
+    deadline: float = 0.2
+    persist: bool = False
+    column: str | None = None
+    interval: float = 10.0
+    rules: TrustRules = field(default_factory=TrustRules)
+
+    def __post_init__(self) -> None:
+        check_given(self.checkpoint, self.name)
+        if self.fresh not in ("previous", "same"):
+            raise ConfigError("fresh", self.fresh, ("previous", "same"))
+        if self.learn and self.fresh != "previous":
+            raise ConfigError("fresh", self.fresh, "'previous' where learn=True: tasks count their rows themselves")
+        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int) or self.threshold < 0:
+            raise ConfigError("threshold", self.threshold, "a whole number of rows, 0 or more")
+        if not 0.0 <= self.deadline <= 60.0:
+            raise ConfigError("deadline", self.deadline, "seconds, 0 to 60")
+        if not 0.0 < self.interval <= 1e6:
+            raise ConfigError("interval", self.interval, "seconds above 0")
+
+    @property
+    def keys(self) -> Columns:
+        return list(self.key)
+
+    @property
+    def told(self) -> Columns:
+        return AUTO if self.spread == (AUTO,) else list(self.spread)
+
+
+def names_only(what: str, given: Columns) -> tuple[str, ...]:
+    """Columns by their names: what a pin can hold, and another process understands."""
+    names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, (list, tuple)) else ()
+    if not names or not all(isinstance(one, str) and one for one in names):
+        raise ConfigError(
+            what,
+            given,
+            "names of columns, which a pin keeps as text: add an expression as a column first, with withColumn",
+        )
+    return tuple(str(one) for one in names)
