@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from unskew.spark.physical import dropped_exchange
     from unskew.spark.planning import ServiceWarning
     from unskew.spark.session import Unskew
+    from unskew.spark.streaming.elasticity import Elastic
 
 __all__ = [
     "Advice",
     "Bounds",
+    "Elastic",
     "GroupMemoryWarning",
     "JoinPlan",
     "JoinWarning",
@@ -31,6 +33,7 @@ __all__ = [
 _HOMES = {
     "Advice": "unskew.core.advice",
     "Bounds": "unskew.spark.join_cost",
+    "Elastic": "unskew.spark.streaming.elasticity",
     "GroupMemoryWarning": "unskew.spark.memory",
     "JoinPlan": "unskew.spark.join_cost",
     "JoinWarning": "unskew.spark.joins",

@@ -6,24 +6,37 @@ out and says so by returning None.
 
 from __future__ import annotations
 
+import logging
 import subprocess
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
+from pyspark.errors import PySparkException
 
 from unskew.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Observation
+    from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 __all__ = [
+    "StageTime",
     "checkpoint_of",
     "deterministic",
     "end_gateway",
     "estimated_bytes",
     "input_partitions",
+    "output_mode_of",
     "physical_text",
+    "query_of",
+    "request_slots",
+    "run_of",
     "seen_by",
     "spark_version",
+    "stage_times",
 ]
+
+_log = logging.getLogger("unskew.spark")
 
 OLDEST = (4, 0)
 _UNKNOWN = 1 << 62  # Spark's own default for what it knows nothing of is as large as a long can be
@@ -70,16 +83,91 @@ def estimated_bytes(df: DataFrame) -> int | None:
     return None if size >= min(guessed, _UNKNOWN) else size
 
 
-def checkpoint_of(df: DataFrame) -> str | None:
-    """The checkpointLocation of the query that a batch's frame belongs to; None where that cannot be told."""
+def query_of(df: DataFrame) -> str | None:
+    """The id of the query whose handler this thread runs; None where that cannot be told."""
     spark: Any = df.sparkSession
     if not hasattr(spark, "_jsparkSession"):
         return None
-    query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    found = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    return None if found is None else str(found)
+
+
+def checkpoint_of(df: DataFrame) -> str | None:
+    """The checkpointLocation of the query that a batch's frame belongs to; None where that cannot be told."""
+    spark: Any = df.sparkSession
+    query = query_of(df)
     if query is None:
         return None
     found = spark._jsparkSession.streams().get(query)
     return None if found is None else str(found.streamingQuery().resolvedCheckpointRoot())
+
+
+def run_of(df: DataFrame) -> str | None:
+    """The id of this run of the query that a batch's frame belongs to, another one after each start; None as above."""
+    spark: Any = df.sparkSession
+    query = query_of(df)
+    found = None if query is None else spark._jsparkSession.streams().get(query)
+    return None if found is None else str(found.runId().toString())
+
+
+def output_mode_of(df: DataFrame) -> str | None:
+    """The output mode, in small letters, of the query that a batch's frame belongs to; None as above."""
+    spark: Any = df.sparkSession
+    query = query_of(df)
+    found = None if query is None else spark._jsparkSession.streams().get(query)
+    return None if found is None else str(found.streamingQuery().outputMode().toString()).lower()
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """A stage that has run: whether it reads a shuffle, its tasks, and seconds from its begin to its end."""
+
+    reads_shuffle: bool
+    tasks: int
+    seconds: float
+
+
+def stage_times(df: DataFrame, after: int) -> tuple[list[StageTime], int]:
+    """The stages of this query's jobs beyond the number ``after``, and the last job's number. Nothing under Connect, or
+    where Spark's store has forgotten them or is another one than we know: who asks goes on without."""
+    spark: Any = df.sparkSession
+    if not hasattr(spark, "_jsparkSession"):
+        return [], after
+    try:
+        return _stage_times(spark, after)
+    except (Py4JError, PySparkException) as why:
+        _log.warning("stage times are not known: %s", str(why).splitlines()[0])
+        return [], after
+
+
+def _stage_times(spark: Any, after: int) -> tuple[list[StageTime], int]:
+    context = spark.sparkContext
+    tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
+    jobs = [job for job in tracker.getJobIdsForGroup(context.getLocalProperty("spark.jobGroup.id")) if job > after]
+    infos = [info for info in map(tracker.getJobInfo, jobs) if info is not None]
+    stages = {int(stage) for info in infos for stage in info.stageIds}
+    return [one for one in (_stage_time(store, stage) for stage in sorted(stages)) if one], max(jobs, default=after)
+
+
+def _stage_time(store: Any, stage: int) -> StageTime | None:
+    data = store.lastStageAttempt(stage)
+    begin, end = data.submissionTime(), data.completionTime()
+    if begin.isEmpty() or end.isEmpty():  # skipped, or still running
+        return None
+    seconds = (end.get().getTime() - begin.get().getTime()) / 1000.0
+    return StageTime(int(data.shuffleReadRecords()) > 0, int(data.numTasks()), seconds)
+
+
+def request_slots(spark: SparkSession, slots: int) -> bool:
+    """Ask for executors so that so many tasks can run at once; whether there was anybody to ask."""
+    inner: Any = spark
+    conf = inner.sparkContext.getConf() if hasattr(inner, "_jsparkSession") else None
+    if conf is None or conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+        return False
+    present = int(inner.sparkContext.defaultParallelism)
+    each = max(int(conf.get("spark.executor.cores", "1")) // max(int(conf.get("spark.task.cpus", "1")), 1), 1)
+    missing = -(-(slots - present) // each)
+    return missing > 0 and bool(inner.sparkContext._jsc.sc().requestExecutors(missing))
 
 
 def seen_by(observation: Observation) -> dict[str, Any] | None:

@@ -107,6 +107,11 @@ class Plans:
             )
         return chosen
 
+    def resize(self, partitions: int) -> None:
+        """Plans for another number of partitions from now on."""
+        if partitions != self.spec.partitions:
+            self.spec = replace(self.spec, partitions=partitions, weights=())
+
     # -- the batch in hand ------------------------------------------------------------------------------------
 
     @contextmanager

@@ -35,6 +35,7 @@ from unskew.spark.physical import dropped_exchange
 from unskew.spark.planning import Plans, spec_of
 from unskew.spark.rdd import partition_by
 from unskew.spark.repartition import repartition, routed
+from unskew.spark.streaming.elasticity import Elastic
 from unskew.spark.streaming.foreach import ForEachBatch, Handle, batches_of
 from unskew.spark.streaming.settings import Fresh, Settings, names_only
 
@@ -272,6 +273,7 @@ class Unskew:
         persist: bool = False,
         column: str | None = None,
         interval: float = 10.0,
+        elastic: Elastic | None = None,
         misses: int = 3,
     ) -> ForEachBatch:
         """For ``writeStream.foreachBatch``: each micro-batch is bound to one plan before its first task starts, its
@@ -292,6 +294,7 @@ class Unskew:
             persist=persist,
             column=column,
             interval=interval,
+            elastic=elastic,
             rules=TrustRules(misses),
         )
         return batches_of(self, handle, settings)

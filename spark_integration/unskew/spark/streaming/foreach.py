@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from unskew.core.errors import ConfigError
 from unskew.core.partition_agent import Bound
+from unskew.spark.jvm import run_of
 from unskew.spark.keys import key_names, key_of
 from unskew.spark.streaming.binding import Binding, pin_folder
 from unskew.spark.streaming.observed import Watch
@@ -50,7 +51,7 @@ class Way(Protocol):
 
     def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch]: ...
 
-    def seen(self, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> None:
+    def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> None:
         """The batch has run. Never waits."""
 
     def close(self) -> None: ...
@@ -88,19 +89,21 @@ def batches_of(sk: Unskew, handle: Handle, settings: Settings) -> ForEachBatch:
 
 
 class _Life:
-    """One life of the driver: from the first batch that it sees."""
+    """One life of the driver: from the first batch that it sees. The query may be started several times in it, and run
+    elsewhere in between: what is known of pins holds for one run."""
 
     def __init__(self, sk: Unskew, settings: Settings, df: DataFrame) -> None:
-        check_checkpoint(df, settings.checkpoint)
         plans = sk.plans
         types = key_of(df, settings.keys).types
         source = source_of(plans.application, settings.name, settings.checkpoint)
         identity = Pinned(Bound(plans.partitions), plans.stream, settings.name, settings.key, settings.spread)
         self._sk, self._settings = sk, settings
+        self._run: str | None = None
         self._binding = Binding(pin_folder(settings.checkpoint, settings.name), identity)
         self.way: Way = Planned(sk, settings, source, types)
 
     def run(self, df: DataFrame, batch: int, handle: Handle) -> None:
+        self._follow(df)
         with self._kept(df) as kept:
             pinned = self._pinned(kept, batch)
             began = time.monotonic()
@@ -108,7 +111,15 @@ class _Life:
             names = key_names(df, self._settings.keys)
             with self._sk.plans.bind(pinned.bound.plan, names, self._settings.told):
                 handle(routed, batch)
-            self.way.seen(pinned, batch, watch, time.monotonic() - began)
+            self.way.seen(df, pinned, batch, watch, time.monotonic() - began)
+
+    def _follow(self, df: DataFrame) -> None:
+        """See whose batch this is. Where that cannot be told (Connect) each run has a process of its own."""
+        run = run_of(df)
+        if run != self._run:
+            check_checkpoint(df, self._settings.checkpoint)
+            self._binding.begin()
+            self._run = run
 
     def _pinned(self, df: DataFrame, batch: int) -> Pinned:
         """The pin of this batch: the one that is there if anybody may have begun the batch, else the newest."""

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unskew.client import Breaker, NoAnswerError
@@ -162,7 +162,7 @@ class Forecasts:
 
     def _resize(self, partitions: int) -> None:
         """Plans for another number of partitions from now on: made anew, in one step."""
-        self._plans.spec = replace(self._plans.spec, partitions=partitions, weights=())
+        self._plans.resize(partitions)
         self._hash, self._put = self._by_hash(), False
 
     def _by_hash(self) -> Plan:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unskew.client import NoAnswerError, NotThereError
@@ -14,6 +15,7 @@ from unskew.core.planners import PLANNERS
 from unskew.spark.histogram import histogram_of
 from unskew.spark.keys import key_of, spread_of
 from unskew.spark.repartition import repartition
+from unskew.spark.streaming.elasticity import Scaling, Stages
 from unskew.spark.streaming.forecasts import Forecasts, Ran
 from unskew.spark.streaming.observed import Watch, every_for, watched
 from unskew.spark.streaming.settings import Settings
@@ -36,6 +38,7 @@ class Planned:
         self._sk, self._settings, self._source, self._types = sk, settings, source, types
         self._forecasts: Forecasts | None = None
         self._rows = 0  # of the last batch that was seen
+        self._scaling: Scaling | None = None
 
     @property
     def counts_first(self) -> bool:
@@ -46,6 +49,8 @@ class Planned:
     def begin(self, pinned: Pinned) -> None:
         """A pin was found: the first plan to go on from."""
         if self._forecasts is None:
+            if self._settings.elastic is not None:
+                self._sk.plans.resize(pinned.bound.partitions)
             self._forecasts = self._made(_plan_of(pinned))
 
     def choose(self, df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
@@ -61,25 +66,34 @@ class Planned:
 
     def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch]:
         settings, plan = self._settings, _plan_of(pinned)
+        if self._scaling is None and settings.elastic is not None:
+            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.interval, plan.partitions)
         key = key_of(df, settings.keys, plan=plan)
         splits = PLANNERS[self._sk.plans.spec.policy].splits
         spread = spread_of(df, settings.told).hash if splits else None
         noted, watch = watched(df, key.hash, spread, plan.partitions, every_for(self._rows, plan.partitions), batch)
         return repartition(noted, plan, settings.keys, settings.told, column=settings.column), watch
 
-    def seen(self, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> None:
+    def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> None:
         """Hand over what the batch showed, to be worked on beside the next one."""
+        stages = Stages() if self._scaling is None else self._scaling.stages(df)
         if self._forecasts is not None:
-            self._forecasts.learn(lambda: self._ran(pinned, batch, watch, seconds))
+            self._forecasts.learn(lambda: self._ran(pinned, batch, watch, seconds, stages))
 
-    def _ran(self, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> Ran | None:
+    def _ran(self, pinned: Pinned, batch: int, watch: Watch, seconds: float, stages: Stages) -> Ran | None:
         found = watch.found()
         if found is None:
             return None
         self._rows = found.rows
-        return Ran(pinned.began + batch, _plan_of(pinned), found, processing=seconds)
+        ran = Ran(pinned.began + batch, _plan_of(pinned), found, self._settings.interval, seconds)
+        if self._scaling is None:
+            return ran
+        partitions = self._scaling.saw(batch, found, stages, seconds)
+        return replace(ran, map_time=stages.map_time, reduce_time=stages.reduce_time, partitions=partitions)
 
     def close(self) -> None:
+        if self._scaling is not None:
+            self._scaling.close()
         if self._forecasts is not None:
             self._forecasts.close()
 
@@ -102,7 +116,9 @@ class Planned:
         except NoAnswerError as why:
             _log.warning("stream %s begins by plain hash: %s", sk.stream, why)
             return None
-        return plan if plan.key_types == self._types and plan.partitions == sk.partitions else None
+        elastic, n = self._settings.elastic, plan.partitions
+        fits = n == sk.partitions if elastic is None else elastic.least <= n <= elastic.most
+        return plan if fits and plan.key_types == self._types else None
 
 
 def _plan_of(pinned: Pinned) -> Plan:

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from unskew.core.errors import ConfigError
 from unskew.core.trust import TrustRules
 from unskew.spark.keys import AUTO, Columns
+from unskew.spark.streaming.elasticity import Elastic
 from unskew.spark.streaming.queries import check_given
 
 __all__ = ["Fresh", "Settings", "names_only"]
@@ -23,7 +24,7 @@ class Settings:
     ``learn``: tasks decide by a pinned Q-table, and report. ``threshold``: batches with fewer rows are not planned
     from. ``deadline``: the longest that a batch waits for a service, in seconds. ``persist``: keep the rows while the
     handler runs, for one that reads them more than once. ``column``: as for ``repartition``. ``interval``: seconds
-    from one batch to the next, as the trigger has it.
+    from one batch to the next, as the trigger has it. ``elastic``: change the number of partitions by measured times.
     """
 
     key: tuple[str, ...]
@@ -37,6 +38,7 @@ class Settings:
     persist: bool = False
     column: str | None = None
     interval: float = 10.0
+    elastic: Elastic | None = None
     rules: TrustRules = field(default_factory=TrustRules)
 
     def __post_init__(self) -> None:
@@ -49,6 +51,10 @@ class Settings:
             raise ConfigError("threshold", self.threshold, "a whole number of rows, 0 or more")
         if not 0.0 <= self.deadline <= 60.0:
             raise ConfigError("deadline", self.deadline, "seconds, 0 to 60")
+        if self.learn and self.elastic is not None:
+            raise ConfigError(
+                "elastic", self.elastic, "None where learn=True: a Q-table is for one number of partitions"
+            )
         if not 0.0 < self.interval <= 1e6:
             raise ConfigError("interval", self.interval, "seconds above 0")
 

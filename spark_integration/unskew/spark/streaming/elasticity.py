@@ -1,0 +1,197 @@
+"""How many partitions the next batches have: Prompt's Algorithm 4 from measured batch times (``core.autoscale``).
+
+What a batch took is what Spark says of it when it is done (``StreamingQueryListener``): from its trigger to its commit,
+so that what Spark does around the handler counts too. How that was shared by the stages is read from Spark's own store.
+Under Connect neither can be had where the handler runs: there the handler's time is the batch's.
+
+The number of map tasks is the source's own. So it is held fixed in the algorithm, which then changes the reduce side,
+and says so where it would rather have changed the map side.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.streaming.listener import (
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleRules, ScaleState
+from unskew.core.errors import ConfigError
+from unskew.core.limits import MAX_PARTITIONS
+from unskew.spark.jvm import query_of, request_slots, stage_times
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from unskew.spark.streaming.observed import Found
+
+__all__ = ["Elastic", "Elasticity", "Progress", "Scaling", "Stages"]
+
+_log = logging.getLogger("unskew.spark")
+_REMEMBERED = 64  # batches that wait for the other half of what is known of them
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """From ``least`` to ``most`` partitions. A batch's time over the interval is to stay below ``thres`` and above
+    ``thres - step``; after ``d`` batches in a row on the wrong side there are ``increment`` partitions more or fewer.
+    ``executors``: ask Spark for more of them, where it allocates them dynamically."""
+
+    least: int = 1
+    most: int = 1024
+    thres: float = 0.9
+    step: float = 0.1
+    d: int = 5
+    increment: int = 1
+    executors: bool = False
+
+    def __post_init__(self) -> None:
+        if self.most > MAX_PARTITIONS:
+            raise ConfigError("most", self.most, f"at most {MAX_PARTITIONS} partitions")
+        self.rules(1)
+
+    def rules(self, maps: int) -> ScaleRules:
+        return ScaleRules(
+            thres=self.thres,
+            step=self.step,
+            d=self.d,
+            increment=self.increment,
+            min_p=maps,
+            max_p=maps,
+            min_r=self.least,
+            max_r=self.most,
+        )
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Seconds that a batch's stages took: those that read the source, and those behind a shuffle; and how many tasks
+    read the source (0: not known)."""
+
+    map_time: float = 0.0
+    reduce_time: float = 0.0
+    maps: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    rows: int
+    keys: int
+    stages: Stages
+
+
+class Elasticity:
+    """Of one query. Its batches' times and what they held come from two threads, in either order."""
+
+    def __init__(self, elastic: Elastic, interval: float, partitions: int) -> None:
+        if not elastic.least <= partitions <= elastic.most:
+            raise ConfigError("partitions", partitions, f"{elastic.least} to {elastic.most}, as elastic has it")
+        self._elastic, self._interval = elastic, interval
+        self._scaler = AutoScaler(ScaleState(p=1, r=partitions), elastic.rules(1))
+        self._took: dict[int, float] = {}
+        self._seen: dict[int, _Seen] = {}
+        self._lock = threading.Lock()
+        self.last: ScaleDecision | None = None
+
+    @property
+    def partitions(self) -> int:
+        """What the next plan is to be for."""
+        return self._scaler.state.r
+
+    def took(self, batch: int, seconds: float) -> ScaleDecision | None:
+        """How long a batch took, from its trigger to its commit."""
+        with self._lock:
+            self._took[batch] = seconds
+            return self._step(batch)
+
+    def seen(self, batch: int, found: Found, stages: Stages) -> ScaleDecision | None:
+        """What it held, and how its time was shared."""
+        with self._lock:
+            self._seen[batch] = _Seen(found.rows, found.histogram.keys, stages)
+            return self._step(batch)
+
+    def _step(self, batch: int) -> ScaleDecision | None:
+        if batch not in self._took or batch not in self._seen:
+            self._forget(batch)
+            return None
+        seconds, seen = self._took.pop(batch), self._seen.pop(batch)
+        self._hold_maps(seen.stages.maps)
+        shared = seen.stages.map_time + seen.stages.reduce_time
+        share = seen.stages.map_time / shared if shared else 0.0
+        stats = BatchStats(self._interval, seconds, share * seconds, (1 - share) * seconds, seen.rows, seen.keys)
+        self.last = self._scaler.handle(stats)
+        if self.last.action != "hold":
+            _log.info("batch %d: %d partitions from the next plan on; %s", batch, self.last.r, self.last.reason)
+        return self.last
+
+    def _hold_maps(self, maps: int) -> None:
+        state = self._scaler.state
+        if maps and maps != state.p:
+            self._scaler = AutoScaler(replace(state, p=maps), self._elastic.rules(maps))
+
+    def _forget(self, batch: int) -> None:
+        """Of a batch that failed only one half ever comes."""
+        for kept in (self._took, self._seen):
+            for old in [one for one in kept if one < batch - _REMEMBERED]:
+                del kept[old]
+
+
+class Progress(StreamingQueryListener):
+    """Tells how long each batch of one query took."""
+
+    def __init__(self, query: str, took: Callable[[int, float], object]) -> None:
+        self._query, self._took = query, took
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing to do."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        progress = event.progress
+        seconds = (progress.durationMs or {}).get("triggerExecution", 0) / 1000.0
+        if str(progress.id) == self._query and progress.numInputRows > 0:
+            self._took(int(progress.batchId), seconds)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        """The handler may be started again."""
+
+
+class Scaling:
+    """The same tied to a query: who says what a batch took, and what becomes of the advice."""
+
+    def __init__(self, spark: SparkSession, df: DataFrame, elastic: Elastic, interval: float, partitions: int) -> None:
+        self._spark, self._elastic = spark, elastic
+        self._elasticity = Elasticity(elastic, interval, partitions)
+        self._jobs = -1  # the last one whose stages were looked at
+        query = query_of(df)
+        self._listener = None if query is None else Progress(query, self._elasticity.took)
+        if self._listener is not None:
+            spark.streams.addListener(self._listener)
+
+    def stages(self, df: DataFrame) -> Stages:
+        """How the time of the batch that has just run was shared. To be asked in the handler's thread."""
+        times, self._jobs = stage_times(df, self._jobs)
+        first = [one for one in times if not one.reads_shuffle]
+        rest = sum(one.seconds for one in times if one.reads_shuffle)
+        return Stages(sum(one.seconds for one in first), rest, max((one.tasks for one in first), default=0))
+
+    def saw(self, batch: int, found: Found, stages: Stages, seconds: float) -> int:
+        """A batch that has run; the number of partitions from now on."""
+        if self._listener is None:
+            self._elasticity.took(batch, seconds)
+        decision = self._elasticity.seen(batch, found, stages)
+        if self._elastic.executors and decision is not None and decision.action == "out":
+            request_slots(self._spark, decision.r)
+        return self._elasticity.partitions
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._spark.streams.removeListener(self._listener)
+            self._listener = None
