@@ -2,19 +2,20 @@
 
 ``create`` is what exactness rests on: a file is there whole or not at all, it is on the disk when the call returns, and
 the first writer wins. On a local (or mounted) disk that is a hard link to a finished file. HDFS has a rename that fails
-where the name is taken. An object store has neither: there a look comes before the write, and what keeps two drivers of
-one query apart is Spark's own log of batches.
+where the name is taken. An object store, or a mount of one, has neither: there a look comes before the write, and what
+keeps two drivers of one query apart is Spark's own log of batches.
 
 Only the driver creates; tasks write files under names that no other attempt has (``put``).
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from unskew.core.errors import ConfigError
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Folder"]
 
 _TEMPORARY = ".unskew-"
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(.*)", re.DOTALL)  # one letter is a disk
+_SAME = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names of what Arrow calls otherwise
+_CANNOT = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}  # what some mounts answer
 
 
 class Folder:
@@ -62,14 +66,22 @@ class Folder:
     def uri(self, name: str = "") -> str:
         """What Spark calls it."""
         whole = f"{self.where}/{name}" if name else self.where
-        return whole if _scheme(whole) else f"file:{Path(whole).absolute()}"
+        return whole if _URI.fullmatch(whole) else f"file:{Path(whole).absolute()}"
+
+    def same(self, other: Folder) -> bool:
+        """Whether both are one folder, by what they are called."""
+        if self._scheme != other._scheme:
+            return False
+        if self._scheme != "file":
+            return self.path().rstrip("/") == other.path().rstrip("/") and bool(self.fs.equals(other.fs))
+        return os.path.realpath(self.path()) == os.path.realpath(other.path())
 
     # -- reading ----------------------------------------------------------------------------------------------
 
     def read(self, name: str) -> bytes | None:
         """The whole file, or None where there is none."""
         try:
-            with self.fs.open_input_stream(self.path(name)) as stream:
+            with self.fs.open_input_stream(self.path(name), compression=None) as stream:
                 return bytes(stream.read())
         except FileNotFoundError:
             return None
@@ -115,29 +127,36 @@ class Folder:
 
     # -- how --------------------------------------------------------------------------------------------------
 
+    @property
+    def _scheme(self) -> str:
+        found = _URI.fullmatch(self.where)
+        name = found[1].lower() if found else "file"
+        return _SAME.get(name, name)
+
     def _resolved(self) -> tuple[FileSystem, str]:
         if self._found is None:
             from pyarrow.fs import FileSystem, LocalFileSystem
 
-            scheme = _scheme(self.where)
-            if scheme in ("", "file"):
-                self._found = (
-                    LocalFileSystem(),
-                    str(Path(urlsplit(self.where).path if scheme else self.where).absolute()),
-                )
+            whole = _URI.fullmatch(self.where)
+            if self._scheme == "file":  # as Spark writes it: nothing is escaped
+                self._found = LocalFileSystem(), str(Path(whole[3] if whole else self.where).absolute())
             else:
-                self._found = _connected(FileSystem, self.where)
+                rest = self.where.split(":", 1)[1]
+                self._found = _connected(FileSystem, f"{self._scheme}:{rest}")
         return self._found
 
     def _made(self, name: str) -> str:
         """The folder that the file stands in, made where it is not there."""
         home = self.path(name).rsplit("/", 1)[0]
-        self.fs.create_dir(home, recursive=True)
+        if self.local is None:
+            self.fs.create_dir(home, recursive=True)
+        else:
+            _make(Path(home))
         return home
 
     def _write(self, path: str, data: bytes) -> None:
         if self.local is None:
-            with self.fs.open_output_stream(path) as stream:
+            with self.fs.open_output_stream(path, compression=None) as stream:
                 stream.write(data)
             return
         with Path(path).open("wb") as file:
@@ -147,16 +166,19 @@ class Folder:
 
     def _take(self, temporary: str, final: str) -> bool:
         """Give the finished file its name, unless another one has it."""
-        if self.local is None:
-            if self.fs.get_file_info(final).is_file:
-                return False
-            self.fs.move(temporary, final)
+        if self.local is not None and _linked(temporary, final):
+            _settle(Path(final).parent)
             return True
-        try:
-            os.link(temporary, final)
-        except FileExistsError:
+        if self.fs.get_file_info(final).is_file:
             return False
-        _settle(str(Path(final).parent))
+        try:
+            self.fs.move(temporary, final)
+        except OSError:
+            if self.fs.get_file_info(final).is_file and self.fs.get_file_info(temporary).is_file:
+                return False  # somebody was quicker
+            raise
+        if self.local is not None:
+            _settle(Path(final).parent)
         return True
 
     def _drop(self, path: str) -> None:
@@ -164,11 +186,6 @@ class Folder:
             self.fs.delete_file(path)
         except FileNotFoundError:
             return
-
-
-def _scheme(where: str) -> str:
-    scheme = urlsplit(where).scheme
-    return scheme if len(scheme) > 1 else ""  # one letter is a disk
 
 
 def _connected(kind: type[FileSystem], where: str) -> tuple[FileSystem, str]:
@@ -180,10 +197,35 @@ def _connected(kind: type[FileSystem], where: str) -> tuple[FileSystem, str]:
     return found, path
 
 
-def _settle(folder: str) -> None:
+def _linked(temporary: str, final: str) -> bool:
+    """Whether the file has its name now. Not, where the name is taken or the file system has no links."""
+    try:
+        os.link(temporary, final)
+    except FileExistsError:
+        return False
+    except OSError as why:
+        if why.errno not in _CANNOT:
+            raise
+        return False
+    return True
+
+
+def _make(folder: Path) -> None:
+    """The folder and those above it, each on the disk."""
+    if folder.is_dir():
+        return
+    _make(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _settle(folder.parent)
+
+
+def _settle(folder: Path) -> None:
     """A new name is on the disk only when its folder is."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as why:
+        if why.errno not in _CANNOT:
+            raise
     finally:
         os.close(handle)

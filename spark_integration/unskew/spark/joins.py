@@ -119,6 +119,11 @@ class Join:
     def _with_side(self, side: str | None) -> Join:
         return Join(self.frames, self.keys, self.how, self.spread, side, self.partitions)
 
+    def takes(self, plan: Plan) -> bool:
+        """Whether a plan made for the left side serves both."""
+        fits = plan.key_types == tuple(self.keys.types) and plan.partitions == self.partitions
+        return fits and (not plan.splits or (LEFT in HOWS[self.how] and self.side in (None, LEFT)))
+
     # -- the plan ---------------------------------------------------------------------------------------------
 
     def plan(

@@ -30,6 +30,7 @@ __all__ = [
     "physical_text",
     "query_of",
     "request_slots",
+    "rows_before",
     "run_of",
     "seen_by",
     "spark_version",
@@ -92,30 +93,33 @@ def query_of(df: DataFrame) -> str | None:
     return None if found is None else str(found)
 
 
-def checkpoint_of(df: DataFrame) -> str | None:
-    """The checkpointLocation of the query that a batch's frame belongs to; None where that cannot be told."""
-    spark: Any = df.sparkSession
+def _running(df: DataFrame) -> Any | None:
+    """The query whose handler this thread runs. Its frames have a session of their own, which knows of no query: what
+    all sessions share does."""
     query = query_of(df)
     if query is None:
         return None
-    found = spark._jsparkSession.streams().get(query)
-    return None if found is None else str(found.streamingQuery().resolvedCheckpointRoot())
+    spark: Any = df.sparkSession
+    running = spark._jsparkSession.sharedState().activeStreamingQueries()
+    return running.get(spark._jvm.java.util.UUID.fromString(query))
+
+
+def checkpoint_of(df: DataFrame) -> str | None:
+    """The checkpointLocation of the query that a batch's frame belongs to; None where that cannot be told."""
+    found = _running(df)
+    return None if found is None else str(found.resolvedCheckpointRoot())
 
 
 def run_of(df: DataFrame) -> str | None:
     """The id of this run of the query that a batch's frame belongs to, another one after each start; None as above."""
-    spark: Any = df.sparkSession
-    query = query_of(df)
-    found = None if query is None else spark._jsparkSession.streams().get(query)
+    found = _running(df)
     return None if found is None else str(found.runId().toString())
 
 
 def output_mode_of(df: DataFrame) -> str | None:
     """The output mode, in small letters, of the query that a batch's frame belongs to; None as above."""
-    spark: Any = df.sparkSession
-    query = query_of(df)
-    found = None if query is None else spark._jsparkSession.streams().get(query)
-    return None if found is None else str(found.streamingQuery().outputMode().toString()).lower()
+    found = _running(df)
+    return None if found is None else str(found.outputMode().toString()).lower()
 
 
 @dataclass(frozen=True)
@@ -168,6 +172,13 @@ def request_slots(spark: SparkSession, slots: int) -> bool:
     each = max(int(conf.get("spark.executor.cores", "1")) // max(int(conf.get("spark.task.cpus", "1")), 1), 1)
     missing = -(-(slots - present) // each)
     return missing > 0 and bool(inner.sparkContext._jsc.sc().requestExecutors(missing))
+
+
+def rows_before(df: DataFrame) -> int | None:
+    """How many rows the batch before this one had; None where that cannot be told."""
+    found = _running(df)
+    progress = None if found is None else found.lastProgress()
+    return None if progress is None else int(progress.numInputRows())
 
 
 def seen_by(observation: Observation) -> dict[str, Any] | None:

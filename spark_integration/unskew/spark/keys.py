@@ -34,6 +34,7 @@ __all__ = [
     "Columns",
     "Key",
     "Spread",
+    "hashable",
     "is_auto",
     "key_columns",
     "key_names",
@@ -123,7 +124,7 @@ def spread_of(df: DataFrame, spread: Columns = AUTO) -> Spread:
     columns = _listed(spread, "spread")
     resolved = _resolved(df, columns, "spread")
     for name, kind in resolved:
-        if not _hashable(kind):
+        if not hashable(kind):
             raise ConfigError("spread", f"{name} ({kind.simpleString()})", "columns without map and variant in them")
     names = tuple(name for name, _ in resolved)
     if DRAWN in (unsteady(_selected(df, columns)) or ()):
@@ -141,19 +142,19 @@ def _spread_of_all(df: DataFrame) -> Spread:
     times = Counter(field.name.casefold() for field in fields)
     steady = unsteady(df) or [SAME] * len(fields)
     told = [
-        times[field.name.casefold()] == 1 and level == SAME and _hashable(field.dataType, bytes_only=True)
+        times[field.name.casefold()] == 1 and level == SAME and hashable(field.dataType, bytes_only=True)
         for field, level in zip(fields, steady, strict=True)
     ]
-    hashable = tuple(field.name for field, tells in zip(fields, told, strict=True) if tells)
+    told_by = tuple(field.name for field, tells in zip(fields, told, strict=True) if tells)
     rest = tuple(field.name for field, tells in zip(fields, told, strict=True) if not tells)
-    if not hashable:
+    if not told_by:
         raise ConfigError(
             "spread",
             AUTO,
             "columns that Spark can hash and that are the same if a task runs again; of the frame's, "
             f"{', '.join(rest)}, none is",
         )
-    return Spread(spread_unseen([F.col(quoted(name)) for name in hashable]), hashable, rest)
+    return Spread(spread_unseen([F.col(quoted(name)) for name in told_by]), told_by, rest)
 
 
 def spread_unseen(spread: Columns) -> Column:
@@ -203,7 +204,7 @@ def _key_type(name: str, kind: DataType) -> str:
         raise KeyTypeError(f"key column {name}: {why}") from None
 
 
-def _hashable(kind: DataType, *, bytes_only: bool = False) -> bool:
+def hashable(kind: DataType, *, bytes_only: bool = False) -> bool:
     """Whether Spark hashes it; ``bytes_only``: and equal values to the same. Of the strings that a collation calls
     equal, a group keeps any one, another one where its task runs again: not for ``"auto"`` to build on."""
     if isinstance(kind, (MapType, VariantType)):
@@ -211,11 +212,11 @@ def _hashable(kind: DataType, *, bytes_only: bool = False) -> bool:
     if isinstance(kind, StringType):
         return not (bytes_only and " collate " in f"{kind.simpleString()} ")
     if isinstance(kind, ArrayType):
-        return _hashable(kind.elementType, bytes_only=bytes_only)
+        return hashable(kind.elementType, bytes_only=bytes_only)
     if isinstance(kind, UserDefinedType):
-        return _hashable(kind.sqlType(), bytes_only=bytes_only)
+        return hashable(kind.sqlType(), bytes_only=bytes_only)
     if isinstance(kind, StructType):
-        return all(_hashable(field.dataType, bytes_only=bytes_only) for field in kind.fields)
+        return all(hashable(field.dataType, bytes_only=bytes_only) for field in kind.fields)
     return True
 
 

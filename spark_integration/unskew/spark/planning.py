@@ -19,10 +19,10 @@ from unskew.core.histogram import Histogram
 from unskew.core.plan import Plan
 from unskew.core.planners import Origin, make_planner
 from unskew.core.stream import Part, StreamSpec, check_name
-from unskew.spark.keys import Columns
+from unskew.spark.keys import Columns, key_names
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["EMBEDDED", "Plans", "ServiceWarning", "spec_of"]
 
@@ -94,9 +94,6 @@ class Plans:
 
     def chosen(self, plan: Plan | None) -> Plan:
         """The plan that was given or the last one, if it fits this session."""
-        here = self.bound
-        if plan is None and here is not None and here.plan is not None:
-            return here.plan
         chosen = self.last if plan is None else plan
         if chosen is None:
             raise ConfigError("plan", None, "a plan: make one with plan(df, key) first")
@@ -131,10 +128,10 @@ class Plans:
         found: BoundTo | None = getattr(self._here, "bound", None)
         return found
 
-    def bound_for(self, key: tuple[str, ...]) -> Plan | None:
-        """The plan of the batch in hand, where an operator works by the same key."""
+    def bound_for(self, df: DataFrame, key: Columns) -> BoundTo | None:
+        """What the batch in hand is bound to, where an operator works by the same key."""
         here = self.bound
-        return None if here is None or here.key != key else here.plan
+        return None if here is None or here.key != key_names(df, key) else here
 
     # -- making plans -----------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from unskew.spark.native import route_column, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["direct_way", "pre_images", "repartition", "routed"]
+__all__ = ["direct_way", "moved", "pre_images", "repartition", "routed"]
 
 _BY_ID = (4, 1)
 
@@ -50,15 +50,21 @@ def repartition(
     ``column`` adds an int column by this name that is different for every partition: what groups by it and the key
     needs no further shuffle. ``by_id`` forces one of the two ways.
     """
+    return moved(df, routed(df, plan, key, spread), plan.partitions, column=column, by_id=by_id)
+
+
+def moved(
+    df: DataFrame, target: Column, partitions: int, *, column: str | None = None, by_id: bool | None = None
+) -> DataFrame:
+    """``df`` with every row in the partition that ``target`` says."""
     direct = direct_way(df, by_id=by_id)
-    target = routed(df, plan, key, spread)
     if not direct:
-        target = F.get(table(pre_images(plan.partitions), "int"), target)
+        target = F.get(table(pre_images(partitions), "int"), target)
     if column is not None:
         if column in df.columns:
             raise ConfigError("column", column, "a name that the frame does not have yet")
         df, target = df.withColumn(column, target), F.col(quoted(column))
-    return df.repartitionById(plan.partitions, target) if direct else df.repartition(plan.partitions, target)
+    return df.repartitionById(partitions, target) if direct else df.repartition(partitions, target)
 
 
 def direct_way(df: DataFrame, *, by_id: bool | None = None) -> bool:

@@ -28,7 +28,7 @@ from unskew.spark.join_cost import Bounds, JoinPlan
 from unskew.spark.join_keys import On
 from unskew.spark.joins import Join
 from unskew.spark.jvm import spark_version
-from unskew.spark.keys import AUTO, Columns, is_auto, key_names, key_of, key_unseen, spread_unseen
+from unskew.spark.keys import AUTO, Columns, is_auto, key_of, key_unseen, spread_unseen
 from unskew.spark.learning import Pins, place
 from unskew.spark.native import route_column
 from unskew.spark.physical import dropped_exchange
@@ -196,6 +196,9 @@ class Unskew:
     ) -> DataFrame:
         """``df`` placed by the plan, in one native shuffle (``unskew.spark.repartition``). Without ``spread`` by that
         of the last plan made here, which the plan was judged by."""
+        here = self._plans.bound_for(df, key) if plan is None else None
+        if here is not None and here.plan is not None:
+            return repartition(df, here.plan, key, here.spread if spread is None else spread, column=column)
         told = self._spread if spread is None else spread
         return repartition(df, self._plans.chosen(plan), key, told, column=column)
 
@@ -318,9 +321,9 @@ class Unskew:
         ``"arrow"``. ``memory``: of one Python worker; groups that will not fit are named by a ``GroupMemoryWarning``.
         """
         call = groups_of(df, key, fn, schema, form, memory)
-        here = self._plans.bound_for(key_names(df, key)) if plan is None else None
-        if here is not None and not here.splits:
-            plan = here
+        here = self._plans.bound_for(df, key) if plan is None else None
+        if here is not None and here.plan is not None and not here.plan.splits:
+            plan = here.plan
         if plan is None:
             wanted = group_partitions(self.spark, self.partitions)
             counts = histogram_of(df, key, wanted, None, self._sampling)
@@ -348,8 +351,8 @@ class Unskew:
         made now, in a job of their own, and kept until ``release()``.
         """
         call = aggregation_of(df, key, partial, merge, schema, form, at)
-        here = self._plans.bound
-        if plan is None and here is not None and here.key == key_names(df, key):
+        here = self._plans.bound_for(df, key) if plan is None else None
+        if here is not None:
             plan, spread = here.plan, here.spread if spread is None else spread
         elif plan is not None:
             plan = self._plans.chosen(plan)
@@ -407,7 +410,7 @@ class Unskew:
             why = asked.broadcast_by_spark()
             if why is not None:
                 return asked.left_to_spark(why)
-            plan = self._join_planned(asked, bounds)
+            plan = self._bound_join(asked, left, on) or self._join_planned(asked, bounds)
         return asked.run(plan)
 
     def plan_join(
@@ -422,6 +425,12 @@ class Unskew:
     ) -> JoinPlan:
         """The plan that ``join`` would make, with what it expects; print it, and give it to joins of such frames."""
         return self._join_planned(self._join(left, right, on, how, spread, side), bounds)
+
+    def _bound_join(self, asked: Join, left: DataFrame, on: On) -> Plan | None:
+        """The plan of the batch in hand, if the left side is it and may be placed by it."""
+        names = [on] if isinstance(on, str) else [one for one in on if isinstance(one, str)]
+        here = self._plans.bound_for(left, names) if names else None
+        return None if here is None or here.plan is None or not asked.takes(here.plan) else here.plan
 
     def _join(self, left: DataFrame, right: DataFrame, on: On, how: str, spread: Columns, side: str | None) -> Join:
         return Join.of(left, right, on, how, partitions=self.partitions, spread=spread, side=side)

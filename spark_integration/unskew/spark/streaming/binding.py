@@ -1,16 +1,19 @@
 """Which plan or Q-table a batch is bound to: decided once, kept durably, the same for every run of the batch.
 
 A pin is an interval: it binds the batches from its own on until the next pin. It is written before the first task of
-its first batch starts, and only where something changes. What a new life of the driver has to know is only this: the
+its first batch starts, and only where something changes. What a new run of the query has to know is only this: the
 first batch that it sees may have been begun by an earlier one, so it gets the pin that is there and no other.
 Every later batch has not been begun by anybody, for Spark begins one when the one before is done.
+
+An earlier driver may not be dead but only cut off, and about to bind the same batch to something newer. So the first
+batch of a run gets a pin of its own, a copy of the one that it goes by: whoever comes second finds it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from unskew.core.errors import ConfigError, PlanError
+from unskew.core.errors import ConfigError, PlanError, PlanFormatError
 from unskew.core.partition_agent import Bound
 from unskew.spark.folders import Folder
 from unskew.wire import Pinned, pinned_from_bytes, pinned_to_bytes
@@ -30,9 +33,13 @@ class Binding:
 
     def __init__(self, folder: Folder, identity: Pinned) -> None:
         self._folder, self._identity = folder, identity
+        self.begin()
+
+    def begin(self) -> None:
+        """Another run of the query begins, which knows nothing of batches that ran meanwhile elsewhere."""
         self._firsts: list[int] | None = None  # of the pins that are there, ascending; known once looked at
         self._present: Pinned | None = None
-        self._newest = -1  # the last batch that was bound in this life
+        self._newest = -1  # the last batch that was bound in this run
 
     @property
     def present(self) -> Pinned | None:
@@ -41,34 +48,48 @@ class Binding:
 
     def free(self, batch: int) -> bool:
         """Whether nobody can have begun this batch, so that it may be bound to something new."""
-        return self._newest >= 0 and batch == self._newest + 1
+        return self._newest >= 0 and batch == self._newest + 1 and batch not in self._known()
 
     def bound(self, batch: int) -> Pinned | None:
-        """What an earlier life, or an earlier run, has bound the batch to; None where nothing is there."""
-        first = max((one for one in self._known() if one <= batch), default=None)
+        """What an earlier run, of the query or of the batch, has bound it to; None where nothing is there."""
+        known = self._known()
+        first = max((one for one in known if one <= batch), default=None)
+        if first is None and known:
+            raise PlanError(
+                f"batch {batch} is older than every pin in {self._folder.where} (the oldest: {min(known)}): by which "
+                "plan it ran is no longer known. Begin with a new checkpoint, or delete that folder to let it be "
+                "routed anew"
+            )
         if first is None:
             return None
-        if self._present is None or self._present.bound.batch != first:
-            self._present = self._read(first)
-        self._newest = batch
-        return self._present
+        found = self._read(first)
+        return self._taken(batch, found if first == batch else self._written(batch, found))
 
     def stay(self, batch: int) -> Pinned:
         """The batch goes by the pin of the one before: nothing is written."""
         if self._present is None:
             raise PlanError(f"batch {batch} has no pin to stay with")
-        self._newest = batch
-        return self._present
+        return self._taken(batch, self._present)
 
     def bind(self, batch: int, bound: Bound, reason: str, began: int) -> Pinned:
         """Bind the batch and those after it. Where somebody else was first, theirs is what counts."""
         mine = replace(self._identity, bound=replace(bound, batch=batch), reason=reason, began=began)
-        made = self._folder.create(f"{batch}{_SUFFIX}", pinned_to_bytes(mine))
-        self._known().append(batch)
-        self._present = mine if made else self._read(batch)
-        self._newest = batch
+        found = self._taken(batch, self._written(batch, mine))
         self._forget(batch)
-        return self._present
+        return found
+
+    def _taken(self, batch: int, pinned: Pinned) -> Pinned:
+        self._present, self._newest = pinned, batch
+        return pinned
+
+    def _written(self, batch: int, mine: Pinned) -> Pinned:
+        """What the batch's own pin holds from now on. Where writing fails it may be there all the same: then whoever
+        tries again has to look, as a new run does."""
+        firsts = self._known()
+        self.begin()
+        made = self._folder.create(f"{batch}{_SUFFIX}", pinned_to_bytes(mine))
+        self._firsts = sorted({*firsts, batch})
+        return mine if made else self._read(batch)
 
     def _known(self) -> list[int]:
         if self._firsts is None:
@@ -77,13 +98,20 @@ class Binding:
         return self._firsts
 
     def _read(self, first: int) -> Pinned:
-        data = self._folder.read(f"{first}{_SUFFIX}")
+        name = f"{first}{_SUFFIX}"
+        data = self._folder.read(name)
         if data is None:
             raise PlanError(
                 f"the pin of batch {first} was in {self._folder.where} and is gone: a batch that ran by it must not be "
                 "run by another plan. Put the file back, or begin with a new checkpoint"
             )
-        found = pinned_from_bytes(data)
+        try:
+            found = pinned_from_bytes(data)
+        except PlanFormatError as why:
+            raise PlanFormatError(
+                f"{name} in {self._folder.where}: {why}. A batch that ran by it must not be run by another plan: put "
+                "the file back as it was, or begin with a new checkpoint"
+            ) from why
         self._check(found)
         return found
 

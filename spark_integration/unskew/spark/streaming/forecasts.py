@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unskew.client import Breaker, NoAnswerError
+from unskew.client import Breaker
 from unskew.core.errors import UnskewError
 from unskew.core.history import History
 from unskew.core.plan import Plan
@@ -188,7 +188,7 @@ class Forecasts:
             client.report_histogram(stream, Part(self._source, ran.number), ran.found.histogram, timeout=timeout)
             self._tell(ran)
             plan = client.build_plan(stream, ran.number + 1, timeout=timeout).plan
-        except NoAnswerError as why:
+        except UnskewError as why:  # a service that says no does not plan for us either
             self._away(why)
             return None
         self._breaker.success()
@@ -200,14 +200,12 @@ class Forecasts:
         try:
             self._ready()
             self._tell(ran)
-        except NoAnswerError as why:
-            self._away(why)
         except UnskewError as why:
-            _log.warning("stream %s: batch %d is not reported: %s", self._plans.stream, ran.number, why)
+            self._away(why)
         else:
             self._breaker.success()
 
-    def _away(self, why: NoAnswerError) -> None:
+    def _away(self, why: UnskewError) -> None:
         self._put = False  # it may come back empty
         self._breaker.failure(time.monotonic())
         _log.warning("plans of stream %s are made in the driver for now: %s", self._plans.stream, why)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Watch", "every_for", "watched"]
 
-_WIDTH = 16  # bytes of a pair
+_WIDTH = 16  # hexadecimal digits of a bigint
 _INDEX = (1 << 33) - 1  # of a row in its task, in monotonically_increasing_id
 _NEAR = 1 << 14  # rows of a task from which fewer are chosen, times ``every``
 _FEWER = 8
@@ -60,10 +60,10 @@ class Watch:
         seen = seen_by(self.observation)
         if seen is None:
             return None
-        pairs = np.frombuffer(seen["sample"] or b"", ">u8").reshape(-1, 2).astype(np.uint64)
+        sample = np.frombuffer(seen["sample"] or b"", ">u8").astype(np.uint64)
+        keys = sample[:: 2 if self.split else 1]
         rows = int(seen["rows"] or 0)
-        keys, spread = np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
-        return Found(rows, len(keys), _estimated(keys, spread if self.split else None, rows, self.partitions))
+        return Found(rows, len(keys), _estimated(keys, sample[1::2] if self.split else None, rows, self.partitions))
 
 
 def every_for(rows: int, partitions: int) -> int:
@@ -71,28 +71,25 @@ def every_for(rows: int, partitions: int) -> int:
     return 1 << max((rows // sample_for(partitions)).bit_length() - 1, 0)
 
 
-def watched(
-    df: DataFrame, key: Column, spread: Column | None, partitions: int, every: int, seed: int
-) -> tuple[DataFrame, Watch]:
-    """The same frame, which notes what it holds when a job reads it: of ``every`` rows one, by ``seed``."""
+def watched(df: DataFrame, key: Column, spread: Column | None, partitions: int, every: int) -> tuple[DataFrame, Watch]:
+    """The same frame, which notes what it holds when a job reads it: of ``every`` rows one."""
     at = helper(df.columns, "sample")
-    told = F.lit(0).cast("bigint") if spread is None else spread
-    pair = F.concat(_bytes(key), _bytes(told))
-    noted = df.withColumn(at, F.when(_chosen(every, seed), pair))
+    pair = _bytes(key) if spread is None else F.concat(_bytes(key), _bytes(spread))
+    noted = df.withColumn(at, F.when(_chosen(every), pair))
     seen = Observation()
-    metrics = F.count(F.lit(1)).alias("rows"), F.listagg(F.col(at)).alias("sample")
+    metrics = F.expr("count(1) AS rows"), F.expr(f"listagg({at}) AS sample")
     return noted.observe(seen, *metrics).drop(at), Watch(seen, partitions, spread is not None)
 
 
-def _chosen(every: int, seed: int) -> Column:
-    position = F.monotonically_increasing_id()
-    index = position.bitwiseAND(_INDEX)
+def _chosen(every: int) -> Column:
+    """Written as SQL, and without anything that is of one batch: then Spark need not compile it anew for each."""
+    index = f"(monotonically_increasing_id() & {_INDEX})"
+    masks = [every - 1, every * _FEWER - 1, every * _FEWER**2 - 1]
     mask = (
-        F.when(index < every * _NEAR, every - 1)
-        .when(index < every * _NEAR * _FEWER, every * _FEWER - 1)
-        .otherwise(every * _FEWER**2 - 1)
+        f"CASE WHEN {index} < {every * _NEAR} THEN {masks[0]}L WHEN {index} < {every * _NEAR * _FEWER} "
+        f"THEN {masks[1]}L ELSE {masks[2]}L END"
     )
-    return F.xxhash64(position, F.lit(seed)).bitwiseAND(mask.cast("bigint")) == 0
+    return F.expr(f"xxhash64(monotonically_increasing_id()) & {mask} = 0")
 
 
 def _bytes(number: Column) -> Column:

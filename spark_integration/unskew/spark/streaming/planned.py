@@ -6,15 +6,17 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from unskew.client import NoAnswerError, NotThereError
-from unskew.core.errors import ConfigError
+from unskew.client import NotThereError
+from unskew.core.errors import ConfigError, UnskewError
 from unskew.core.histogram import Histogram
 from unskew.core.partition_agent import Bound
 from unskew.core.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.spark.histogram import histogram_of
+from unskew.spark.jvm import rows_before
 from unskew.spark.keys import key_of, spread_of
-from unskew.spark.repartition import repartition
+from unskew.spark.native import route_column
+from unskew.spark.repartition import moved
 from unskew.spark.streaming.elasticity import Scaling, Stages
 from unskew.spark.streaming.forecasts import Forecasts, Ran
 from unskew.spark.streaming.observed import Watch, every_for, watched
@@ -22,7 +24,7 @@ from unskew.spark.streaming.settings import Settings
 from unskew.wire import Pinned
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from unskew.spark.session import Unskew
 
@@ -38,6 +40,8 @@ class Planned:
         self._sk, self._settings, self._source, self._types = sk, settings, source, types
         self._forecasts: Forecasts | None = None
         self._rows = 0  # of the last batch that was seen
+        self._known: tuple[Column, Column | None] | None = None
+        self._target: tuple[Plan, Column] | None = None
         self._scaling: Scaling | None = None
 
     @property
@@ -64,18 +68,36 @@ class Planned:
             return present.bound, reason
         return Bound(plan.partitions, plan, batch=batch, seed=self._sk.plans.spec.seed), reason
 
-    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch]:
+    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:  # noqa: ARG002 - a way's
         settings, plan = self._settings, _plan_of(pinned)
         if self._scaling is None and settings.elastic is not None:
             self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.interval, plan.partitions)
-        key = key_of(df, settings.keys, plan=plan)
-        splits = PLANNERS[self._sk.plans.spec.policy].splits
-        spread = spread_of(df, settings.told).hash if splits else None
-        noted, watch = watched(df, key.hash, spread, plan.partitions, every_for(self._rows, plan.partitions), batch)
-        return repartition(noted, plan, settings.keys, settings.told, column=settings.column), watch
+        if self._known is None:
+            self._known = self._looked(df)
+        key, spread = self._known
+        if self._target is None or self._target[0] != plan:
+            key_of(df, settings.keys, plan=plan)  # refuses keys of other types than the plan's
+            self._target = plan, route_column(plan, key, spread if plan.splits else None)
+        watch = None
+        if not self._is_small(df):
+            df, watch = watched(df, key, spread, plan.partitions, every_for(self._rows, plan.partitions))
+        return moved(df, self._target[1], plan.partitions, column=settings.column), watch
 
-    def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> None:
+    def _looked(self, df: DataFrame) -> tuple[Column, Column | None]:
+        """Key hash and spread hash, checked: a query's batches all have the same columns."""
+        splits = PLANNERS[self._sk.plans.spec.policy].splits
+        spread = spread_of(df, self._settings.told).hash if splits else None
+        return key_of(df, self._settings.keys).hash, spread
+
+    def _is_small(self, df: DataFrame) -> bool:
+        """Whether the batch is likely to have too few rows to plan from: then they are not counted either."""
+        rows = None if self._scaling is not None else rows_before(df)
+        return rows is not None and 2 * rows < self._settings.threshold
+
+    def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch | None, seconds: float) -> None:
         """Hand over what the batch showed, to be worked on beside the next one."""
+        if watch is None:
+            return
         stages = Stages() if self._scaling is None else self._scaling.stages(df)
         if self._forecasts is not None:
             self._forecasts.learn(lambda: self._ran(pinned, batch, watch, seconds, stages))
@@ -113,7 +135,7 @@ class Planned:
             plan = client.get_plan(sk.stream, timeout=self._settings.deadline).plan
         except NotThereError:
             return None
-        except NoAnswerError as why:
+        except UnskewError as why:  # a service that says no, or something else than a plan, is none
             _log.warning("stream %s begins by plain hash: %s", sk.stream, why)
             return None
         elastic, n = self._settings.elastic, plan.partitions

@@ -47,7 +47,7 @@ def check_given(checkpoint: str | None, name: str | None) -> tuple[str, str]:
 def check_checkpoint(df: DataFrame, checkpoint: str) -> None:
     """That pins stand beside the query's own log, where that can be told."""
     own = checkpoint_of(df)
-    if own is None or Folder(own).path() == Folder(checkpoint).path():
+    if own is None or Folder(own).same(Folder(checkpoint)):
         return
     raise ConfigError(
         "checkpoint",
