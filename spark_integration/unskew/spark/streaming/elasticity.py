@@ -54,6 +54,8 @@ class Elastic:
     executors: bool = False
 
     def __post_init__(self) -> None:
+        if not 1 <= self.least <= self.most:
+            raise ConfigError("least", self.least, f"1 to most = {self.most} partitions")
         if self.most > MAX_PARTITIONS:
             raise ConfigError("most", self.most, f"at most {MAX_PARTITIONS} partitions")
         self.rules(1)

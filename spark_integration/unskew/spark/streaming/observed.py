@@ -101,6 +101,7 @@ def _estimated(keys: NDArray[np.uint64], spread: NDArray[np.uint64] | None, rows
     """The histogram of so many rows of which these are a sample."""
     chosen = candidates(keys, spread, listed_for(partitions))
     found, counts = np.unique(keys, return_counts=True)
-    scaled = np.maximum(np.rint(counts * (rows / max(len(keys), 1))), 1).astype(np.int64)
+    ends = np.rint(np.cumsum(counts) * (rows / max(len(keys), 1)))  # so that all of them together are the rows
+    scaled = np.maximum(np.diff(ends, prepend=0.0), 1).astype(np.int64)
     none = np.zeros(0, np.int64)
     return counted(replace(chosen, every=1), found, scaled, none, none, host_bits(partitions))

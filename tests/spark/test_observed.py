@@ -1,0 +1,85 @@
+"""Keys counted while the batch's own job runs: what is noted, how much of it, and that rows are not touched."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+
+from unskew.core.hashing import hash_keys
+from unskew.core.histogram import Histogram
+from unskew.spark.streaming.observed import Found, every_for, watched
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+def run(df: DataFrame, every: int, *, split: bool = True) -> Found:
+    spread = F.xxhash64(F.lit(1), "id") if split else None
+    noted, watch = watched(df, F.xxhash64("user"), spread, 8, every)
+    assert watch.found() is None, "no job has run yet"
+    assert noted.columns == df.columns
+    noted.write.format("noop").mode("overwrite").save()
+    found = watch.found()
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def clicks(spark: SparkSession) -> DataFrame:
+    """A third of the rows have the key "hot"."""
+    user = F.when(F.col("id") % 3 == 0, "hot").otherwise(F.concat(F.lit("u"), F.col("id") % 5000))
+    return spark.range(0, 120_000, 1, 4).select(user.alias("user"), "id")
+
+
+def test_every_row_noted_is_the_exact_histogram(clicks: DataFrame) -> None:
+    few = clicks.where("id < 9000")
+    found = run(few, every=1)
+
+    exact = Histogram.from_hashes(hash_keys([row.user for row in few.collect()]))
+    assert (found.rows, found.sampled) == (9000, 9000)
+    assert found.histogram.total == 9000
+    assert dict(zip(*map(np.ndarray.tolist, found.histogram.top(1)), strict=True)) == dict(
+        zip(*map(np.ndarray.tolist, exact.top(1)), strict=True)
+    )
+
+
+def test_a_share_of_the_rows_tells_of_all(clicks: DataFrame) -> None:
+    found = run(clicks, every=8)
+
+    hot = hash_keys(["hot"])
+    assert found.rows == 120_000
+    assert found.sampled == pytest.approx(15_000, rel=0.1)
+    assert found.histogram.total == pytest.approx(120_000, rel=0.01)
+    assert int(found.histogram.count(hot)[0]) == pytest.approx(40_000, rel=0.05)
+    at = int(np.searchsorted(found.histogram.hashes, hot[0]))
+    assert found.histogram.spread is not None
+    assert found.histogram.spread[at] > 4000, "its rows differ in their spread, so it may be split"
+
+
+def test_rows_that_are_all_equal_are_sampled_like_others(spark: SparkSession) -> None:
+    same = spark.range(0, 40_000, 1, 2).select(F.lit("x").alias("user"), F.lit(7).alias("id"))
+    found = run(same, every=4)
+
+    assert found.sampled == pytest.approx(10_000, rel=0.1)
+    assert found.histogram.spread is not None
+    assert found.histogram.spread.tolist() == [1], "nothing tells its rows apart"
+
+
+def test_a_batch_far_larger_than_expected_sends_a_bounded_sample(spark: SparkSession) -> None:
+    large = spark.range(0, 2_000_000, 1, 2).select(F.col("id").cast("string").alias("user"), "id")
+    found = run(large, every=1, split=False)
+
+    assert found.rows == 2_000_000
+    assert found.sampled < 120_000
+    assert found.histogram.total == pytest.approx(2_000_000, rel=0.01)
+
+
+def test_a_batch_without_rows_is_a_batch(spark: SparkSession) -> None:
+    found = run(spark.createDataFrame([], "user string, id bigint"), every=1)
+
+    assert (found.rows, found.sampled, found.histogram.total) == (0, 0, 0)
+
+
+def test_so_many_rows_are_looked_at_as_planning_needs() -> None:
+    assert [every_for(rows, 16) for rows in (0, 1000, 100_000, 200_000, 1_000_000)] == [1, 1, 1, 2, 8]
