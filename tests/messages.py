@@ -33,6 +33,7 @@ def a_report(workers: int = 11, keys: int = 5) -> Report:
         loads=rng.integers(0, 999, workers),
         dsync=12.5,
         longer=True,
+        guest=True,
     )
 
 
@@ -63,7 +64,7 @@ def same_report(one: Report, other: Report) -> bool:
     """Equal to the bit."""
     plain = all(
         getattr(one, name) == getattr(other, name)
-        for name in ("name", "table", "records", "frequent", "dsync", "longer")
+        for name in ("name", "table", "records", "frequent", "dsync", "longer", "guest")
     )
     return plain and np.array_equal(one.loads, other.loads)
 

@@ -126,6 +126,7 @@ def _sync(random: Random, stream: str, workers: int) -> pb.SyncRequest:
         loads=_packed([random.randrange(1000) for _ in range(workers)]),
         dsync_seconds=random.choice((0.02, 0.05, 1.0)),
         longer=random.random() < 0.3,
+        guest=random.random() < 0.2,
     )
     wait = random.choice((0.0, 0.0, WAIT))
     incarnation = random.choice((0, 0, 1, 2**50, 2**64 - 1))

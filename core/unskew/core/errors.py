@@ -7,6 +7,7 @@
     ├── KeyTypeError         a key column cannot be hashed as Spark would  (the column's type, what to do)
     ├── HistogramError       counts that cannot be a histogram
     ├── WireError            a message with a field that holds what cannot be          (field, why, too_much)
+    ├── StateError           kept state that is not there, not whole, or not this query's
     └── PlanError            a plan that cannot be built, or may not be used here
         └── PlanFormatError  bytes that are no plan of ours, or are damaged
 
@@ -25,6 +26,7 @@ __all__ = [
     "KeyTypeError",
     "PlanError",
     "PlanFormatError",
+    "StateError",
     "UnskewError",
     "WireError",
 ]
@@ -67,6 +69,10 @@ class WireError(UnskewError, ValueError):
     def __reduce__(self) -> tuple[type, tuple[str, str], dict[str, bool]]:
         """Pickled whole: decoding may run in another process."""
         return type(self), (self.field, self.why), {"too_much": self.too_much}
+
+
+class StateError(UnskewError, RuntimeError):
+    """State kept between batches that is not there, not whole, or another query's."""
 
 
 class PlanError(UnskewError, ValueError):

@@ -226,7 +226,15 @@ def bounded(histogram: Histogram, partitions: int, listed: int = REPORTED) -> Hi
 
 
 def report_of(
-    bound: Bound, decided: Decided, *, agent: str, session: int, seq: int, dsync: float, capacity: int = REPORTED
+    bound: Bound,
+    decided: Decided,
+    *,
+    agent: str,
+    session: int,
+    seq: int,
+    dsync: float,
+    guest: bool = False,
+    capacity: int = REPORTED,
 ) -> Report:
     """The report of what was learned (SYNC). The same partition of the same batch makes the same report."""
     from unskew.core.sketches.frequent import FrequentItems
@@ -248,4 +256,5 @@ def report_of(
         loads=np.bincount(decided.partitions, minlength=n).astype(np.int64),
         dsync=dsync,
         longer=False,
+        guest=guest,
     )

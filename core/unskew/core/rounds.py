@@ -17,6 +17,8 @@ Deviations from the paper:
   reducer, not for other agents: those kept it for at most 0.2 DSYNC. Else one agent that dies, or starts out of step,
   would drive DSYNC to its bound. The last one to report in a round has waited for nobody, so a slow reducer is seen.
 - An agent that is in a round with an older life of its own takes its place: one vote a round.
+- A guest has no lease. Tasks of a batch are guests of their driver, which reports after them: how many there will be in
+  the next batch nobody knows.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ class Rounds:
             case Merged(epoch, pool):
                 return self._merged(epoch, pool)
             case Renewed(agent):
-                self._renew(agent)
+                self._renew(agent, self.rules.lease)
             case Left(agent):
                 self._left(agent)
             case Resumed():
@@ -155,7 +157,7 @@ class Rounds:
         if name < max((merged, *under_way)):
             # Not even a sign of life: it may have been under way since before its agent died.
             return (Drop(report.name, "older than one that has come"),)
-        self._renew(report.agent)
+        self._renew(report.agent, leases=0.0 if report.guest else self.rules.lease)
         if name in under_way:
             return (Drop(report.name, "has come already"),)
         if name == merged and member.answer is not None:
@@ -170,10 +172,10 @@ class Rounds:
         before = Heard(member.session, member.dsync, member.complete - member.arrived)
         state.entries[report.agent] = Entry(report, state.now, pressed(report, before))
 
-    def _renew(self, agent: str) -> None:
+    def _renew(self, agent: str, leases: float) -> None:
         now = self._state.now
         member = self._state.members.get(agent) or Member(now, now)
-        lease = max(member.lease, now + self.rules.lease * self.dsync)
+        lease = max(member.lease, now + leases * self.dsync)
         self._state.members[agent] = replace(member, lease=lease, heard=now)
 
     def _left(self, agent: str) -> None:
@@ -224,10 +226,11 @@ class Rounds:
         return (Send(answer, agents, state.now - sealed.sealed),)
 
     def _answered(self, entry: Entry, answer: Answer, complete: float) -> None:
-        """An agent that waited for the reducer is not called silent for that: unless it left, its lease runs anew."""
+        """An agent that waited for the reducer is not called silent for that: unless it left, or is a guest, its lease
+        runs anew."""
         members, now, report = self._state.members, self._state.now, entry.report
         old = members[report.agent]
-        left = old.lease <= old.heard
+        left = old.lease <= old.heard or report.guest
         lease = old.lease if left else max(old.lease, now + self.rules.lease * self.dsync)
         members[report.agent] = Member(
             lease, old.heard, report.session, report.seq, report.dsync, answer, entry.arrived, complete

@@ -40,6 +40,7 @@ class Report:
     loads: I64  # tuples per worker in the agent's window, now
     dsync: float  # the interval that the agent works with
     longer: bool  # it was still waiting for the answer to its last report when this one fell due
+    guest: bool = False  # no round waits for this agent: another one, which reports after it, holds the round for both
 
     __reduce__ = by_fields
 

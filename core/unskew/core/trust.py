@@ -11,7 +11,7 @@ worse: a plan that is less good than it said and still much better than hash sta
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from unskew.core.errors import ConfigError
@@ -51,25 +51,30 @@ class Seen:
 
 @dataclass(frozen=True)
 class Trust:
-    """The mode for the next batch, and how many batches in a row speak for another one."""
+    """The mode for the next batch, and how many batches in a row speak for another one. ``surprised``: the last batch
+    lay otherwise than the plan from those before it foretold."""
 
     mode: Mode = "previous"
     missed: int = 0
     right: int = 0
+    surprised: bool = False
 
     def after(self, seen: Seen, rules: TrustRules) -> tuple[Trust, str | None]:
         """The next state, and in words what has changed, if anything has."""
+        surprised = _far(seen.other_foretold, seen.other, seen, rules)
         missed = self.missed + 1 if _misses(seen.foretold, seen.observed, seen, rules) else 0
         right = 0 if _misses(seen.other_foretold, seen.other, seen, rules) else self.right + 1
-        here = replace(self, missed=missed, right=right)
         if self.mode != "previous" and right >= rules.misses:
-            return Trust(), f"plans from the batches before would have been right for {right} batches: used again"
+            told = f"plans from the batches before would have been right for {right} batches: used again"
+            return Trust(surprised=surprised), told
         if self.mode == "hash" or missed < rules.misses:
-            return here, None
+            return Trust(self.mode, missed, right, surprised), None
         figures = f"foretold imbalance {seen.foretold:.2f}, observed {seen.observed:.2f}, by hash {seen.by_hash:.2f}"
         if self.mode == "previous":
-            return Trust("same"), f"{missed} batches in a row missed ({figures}): batches are counted before placed"
-        return Trust("hash"), f"{missed} counted batches in a row missed ({figures}): by plain hash for now"
+            told = f"{missed} batches in a row missed ({figures}): batches are counted before they are placed"
+            return Trust("same", surprised=surprised), told
+        told = f"{missed} counted batches in a row missed ({figures}): by plain hash for now"
+        return Trust("hash", surprised=surprised), told
 
 
 def judged(loads: list[int]) -> float:
@@ -78,6 +83,9 @@ def judged(loads: list[int]) -> float:
     return max(loads) * len(loads) / total if total else 1.0
 
 
+def _far(foretold: float, observed: float, seen: Seen, rules: TrustRules) -> bool:
+    return observed > foretold * (1.0 + rules.tolerance) * (1.0 + seen.noise)
+
+
 def _misses(foretold: float, observed: float, seen: Seen, rules: TrustRules) -> bool:
-    far = observed > foretold * (1.0 + rules.tolerance) * (1.0 + seen.noise)
-    return far and observed > seen.by_hash / (1.0 + rules.tolerance)
+    return _far(foretold, observed, seen, rules) and observed > seen.by_hash / (1.0 + rules.tolerance)

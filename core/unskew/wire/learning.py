@@ -121,6 +121,7 @@ def _report(report: Report) -> pb.SyncReport:
         loads=packed.pack_numbers(report.loads),
         dsync_seconds=report.dsync,
         longer=report.longer,
+        guest=report.guest,
     )
 
 
@@ -149,6 +150,7 @@ def careful_report(message: pb.SyncReport, field: str = "report") -> Report:
             loads,
             message.dsync_seconds,
             message.longer,
+            message.guest,
         )
     except UnskewError as why:
         raise refusal(field, why, _AS_SENT) from None

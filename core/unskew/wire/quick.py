@@ -62,6 +62,7 @@ def quick_report(message: pb.SyncReport) -> Report | None:
         loads=loads,
         dsync=dsync,
         longer=message.longer,
+        guest=message.guest,
     )
 
 

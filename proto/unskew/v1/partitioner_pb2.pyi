@@ -285,7 +285,7 @@ class FrequentItems(_message.Message):
     def __init__(self, capacity: _Optional[int] = ..., hashes: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., error: _Optional[int] = ..., total: _Optional[int] = ..., rounding: _Optional[int] = ...) -> None: ...
 
 class SyncReport(_message.Message):
-    __slots__ = ("agent", "session", "seq", "table", "records", "frequent", "loads", "dsync_seconds", "longer")
+    __slots__ = ("agent", "session", "seq", "table", "records", "frequent", "loads", "dsync_seconds", "longer", "guest")
     AGENT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -295,6 +295,7 @@ class SyncReport(_message.Message):
     LOADS_FIELD_NUMBER: _ClassVar[int]
     DSYNC_SECONDS_FIELD_NUMBER: _ClassVar[int]
     LONGER_FIELD_NUMBER: _ClassVar[int]
+    GUEST_FIELD_NUMBER: _ClassVar[int]
     agent: str
     session: int
     seq: int
@@ -304,7 +305,8 @@ class SyncReport(_message.Message):
     loads: bytes
     dsync_seconds: float
     longer: bool
-    def __init__(self, agent: _Optional[str] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., table: _Optional[_Union[QTable, _Mapping]] = ..., records: _Optional[int] = ..., frequent: _Optional[_Union[FrequentItems, _Mapping]] = ..., loads: _Optional[bytes] = ..., dsync_seconds: _Optional[float] = ..., longer: bool = ...) -> None: ...
+    guest: bool
+    def __init__(self, agent: _Optional[str] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., table: _Optional[_Union[QTable, _Mapping]] = ..., records: _Optional[int] = ..., frequent: _Optional[_Union[FrequentItems, _Mapping]] = ..., loads: _Optional[bytes] = ..., dsync_seconds: _Optional[float] = ..., longer: bool = ..., guest: bool = ...) -> None: ...
 
 class SyncAnswer(_message.Message):
     __slots__ = ("incarnation", "epoch", "table", "records", "unsure", "split", "loads", "dsync_seconds", "merged", "age_seconds")

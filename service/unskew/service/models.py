@@ -364,6 +364,7 @@ class SyncReport(_Model):
     loads: PerWorker
     dsync_seconds: float = Field(gt=0)
     longer: bool = False
+    guest: bool = Field(default=False, description="no round waits for it: an agent that reports after it holds that")
 
 
 class SyncRequest(_Model):
@@ -386,6 +387,7 @@ class SyncRequest(_Model):
             loads=_packed(given.loads),
             dsync_seconds=given.dsync_seconds,
             longer=given.longer,
+            guest=given.guest,
         )
         return pb.SyncRequest(
             stream=stream,

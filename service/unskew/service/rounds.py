@@ -286,7 +286,7 @@ class Rounds:
         end = monotonic() + max(0.0, min(wait, self._base.tuning.most_wait))
         while True:
             lives = driver.lives
-            outcome = await self._base.store.report(stream, key, data, driver.lease)
+            outcome = await self._base.store.report(stream, key, data, 0.0 if report.guest else driver.lease)
             if outcome is ReportOutcome.MERGED:
                 return await self._merged(driver, key, report)
             if outcome is ReportOutcome.OLDER:

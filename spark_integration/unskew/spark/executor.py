@@ -28,7 +28,7 @@ from unskew.core.partition_agent import Bound, Decided, decide
 from unskew.core.plan import Plan
 from unskew.core.qtable import QTable
 from unskew.core.stream import UNKNOWN_PARTS
-from unskew.spark.reports import tell
+from unskew.spark.reports import PATIENCE, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,8 +45,9 @@ class Pin:
     With a ``plan`` rows go by it; without one each task learns from the Q-table in ``bound``. ``service`` is where
     reports go (None: nowhere), ``access`` how a client shows who it is. ``sync``: whether tasks report what they
     learned. ``session`` numbers the driver's lives and ``run`` the pins of one batch: what the newest reports takes the
-    place of the rest. ``parts`` are the tasks of the batch, where that is known. One pin that reports is for one frame:
-    a second one's reports would take the place of the first one's.
+    place of the rest. ``parts`` are the tasks of the batch, where that is known. Reports number batches from ``began``
+    on. A task waits at most ``patience`` seconds for the service. One pin that reports is for one frame: a second one's
+    reports would take the place of the first one's.
     """
 
     stream: str
@@ -59,6 +60,8 @@ class Pin:
     dsync: float = 20.0
     run: int = 0
     parts: int = UNKNOWN_PARTS
+    began: int = 0
+    patience: float = PATIENCE
 
     def __repr__(self) -> str:
         by = f"plan {self.plan.version}" if self.plan is not None else f"Q-table {self.version[0]}.{self.version[1]}"
@@ -89,6 +92,11 @@ class Pin:
     @property
     def batch(self) -> int:
         return self.bound.batch
+
+    @property
+    def number(self) -> int:
+        """Of the batch, in reports: queries on one stream have numbers of their own."""
+        return self.began + self.batch
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from unskew.spark.reports import tell
 if TYPE_CHECKING:
     from pyspark import RDD
 
-__all__ = ["Dealing", "partition_by", "spread_hash"]
+__all__ = ["Dealing", "dealing_of", "partition_by", "spread_hash"]
 
 T = TypeVar("T")
 
@@ -56,17 +56,17 @@ def partition_by(
     the records of one key apart, an id say: a number, string, bytes, or a tuple of these.
     ``types``: the keys' Spark types, where the plan has none. ``pin``: the batch that this is, to be reported.
     """
-    _check(rdd, key, plan, spread)
+    _check(rdd)
+    dealing = dealing_of(key, plan, spread, types)
     if pin is not None:
         if pin.plan is None or pin.plan.digest != plan.digest:
             raise ConfigError("pin", pin, "a pin of the plan that places the records: pin(plan)")
-        pin = replace(pin, parts=rdd.getNumPartitions())
-    dealing = Dealing(plan, key, spread, _types(plan, types), pin)
+        dealing = replace(dealing, pin=replace(pin, parts=rdd.getNumPartitions()))
     pairs = rdd.mapPartitions(dealing, preservesPartitioning=False)
     return pairs.partitionBy(plan.partitions, _identity).mapPartitions(_records)
 
 
-def _check(rdd: object, key: object, plan: Plan, spread: object) -> None:
+def _check(rdd: object) -> None:
     from pyspark import RDD
 
     if not isinstance(rdd, RDD):
@@ -75,6 +75,10 @@ def _check(rdd: object, key: object, plan: Plan, spread: object) -> None:
             type(rdd).__name__,
             "an RDD of classic Spark; Spark Connect has none: use repartition(df, key) or place(df, key)",
         )
+
+
+def dealing_of(key: Callable[[T], Any], plan: Plan, spread: Callable[[T], Any] | None, types: Sequence[str]) -> Dealing:
+    """How records are dealt out, or why they cannot be."""
     if not callable(key):
         raise ConfigError("key", key, "a function of a record that gives its key")
     if spread is not None and not callable(spread):
@@ -84,6 +88,7 @@ def _check(rdd: object, key: object, plan: Plan, spread: object) -> None:
             "this plan splits keys: give spread=, a function of a record that tells those of one key apart (an id, or "
             "offset), or plan with a policy that keeps keys whole (kip)"
         )
+    return Dealing(plan, key, spread, _types(plan, types))
 
 
 def _types(plan: Plan, given: Sequence[str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 A task that fails on the way, or is not read to its end, has reported nothing; one that runs again reports the same part
 again, which counts once. Reports are best effort. A service that is down or hangs costs a worker process one wait of
-``PATIENCE`` seconds, then a breaker keeps it from asking for minutes. A row's place never depends on it.
+the pin's ``patience``, then a breaker keeps it from asking for minutes. A row's place never depends on it.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _LINES: dict[tuple[int, str, str], _Line] = {}
 
 def tell(pin: Pin, partition: int, decided: Decided) -> None:
     """Report this partition, once: the histogram as a part of the batch, and what was learned where that is due.
-    Never fails, and never waits longer than ``PATIENCE``."""
+    Never fails, and never waits longer than the pin's ``patience``."""
     try:
         line = _line(pin)
         if not line.breaker.allow(time.monotonic()):
             return
         try:
-            _send(pin, partition, decided, line.client, time.monotonic() + PATIENCE)
+            _send(pin, partition, decided, line.client, time.monotonic() + pin.patience)
         except UnskewError as why:
             _failed(line, why)
         else:
@@ -72,11 +72,12 @@ def _failed(line: _Line, why: UnskewError) -> None:
 
 def _send(pin: Pin, partition: int, decided: Decided, client: Client, until: float) -> None:
     if partition < pin.parts:
-        part = Part(pin.source, pin.batch, pin.run, partition, pin.parts)
+        part = Part(pin.source, pin.number, pin.run, partition, pin.parts)
         client.report_histogram(pin.stream, part, bounded(decided.histogram, pin.partitions), timeout=_left(until))
     if pin.sync and decided.table is not None:
         agent = f"{pin.source}/{partition}"
-        report = report_of(pin.bound, decided, agent=agent, session=pin.session, seq=pin.batch + 1, dsync=pin.dsync)
+        seq = pin.number + 1
+        report = report_of(pin.bound, decided, agent=agent, session=pin.session, seq=seq, dsync=pin.dsync, guest=True)
         client.sync(pin.stream, report, timeout=_left(until))
 
 

@@ -1,10 +1,10 @@
-"""The demo itself: every batch by both arms, one after the other, and what came of it.
+"""The demo itself: every batch through both arms' queries, one after the other, and what came of it.
 
-- ``hash``: ``repartition(n, key)``, Spark as it comes, AQE on.
-- ``unskew``: ``Unskew.repartition`` by the plan that was made from the batch before. The plan for the next batch is
-  made while this one runs, and the batch is not over before it is there: planning is in the arm's time. Nothing is
-  known before the first batch, so that goes by hash; and a batch in which other keys have become hot meets a plan for
-  the keys that were, as it would in production.
+- ``hash``: ``foreachBatch`` with ``repartition(n, key)``, Spark as it comes, AQE on.
+- ``unskew``: ``foreachBatch`` by ``Unskew.for_each_batch``: each batch by a plan from those before. The demo waits for
+  the next plan at the end of a batch, which a stream does not, so planning is in the arm's time. Nothing is known
+  before the first batch, so that goes by hash; and a batch in which other keys have become hot meets a plan for the
+  keys that were, as it would in production.
 
 Which arm goes first alternates. Both have run once, unseen, before the first batch: Java, Python workers and kernels
 are slow when they are new, and the arm that went first would pay for it.
@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -27,12 +26,14 @@ from unskew.core.qtable import QTable
 from unskew.spark.demo.agents import Agents, Round
 from unskew.spark.demo.local import local_spark
 from unskew.spark.demo.proof import Proof, prove
+from unskew.spark.demo.queries import Query, StalledError, checkpoint_of
 from unskew.spark.demo.settings import Demo
 from unskew.spark.demo.stream import SCHEMA, Stream, folder_of, make_stream
 from unskew.spark.demo.work import Ran, job
 from unskew.spark.histogram import Sampling
 from unskew.spark.planning import EMBEDDED
 from unskew.spark.session import Unskew
+from unskew.spark.streaming.foreach import ForEachBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -196,51 +197,61 @@ class _Run:
     sk: Unskew
     agents: Agents
     watcher: Watcher
+    plan: Plan | None = None
+    ran: dict[str, Ran] = field(default_factory=dict)
 
     def batches(self) -> Iterator[Batch]:
-        plan: Plan | None = None
-        for number in range(self.demo.batches):
-            hot, share = self.stream.hottest(number)
-            df, ran, upcoming = _read(self.spark, self.folder / "stream", number), {}, plan
-            began = self.agents.clock()
-            self.agents.feed(self.stream.hashes_of(number))
-            for arm in ARMS if number % 2 == 0 else ARMS[::-1]:
-                self.watcher.running(Step(number, hot, share, arm))
-                if arm == HASH:
-                    ran[arm] = self._arm(arm, number, partial(_hashed, df, self.demo))
-                else:
-                    ran[arm], upcoming = self._planned(df, number, plan)
-            batch = Batch(
-                number,
-                hot,
-                share,
-                number > 0 and number % self.demo.change == 0,
-                ran[HASH],
-                ran[UNSKEW],
-                plan,
-                self.agents.settle(),
-                began,
-            )
-            plan = upcoming
-            self.watcher.done(batch)
-            yield batch
+        homes = {arm: self.folder / "queries" / arm for arm in ARMS}
+        planned = self.sk.for_each_batch(
+            self._unskew, _KEY, str(checkpoint_of(homes[UNSKEW])), "demo", spread=_SPREAD, threshold=0
+        )
+        with (
+            closing(planned),
+            Query(self.spark, homes[HASH], self._hash) as hashed,
+            Query(self.spark, homes[UNSKEW], partial(self._settled, planned)) as placed,
+        ):
+            for number in range(self.demo.batches):
+                yield self._batch(number, {HASH: hashed, UNSKEW: placed})
 
-    def _planned(self, df: DataFrame, number: int, plan: Plan | None) -> tuple[Ran, Plan | None]:
-        """The batch by the plan that there is, and the plan for the next one, made beside it."""
-        last = number + 1 == self.demo.batches
-        began = time.perf_counter()
-        with _beside(lambda: None if last else self.sk.plan(df, _KEY, _SPREAD)) as upcoming:
-            ran = self._arm(UNSKEW, number, lambda: self._placed(df, plan))
-        return replace(ran, seconds=time.perf_counter() - began), upcoming.result()
+    def _batch(self, number: int, queries: Mapping[str, Query]) -> Batch:
+        hot, share = self.stream.hottest(number)
+        began = self.agents.clock()
+        self.agents.feed(self.stream.hashes_of(number))
+        for arm in ARMS if number % 2 == 0 else ARMS[::-1]:
+            self.watcher.running(Step(number, hot, share, arm))
+            seconds = queries[arm].run(self.folder / "stream", number)
+            self.ran[arm] = replace(self.ran[arm], seconds=seconds)
+        batch = Batch(
+            number,
+            hot,
+            share,
+            number > 0 and number % self.demo.change == 0,
+            self.ran[HASH],
+            self.ran[UNSKEW],
+            self.plan if number else None,
+            self.agents.settle(),
+            began,
+        )
+        self.watcher.done(batch)
+        return batch
 
-    def _arm(self, arm: str, number: int, place: Callable[[], DataFrame]) -> Ran:
-        began = time.perf_counter()
+    def _hash(self, df: DataFrame, number: int) -> None:
+        self._job(HASH, _hashed(df, self.demo), number)
+
+    def _unskew(self, placed: DataFrame, number: int) -> None:
+        bound = self.sk.plans.bound
+        self.plan = None if bound is None else bound.plan
+        self._job(UNSKEW, placed, number)
+
+    def _settled(self, planned: ForEachBatch, df: DataFrame, number: int) -> None:
+        """The batch, and what is made of it for the next one: in the arm's time, though a stream would not wait."""
+        planned(df, number)
+        if not planned.settle(_TIMEOUT):
+            raise StalledError(f"no plan was made after batch {number} in {_TIMEOUT:.0f} s")
+
+    def _job(self, arm: str, placed: DataFrame, number: int) -> None:
         out = folder_of(self.folder / arm, number)
-        loads, tasks, states = job(place(), self.demo.partitions, self.demo.wait, out)
-        return Ran(time.perf_counter() - began, loads, tasks, states)
-
-    def _placed(self, df: DataFrame, plan: Plan | None) -> DataFrame:
-        return _hashed(df, self.demo) if plan is None else self.sk.repartition(df, _KEY, plan, _SPREAD)
+        self.ran[arm] = Ran(0.0, *job(placed, self.demo.partitions, self.demo.wait, out))
 
 
 def _hashed(df: DataFrame, demo: Demo) -> DataFrame:
@@ -250,10 +261,3 @@ def _hashed(df: DataFrame, demo: Demo) -> DataFrame:
 
 def _read(spark: SparkSession, folder: Path, batch: int) -> DataFrame:
     return spark.read.schema(SCHEMA).parquet(str(folder_of(folder, batch)))
-
-
-@contextmanager
-def _beside(work: Callable[[], Plan | None]) -> Iterator[Future[Plan | None]]:
-    """Work in a thread of its own; the block ends when it has ended."""
-    with ThreadPoolExecutor(1, thread_name_prefix="unskew demo plan") as pool:
-        yield pool.submit(work)

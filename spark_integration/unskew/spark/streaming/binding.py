@@ -29,14 +29,14 @@ def pin_folder(checkpoint: str, name: str) -> Folder:
 
 
 class Binding:
-    """The pins of one query. ``identity`` has what must be the same for all of them."""
+    """The pins of one query, in one run of it. ``identity`` has what must be the same for all of them."""
 
     def __init__(self, folder: Folder, identity: Pinned) -> None:
         self._folder, self._identity = folder, identity
-        self.begin()
+        self._forget_all()
 
-    def begin(self) -> None:
-        """Another run of the query begins, which knows nothing of batches that ran meanwhile elsewhere."""
+    def _forget_all(self) -> None:
+        """Know as little as a new run of the query does."""
         self._firsts: list[int] | None = None  # of the pins that are there, ascending; known once looked at
         self._present: Pinned | None = None
         self._newest = -1  # the last batch that was bound in this run
@@ -52,6 +52,7 @@ class Binding:
 
     def bound(self, batch: int) -> Pinned | None:
         """What an earlier run, of the query or of the batch, has bound it to; None where nothing is there."""
+        self._firsts = None  # what is on the disk counts
         known = self._known()
         first = max((one for one in known if one <= batch), default=None)
         if first is None and known:
@@ -86,7 +87,7 @@ class Binding:
         """What the batch's own pin holds from now on. Where writing fails it may be there all the same: then whoever
         tries again has to look, as a new run does."""
         firsts = self._known()
-        self.begin()
+        self._forget_all()
         made = self._folder.create(f"{batch}{_SUFFIX}", pinned_to_bytes(mine))
         self._firsts = sorted({*firsts, batch})
         return mine if made else self._read(batch)

@@ -20,6 +20,7 @@ from unskew.core.partition_agent import Bound
 from unskew.spark.jvm import run_of
 from unskew.spark.keys import key_names, key_of
 from unskew.spark.streaming.binding import Binding, pin_folder
+from unskew.spark.streaming.learned import Learned
 from unskew.spark.streaming.observed import Watch
 from unskew.spark.streaming.planned import Planned
 from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote, source_of
@@ -49,10 +50,13 @@ class Way(Protocol):
     def choose(self, df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
         """What a batch that nobody has begun is to be bound to, and why; the present bound where nothing changes."""
 
-    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch]: ...
+    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:
+        """The rows in their places, and what is noted of them, if anything is."""
 
-    def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> None:
+    def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch | None, seconds: float) -> None:
         """The batch has run. Never waits."""
+
+    def settle(self, timeout: float) -> bool: ...
 
     def close(self) -> None: ...
 
@@ -68,9 +72,17 @@ class ForEachBatch:
         return ForEachBatch, (self._sk, self._handle, self.settings)
 
     def __call__(self, df: DataFrame, batch: int) -> None:
-        if self._life is None:
-            self._life = _Life(self._sk, self.settings, df)
-        self._life.run(df, batch, self._handle)
+        run = run_of(df)
+        if self._life is None or self._life.run != run:
+            check_checkpoint(df, self.settings.checkpoint)
+            self.close()
+            self._life = _Life(self._sk, self.settings, df, run)
+        self._life.place(df, batch, self._handle)
+
+    def settle(self, timeout: float) -> bool:
+        """Wait until what the last batch showed is worked off, no longer than this; whether it is. A stream need not:
+        for tests, and for the end of a job that reports."""
+        return self._life is None or self._life.way.settle(timeout)
 
     def close(self) -> None:
         """End the thread that plans. A query that still runs goes on by the plan it has."""
@@ -89,37 +101,27 @@ def batches_of(sk: Unskew, handle: Handle, settings: Settings) -> ForEachBatch:
 
 
 class _Life:
-    """One life of the driver: from the first batch that it sees. The query may be started several times in it, and run
-    elsewhere in between: what is known of pins holds for one run."""
+    """One run of the query, from the first batch that is seen of it. What an earlier run knew of pins is worth nothing:
+    the query may have run elsewhere meanwhile. Where the run cannot be told (Connect) each has a process of its own."""
 
-    def __init__(self, sk: Unskew, settings: Settings, df: DataFrame) -> None:
+    def __init__(self, sk: Unskew, settings: Settings, df: DataFrame, run: str | None) -> None:
         plans = sk.plans
         types = key_of(df, settings.keys).types
         source = source_of(plans.application, settings.name, settings.checkpoint)
         identity = Pinned(Bound(plans.partitions), plans.stream, settings.name, settings.key, settings.spread)
-        self._sk, self._settings = sk, settings
-        self._run: str | None = None
+        self.run, self._sk, self._settings = run, sk, settings
+        self._names = key_names(df, settings.keys)
         self._binding = Binding(pin_folder(settings.checkpoint, settings.name), identity)
-        self.way: Way = Planned(sk, settings, source, types)
+        self.way: Way = (Learned if settings.learn else Planned)(sk, settings, source, types)
 
-    def run(self, df: DataFrame, batch: int, handle: Handle) -> None:
-        self._follow(df)
+    def place(self, df: DataFrame, batch: int, handle: Handle) -> None:
         with self._kept(df) as kept:
             pinned = self._pinned(kept, batch)
             began = time.monotonic()
             routed, watch = self.way.route(kept, pinned, batch)
-            names = key_names(df, self._settings.keys)
-            with self._sk.plans.bind(pinned.bound.plan, names, self._settings.told):
+            with self._sk.plans.bind(pinned.bound.plan, self._names, self._settings.told):
                 handle(routed, batch)
             self.way.seen(df, pinned, batch, watch, time.monotonic() - began)
-
-    def _follow(self, df: DataFrame) -> None:
-        """See whose batch this is. Where that cannot be told (Connect) each run has a process of its own."""
-        run = run_of(df)
-        if run != self._run:
-            check_checkpoint(df, self._settings.checkpoint)
-            self._binding.begin()
-            self._run = run
 
     def _pinned(self, df: DataFrame, batch: int) -> Pinned:
         """The pin of this batch: the one that is there if anybody may have begun the batch, else the newest."""

@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from unskew.client import Breaker
@@ -80,7 +80,7 @@ class Forecasts:
         self._next = Next("previous", first, "the first plan")
         self._hash = self._by_hash()
         self._breaker = Breaker(failures=1, cooldown=_COOLDOWN, longest=_LONGEST)
-        self._put = False
+        self._put, self._own = False, 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unskew plans")
         self._under_way: Future[None] | None = None
 
@@ -131,14 +131,24 @@ class Forecasts:
 
     def _learned(self, ran: Ran) -> None:
         changed = self._judge(ran)
-        self._history = self._history.add(ran.found.histogram)
+        self._remember(ran.found.histogram)
         if ran.partitions not in (0, self._plans.spec.partitions):
             self._resize(ran.partitions)
-        plan = self._asked(ran) or self._made_here(self._history.merged(), ran.number)
+        record = self._history.merged()
+        plan = self._asked(ran, record) or self._made_here(record, ran.number)
         self._plan = plan
         mode = self._trust.mode
         reason = changed or f"{plan.info.policy or 'plan'} from the batches up to {ran.number}"
         self._next = Next(mode, self._hash if mode == "hash" else plan, reason)
+
+    def _remember(self, histogram: Histogram) -> None:
+        """Add the batch to the record. Where it lay otherwise than foretold the stream has changed: what was before
+        says nothing of what comes, and the record begins with this batch. The service's own record still has the
+        batches before; until they have fallen out of it, plans are asked for by ours."""
+        self._own = max(self._own - 1, 0)
+        if self._trust.surprised:
+            self._history, self._own = replace(self._history, batches=()), self._history.depth
+        self._history = self._history.add(histogram)
 
     def _judge(self, ran: Ran) -> str | None:
         """Compare what was foretold with what the batch held."""
@@ -177,8 +187,8 @@ class Forecasts:
 
     # -- the service ------------------------------------------------------------------------------------------
 
-    def _asked(self, ran: Ran) -> Plan | None:
-        """The service's plan from all that was reported, or None where nobody answers."""
+    def _asked(self, ran: Ran, record: Histogram) -> Plan | None:
+        """The service's plan, or None where nobody answers."""
         client = self._plans.client
         if client is None or not self._breaker.allow(time.monotonic()):
             return None
@@ -187,7 +197,8 @@ class Forecasts:
             stream, timeout = self._plans.stream, self._plans.timeout
             client.report_histogram(stream, Part(self._source, ran.number), ran.found.histogram, timeout=timeout)
             self._tell(ran)
-            plan = client.build_plan(stream, ran.number + 1, timeout=timeout).plan
+            own = record if self._own else None
+            plan = client.build_plan(stream, ran.number + 1, histogram=own, timeout=timeout).plan
         except UnskewError as why:  # a service that says no does not plan for us either
             self._away(why)
             return None

@@ -113,6 +113,9 @@ class Planned:
         partitions = self._scaling.saw(batch, found, stages, seconds)
         return replace(ran, map_time=stages.map_time, reduce_time=stages.reduce_time, partitions=partitions)
 
+    def settle(self, timeout: float) -> bool:
+        return self._forecasts is None or self._forecasts.settle(timeout)
+
     def close(self) -> None:
         if self._scaling is not None:
             self._scaling.close()

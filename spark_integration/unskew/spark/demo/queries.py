@@ -1,0 +1,78 @@
+"""The two arms as streaming queries over files that land, batch by batch.
+
+Each has its own folder, checkpoint and handler. A batch lands for one arm, is worked on to its end, and lands for the
+other one then: two queries at a time on two cores would measure each other. A folder of files appears in one rename, so
+that all of them are one micro-batch.
+"""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from unskew.core.errors import UnskewError
+from unskew.spark.demo.stream import SCHEMA, folder_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Query", "StalledError", "checkpoint_of"]
+
+_POLLED = "100 milliseconds"  # looking for files takes processor time
+_LONGEST = 600.0
+
+
+class StalledError(UnskewError):
+    """A batch has not come out of its query."""
+
+
+class Query:
+    """One arm's query. ``work`` gets each batch and its number; ``checkpoint`` is where Spark and pins are kept."""
+
+    def __init__(self, spark: SparkSession, home: Path, work: Callable[[DataFrame, int], None]) -> None:
+        self._landing = home / "landing"
+        self._landing.mkdir(parents=True)
+        self._work, self._done = work, queue.SimpleQueue[float]()
+        files = spark.readStream.schema(SCHEMA).parquet(f"{self._landing}/batch=*")
+        writer = files.writeStream.foreachBatch(self._timed).trigger(processingTime=_POLLED)
+        self._query = writer.option("checkpointLocation", str(checkpoint_of(home))).start()
+
+    def run(self, source: Path, number: int) -> float:
+        """Let this batch land, and wait until it is worked on: how many seconds its handler took."""
+        coming = self._landing / f"_{number}"
+        shutil.copytree(folder_of(source, number), coming)
+        coming.rename(folder_of(self._landing, number))
+        until = time.monotonic() + _LONGEST
+        while time.monotonic() < until:
+            try:
+                return self._done.get(timeout=1.0)
+            except queue.Empty:
+                self._check(number)
+        raise StalledError(f"batch {number} has not come out of its query in {_LONGEST:.0f} s")
+
+    def _timed(self, df: DataFrame, number: int) -> None:
+        began = time.perf_counter()
+        self._work(df, number)
+        self._done.put(time.perf_counter() - began)
+
+    def _check(self, number: int) -> None:
+        if not self._query.isActive:
+            why = self._query.exception()
+            raise StalledError(f"the query ended in batch {number}: {why}")
+
+    def __enter__(self) -> Query:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._query.stop()
+
+
+def checkpoint_of(home: Path) -> Path:
+    return home / "checkpoint"

@@ -1,0 +1,94 @@
+"""Batches whose tasks learn: each routes its partition by a Q-table that is pinned, and reports (``executor``).
+
+The newest table that the service has told of by the time a batch begins is what it is bound to; where that is the one
+of the batch before, nothing is written. Within such an interval the batch's own number is in the random numbers, so
+that what one batch explores another does not repeat, and a batch that runs again does.
+
+A batch reports where a sync is due (``syncs``). Tasks of other batches say nothing to anybody.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from unskew.core.errors import ConfigError
+from unskew.core.partition_agent import Bound
+from unskew.core.qtable import QTable
+from unskew.spark.executor import Pin
+from unskew.spark.learning import place
+from unskew.spark.streaming.settings import Settings
+from unskew.spark.streaming.syncs import Syncs
+from unskew.wire import Pinned
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from unskew.spark.session import Unskew
+    from unskew.spark.streaming.observed import Watch
+
+__all__ = ["Learned"]
+
+_LEAST = 0.05  # seconds that a task takes to report at all
+
+
+class Learned:
+    """Which Q-table a batch is bound to, and when its tasks report."""
+
+    counts_first = False
+
+    def __init__(self, sk: Unskew, settings: Settings, source: str, types: tuple[str, ...]) -> None:
+        self._sk, self._settings, self._source = sk, settings, source
+        self._syncs: Syncs | None = None
+        if sk.client is not None:
+            spec = replace(sk.plans.spec, key_types=types)
+            self._syncs = Syncs(sk.client, sk.stream, spec, source, settings.interval)
+
+    def begin(self, pinned: Pinned) -> None:
+        """A pin was found: what to go on from."""
+        if pinned.bound.plan is not None:
+            raise ConfigError("learn", "True", f"False: the pins of {pinned.name} have a plan and no Q-table")
+        if self._syncs is not None:
+            self._syncs.follow(pinned.bound.version)
+
+    def choose(self, _df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
+        """Newest table, last table, none: walked once, here (DESIGN, promise 4)."""
+        plans, syncs = self._sk.plans, self._syncs
+        if present is None and syncs is not None:
+            syncs.meet(self._settings.deadline)
+        empty = Bound(plans.partitions, table=QTable.empty(plans.partitions), batch=batch, seed=plans.spec.seed)
+        found = None if syncs is None else syncs.answer
+        if found is not None and (present is None or found.version > present.bound.version):
+            learned = replace(empty, table=found.table, records=found.records, version=found.version)
+            return learned, f"round {found.epoch}: {len(found.table)} hot keys in {found.records} rows"
+        if present is None:
+            return empty, "nothing is learned yet"
+        return present.bound, present.reason
+
+    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:
+        settings = self._settings
+        pin = Pin(
+            self._sk.stream,
+            replace(pinned.bound, batch=batch),
+            self._source,
+            run=time.time_ns() // 1000,
+            began=pinned.began,
+            patience=max(settings.deadline, _LEAST),
+        )
+        syncs, client = self._syncs, self._sk.client
+        if syncs is not None and client is not None and syncs.due():
+            pin = replace(pin, service=client.target, sync=True, session=syncs.session, dsync=syncs.dsync)
+        return place(df, pin, settings.keys, settings.told, column=settings.column), None
+
+    def seen(self, _df: DataFrame, _pinned: Pinned, _batch: int, _watch: Watch | None, seconds: float) -> None:
+        """The tasks have reported: close their round, beside what follows."""
+        if self._syncs is not None:
+            self._syncs.ended(seconds)
+
+    def settle(self, timeout: float) -> bool:
+        return self._syncs is None or self._syncs.settle(timeout)
+
+    def close(self) -> None:
+        if self._syncs is not None:
+            self._syncs.close()
