@@ -30,7 +30,7 @@ _SPARE = 2  # slots for the jobs that plan while a batch runs
 _VERSION = re.compile(r'version "(\d+)')
 _LAST_LINES = 8
 # Two cores run the compiler of the JVM too: for two minutes the quick one is the better, for both arms.
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 _ANOTHER = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_SUBMIT_ARGS")
 _INSTALL = (
     f"Spark needs Java {_OLDEST_JAVA} or newer: install a JRE (Debian, Ubuntu: apt-get install "
