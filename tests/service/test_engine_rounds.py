@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -54,6 +55,25 @@ def test_a_round_is_answered_when_every_live_agent_is_in_it():
             info = await engine.get_stream("clicks")
             assert (info.epoch, info.agents, info.dsync) == (2, 3, 3600.0)
             assert last.incarnation == (await engine.sync("clicks", a_report("c", 3), 0.0, NEVER)).incarnation > 0
+
+    run(main())
+
+
+def test_no_round_waits_for_a_guest():
+    """Three in one round, none in the next: it is done when the one that holds a lease has reported."""
+
+    async def main() -> None:
+        async with engines() as (engine,):
+            await engine.put_stream("clicks", SLOW)
+            await agree(engine, "driver")
+            for seq, tasks in ((2, 3), (3, 0)):
+                for task in range(tasks):
+                    guest = replace(a_report(f"task-{task}", seq), guest=True)
+                    assert not (await engine.sync("clicks", guest, 0.0, NEVER)).merged
+                (found,) = await agree(engine, "driver", seq=seq)
+                assert len(found.answer.merged) == tasks + 1
+                assert found.answer.records == 100 * (tasks + 1)
+                assert (await engine.get_stream("clicks")).agents == 1
 
     run(main())
 

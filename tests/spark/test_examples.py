@@ -13,7 +13,15 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-RUN = {"skewed_groups": 12_000, "skewed_join": 60_000, "even_parquet": 60_000, "before_and_after": 12_000}
+RUN = {
+    "skewed_groups": 12_000,
+    "skewed_join": 60_000,
+    "even_parquet": 60_000,
+    "before_and_after": 12_000,
+    "windowed_sketches": 20_000,
+    "streaming_join": 6_000,
+}
+ELSEWHERE = {"kafka_in_out"}  # test_kafka.py, which has a broker
 
 
 def printed(name: str) -> str:
@@ -37,7 +45,7 @@ def before_and_after(pattern: str, text: str) -> tuple[float, float]:
 
 def test_every_example_is_run_here() -> None:
     """A new one needs a size and a test."""
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(RUN)
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == set(RUN) | ELSEWHERE
 
 
 def test_skewed_groups_gives_the_heavy_customer_a_task_of_its_own() -> None:
@@ -75,3 +83,24 @@ def test_before_and_after_says_what_to_do_and_does_it() -> None:
     text = printed("before_and_after")
     assert "use sk.group_apply: by hash it takes" in text
     assert "same result: True" in text
+
+
+def test_windowed_sketches_spreads_the_hot_page_and_merges_its_sketches() -> None:
+    """Even partitions with salts; every window of a page comes out, with an estimate as good as before."""
+    text = printed("windowed_sketches")
+    before, after = before_and_after(r"fullest partition has (\S+) times", text)
+    assert before > 1.2
+    assert after < 1.1
+    assert "the same ones: True" in text
+    worst = re.search(r"differ by (\S+) % at most", text)
+    assert worst is not None
+    assert float(worst.group(1)) < 5
+
+
+def test_streaming_join_makes_the_same_pairs_in_all_partitions() -> None:
+    """By Spark alone nearly all of them in one."""
+    text = printed("streaming_join")
+    before, after = before_and_after(r"fullest partition has (\S+) times", text)
+    assert before > 3
+    assert after < 1.3
+    assert re.search(r"[\d,]{5,} pairs; the same: True", text)

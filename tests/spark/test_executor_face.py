@@ -23,6 +23,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from tests.client.service_in_test import plan_of, serving
 from tests.servers import free_ports
 from tests.spark.frames import hashes_in, no_job, plan_over, setting, typed_frame
 from unskew.client import testing
@@ -205,6 +206,37 @@ def test_a_twin_with_its_rows_in_another_order_and_other_batches_does_the_same(
     left.close()
     assert not open_in(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+# -- which plan a task has
+
+
+def test_a_task_gets_its_plan_by_the_pinned_version_or_goes_by_its_copy(caplog: pytest.LogCaptureFixture) -> None:
+    """Asked for once a process, also where it is not to be had; never a newer one, and never one that routes otherwise:
+    a service that lost its state may give a version again."""
+    mine, newer = plan_of(3), plan_of(4)
+    other = Plan(mine.partitions, newer.tail, newer.hot, info=mine.info)
+    keys = np.arange(4_000, dtype=np.uint64) << np.uint64(50)
+    with serving() as running:
+        for stream, plans, asked in (("has", [mine, newer], 1), ("lost", [newer], 1), ("another", [other], 1)):
+            running.service.calls.clear()
+            for one in plans:
+                running.service.publish(stream, one)
+            pin = Pin(stream, Bound(4, mine), "app", service=running.target)
+            for partition in range(3):
+                found = pa.Table.from_batches(Placing(pin, "p", spread=False).placed(unspread(keys), partition))
+                assert np.array_equal(found["p"].to_numpy(), mine.route(keys))
+            assert running.service.calls["GetPlan"] == asked
+            fetched = reports._line(pin).client._plans.version(stream, mine.version)
+            assert (fetched == mine) == (stream == "has")
+        assert f"stream another: the service's plan {mine.version} is not the one" in caplog.text
+        assert reports.plan_for(Pin("has", Bound(4, plan_of(3, incarnation=0)), "app", service=running.target))
+        assert running.service.calls["GetPlan"] == 1  # of a plan that the driver made nobody is asked
+
+
+def unspread(keys: np.ndarray) -> Iterator[pa.RecordBatch]:
+    hashes = pa.array(keys.view(np.int64))
+    yield pa.RecordBatch.from_arrays([hashes, hashes], names=["id", "h"])
 
 
 # -- what tasks tell the service

@@ -279,3 +279,14 @@ def test_the_table_is_bounded_whatever_the_summaries_can_say(drawn: tuple[list[R
         assert len(keys) <= 3 * N
         assert keys & pool.unsure <= set(before.table.hashes.tolist())
         before = answer(pool)
+
+
+def test_what_was_hot_without_others_has_to_be_hot_with_them() -> None:
+    """Half of the threshold is enough to stay hot (decision 11), but not when a round has half as many tuples again:
+    then they are of agents that were not there, and their keys are none that counts vary by."""
+    before = answer(merge([report("a", {1: 30, 2: 30, 3: 40}, n=4)]))
+    one = report("a", {1: 30, 2: 30, 3: 40}, n=4)
+    assert before.table.hashes.tolist() == [1, 2, 3]
+    for others, left in ((40, [1, 2, 3]), (60, [3, 9])):
+        seen = merge([one, report("b", {9: others}, n=4)], before).table.hashes.tolist()
+        assert [key for key in seen if key != 9 or others == 60] == left

@@ -41,11 +41,12 @@ def report(
     n: int = 2,
     dsync: float = 20.0,
     longer: bool = False,
+    guest: bool = False,
 ) -> Report:
     """An agent that saw one key only."""
     frequent = FrequentItems(8).update(np.full(records, 3, np.uint64))
     table = QTable.of(np.array([3], np.uint64), np.full((1, n), -0.5), [records], np.ones((1, n)))
-    return Report(agent, session, seq, table, records, frequent, np.full(n, records), dsync, longer=longer)
+    return Report(agent, session, seq, table, records, frequent, np.full(n, records), dsync, longer=longer, guest=guest)
 
 
 def asked(actions: tuple[Action, ...]) -> Merge:
@@ -452,3 +453,18 @@ def test_agents_that_ask_for_what_they_have_just_got_are_not_heard() -> None:
     assert set(values) == {20.0}
     ups = Simulation([Agent("a", forgetful=True, dsync=10.0)], lambda _: 12.0, rules=RoundRules(workers=2, dsync=10.0))
     assert [value for value, after in pairwise(ups.run(50)) if value != after] == [10.0]
+
+
+def test_no_round_waits_for_a_guest() -> None:
+    """Tasks and their driver: eight of them, then two. They count in the round of the driver, who reports last."""
+    rounds = Rounds(RULES)
+    finish(rounds, asked(rounds.handle(Reported(report("driver", 1)), 0.0)), 0.1)
+    for seq, tasks, now in ((2, 8, 10.0), (3, 2, 30.0)):
+        for task in range(tasks):
+            rounds.handle(Reported(report(f"task-{task}", seq, guest=True)), now)
+        assert rounds.sealed is None
+        assert rounds.missing() == rounds.live() == ("driver",)
+        merging = asked(rounds.handle(Reported(report("driver", seq, records=0)), now + 1.0))
+        assert len(merging.reports) == tasks + 1
+        finish(rounds, merging, now + 1.1)
+        assert rounds.live() == ("driver",)

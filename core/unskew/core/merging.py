@@ -16,6 +16,8 @@ Deviations from the paper:
   divides by GL and P instead. A worker that an agent never tried for a key is no reward and not in the mean
   (``untried="included"`` has it as the -2 that it is written as). Where no weight is above 0 all are equal.
 - A round without a tuple says nothing about any key: the global table's keys stay.
+- "Stay hot" is meant for counts that vary. A round of half as many tuples again as the one before has agents in it that
+  were not there: what was hot without them has to be hot with them.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 Untried = Literal["left out", "included"]
+_GREW = 1.5
 _BEST = 2.0  # what a QTable takes at most: rounding must not lift a mean above it
 
 
@@ -65,6 +68,8 @@ def merge(
     workers = _workers(ordered, previous)
     seen = FrequentItems.merge_all(report.frequent for report in ordered)
     before = np.zeros(0, np.uint64) if previous is None else previous.table.hashes
+    if previous is not None and previous.records and seen.total >= _GREW * previous.records:
+        renew = 1.0
     hot, unsure = _verdicts(ordered, seen, before, workers, renew)
     kept = np.union1d(hot, _heaviest(seen, unsure[_find(before, unsure)[1]], workers))
     table = _mean([report.table for report in ordered], kept, seen, workers, left_out=untried == "left out")

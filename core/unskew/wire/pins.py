@@ -20,7 +20,8 @@ _SUM = 8  # bytes of XXH64 in front of the message
 
 @dataclass(frozen=True, eq=False)
 class Pinned:
-    """``bound`` from batch ``bound.batch`` on, for the rows that ``key`` and ``spread`` describe."""
+    """``bound`` from batch ``bound.batch`` on, for the rows that ``key`` and ``spread`` describe. ``told``: the columns
+    that ``spread`` stood for then."""
 
     bound: Bound
     stream: str
@@ -29,6 +30,7 @@ class Pinned:
     spread: tuple[str, ...]
     began: int = 0
     reason: str = ""
+    told: tuple[str, ...] = ()
 
 
 def pinned_to_bytes(pinned: Pinned) -> bytes:
@@ -48,6 +50,7 @@ def pinned_to_bytes(pinned: Pinned) -> bytes:
         seed=bound.seed,
         began=pinned.began,
         reason=pinned.reason,
+        told=pinned.told,
     )
     body = message.SerializeToString(deterministic=True)
     return xxhash.xxh64_digest(body) + body
@@ -82,4 +85,5 @@ def _pinned(message: pb.Pin) -> Pinned:
         tuple(message.spread),
         message.began,
         message.reason,
+        tuple(message.told),
     )

@@ -1,12 +1,13 @@
-"""The executor face, task side: what runs in Python workers (DESIGN section 7). It imports little and asks nobody.
+"""The executor face, task side: what runs in Python workers (DESIGN section 7). It imports little.
 
-A task gets a ``Pin`` in its closure: the plan, or the Q-table that it learns from, and where reports go. Key hashes and
-spread hashes come as columns that Spark made; what is decided is in ``core.partition_agent``. Other columns are never
-looked at: their Arrow buffers go out as they came in.
+A task gets a ``Pin`` in its closure: the plan, or the Q-table that it learns from, and where reports go. A plan it gets
+from the service by the pinned version, or has it from the closure: the same one. Key hashes and spread hashes come as
+columns that Spark made; what is decided is in ``core.partition_agent``. Other columns are never looked at: their Arrow
+buffers go out as they came in.
 
 A batch that can be routed row by row streams. Where the whole partition has to be seen first its Arrow batches are held
 in memory, from ``HELD`` bytes on in a file without a name in Spark's own scratch folder: it is gone with the worker,
-however that ends. What tasks report, and that no row waits for it, is in ``reports``.
+however that ends. What tasks ask and report, and what that costs at most, is in ``reports``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ from unskew.core.partition_agent import Bound, Decided, decide
 from unskew.core.plan import Plan
 from unskew.core.qtable import QTable
 from unskew.core.stream import UNKNOWN_PARTS
-from unskew.spark.reports import PATIENCE, tell
+from unskew.spark.reports import PATIENCE, plan_for, tell
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +118,7 @@ class Placing:
         return self._as_it_comes(batches, partition) if self.pin.bound.streams else self._whole(batches, partition)
 
     def _as_it_comes(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        plan, seen = self.pin.plan, []
+        plan, seen = plan_for(self.pin), []
         if plan is None:
             raise PlanError("only a plan routes row by row")
         for batch in batches:
@@ -138,7 +139,8 @@ class Placing:
                 spreads.extend([] if spread is None else [spread])
                 held.add(self._bare(batch))
             told = np.concatenate(spreads) if self.spread else None
-            decided = decide(self.pin.bound, partition, np.concatenate(keys), told)
+            bound = replace(self.pin.bound, plan=plan_for(self.pin))
+            decided = decide(bound, partition, np.concatenate(keys), told)
             del keys, spreads, told
             start = 0
             for batch in held:

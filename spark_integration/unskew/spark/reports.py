@@ -1,4 +1,8 @@
-"""What tasks tell the service: each its partition of a batch, when its last row is out.
+"""What tasks say to the service: before their first row they ask for their plan, after the last one they report.
+
+A plan is asked for by the version that the pin names, once a worker process, and taken where its digest is the pin's.
+Otherwise, and where nobody answers, the copy that came with the task is used: both route every row alike, so it does
+not matter which tasks have which.
 
 A task that fails on the way, or is not read to its end, has reported nothing; one that runs again reports the same part
 again, which counts once. Reports are best effort. A service that is down or hangs costs a worker process one wait of
@@ -10,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from unskew.core.errors import UnskewError
@@ -19,9 +23,10 @@ from unskew.core.stream import Part
 
 if TYPE_CHECKING:
     from unskew.client import Breaker, Client
+    from unskew.core.plan import Plan, Version
     from unskew.spark.executor import Pin
 
-__all__ = ["PATIENCE", "tell"]
+__all__ = ["PATIENCE", "plan_for", "tell"]
 
 _log = logging.getLogger("unskew.spark")
 
@@ -37,9 +42,46 @@ class _Line:
     client: Client
     breaker: Breaker
     used: float
+    lacks: set[tuple[str, Version]] = field(default_factory=set)  # plans that are not to be had there
 
 
 _LINES: dict[tuple[int, str, str], _Line] = {}
+
+
+def plan_for(pin: Pin) -> Plan | None:
+    """The pin's plan, by the service if it has the same. Never fails, and never waits longer than ``patience``."""
+    mine = pin.plan
+    if mine is None or pin.service is None or not mine.version.incarnation:
+        return mine  # the driver made it: no service knows its version
+    try:
+        return _fetched(pin, mine, _line(pin))
+    except Exception as why:  # noqa: BLE001 - the copy at hand is as good
+        _log.warning("stream %s: a task goes by its own copy of the plan. %s: %s", pin.stream, type(why).__name__, why)
+        return mine
+
+
+def _fetched(pin: Pin, mine: Plan, line: _Line) -> Plan:
+    what = pin.stream, mine.version
+    if what in line.lacks or not line.breaker.allow(time.monotonic()):
+        return mine
+    try:
+        found = line.client.get_plan(*what, timeout=pin.patience).plan
+    except UnskewError as why:
+        _failed(line, why)
+        line.lacks.add(what)
+        return mine
+    line.breaker.success()
+    if found.digest == mine.digest:
+        return found
+    line.lacks.add(what)
+    _log.warning(
+        "stream %s: the service's plan %s is not the one that this batch is bound to (digest %s, not %s): it may have "
+        "lost its state. The batch goes by its own copy",
+        *what,
+        found.digest,
+        mine.digest,
+    )
+    return mine
 
 
 def tell(pin: Pin, partition: int, decided: Decided) -> None:

@@ -20,12 +20,12 @@ from unskew.spark.native import table
 __all__ = ["salt_column"]
 
 _WORD = 0xFFFFFFFF
-_HALF = 0xFFFF
 _SIGN = 1 << 31
 
 
 def salt_column(partitions: int, target: Column, others: Sequence[Column]) -> Column:
-    """The int after ``others`` for which Spark's hash partitioning into so many partitions chooses ``target``."""
+    """The int after ``others`` for which Spark's hash partitioning into so many partitions chooses ``target``. The tree
+    holds ``target`` and ``others`` twice, for the rotation."""
     wanted = unmixed_u32(np.arange(partitions, dtype=np.uint32)).astype(np.int64)
     seed = F.hash(*others).cast("bigint").bitwiseAND(_WORD)
     mixed = _times(F.get(table(wanted, "bigint"), target).bitwiseXOR(seed), int(INVERSE_C2))
@@ -34,7 +34,6 @@ def salt_column(partitions: int, target: Column, others: Sequence[Column]) -> Co
 
 
 def _times(word: Column, by: int) -> Column:
-    """The product modulo 2^32, in halves, so that no step leaves a bigint: ANSI mode would raise."""
-    low = word.bitwiseAND(_HALF) * by
-    high = F.shiftleft((F.shiftright(word, 16) * by).bitwiseAND(_HALF), 16)
-    return (low + high).bitwiseAND(_WORD)
+    """The product modulo 2^32. By the factor of that residue nearest 0, at most 2^31 in size, so that no product of it
+    with a word leaves a bigint: ANSI mode would raise."""
+    return (word * ((by ^ _SIGN) - _SIGN)).bitwiseAND(_WORD)

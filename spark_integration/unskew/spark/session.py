@@ -18,10 +18,10 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram import Histogram
 from unskew.core.plan import Plan
 from unskew.core.planners import PLANNERS
-from unskew.core.trust import TrustRules
 from unskew.spark.advising import advise_on_frame, advise_on_join, names_of
 from unskew.spark.aggregation import Aggregation, aggregation_of, at_input, at_plan, input_splits, place_for
 from unskew.spark.calls import Function
+from unskew.spark.dstream import partition_dstream
 from unskew.spark.groups import group_partitions, group_plan, groups_of, run_groups, slots_of
 from unskew.spark.histogram import Sampling, histogram_of
 from unskew.spark.join_cost import Bounds, JoinPlan
@@ -35,9 +35,9 @@ from unskew.spark.physical import dropped_exchange
 from unskew.spark.planning import Plans, spec_of
 from unskew.spark.rdd import partition_by
 from unskew.spark.repartition import repartition, routed
-from unskew.spark.streaming.elasticity import Elastic
-from unskew.spark.streaming.foreach import ForEachBatch, Handle, batches_of
-from unskew.spark.streaming.settings import Fresh, Settings, names_only
+from unskew.spark.salting import salt, salted_join, unsalted
+from unskew.spark.stateful.handler import stateful
+from unskew.spark.streaming.foreach import for_each_batch
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -259,48 +259,14 @@ class Unskew:
         chosen = self._plans.chosen(pin.plan if plan is None and pin is not None else plan)
         return partition_by(rdd, key, chosen, spread, types, pin)
 
-    # -- streams ----------------------------------------------------------------------------------------------
+    # -- streams: what these say is said where they are ---------------------------------------------------------
 
-    def for_each_batch(
-        self,
-        handle: Handle,
-        key: Columns,
-        checkpoint: str,
-        name: str,
-        *,
-        spread: Columns = AUTO,
-        fresh: Fresh = "previous",
-        learn: bool = False,
-        threshold: int = 10_000,
-        deadline: float = 0.2,
-        persist: bool = False,
-        column: str | None = None,
-        interval: float = 10.0,
-        elastic: Elastic | None = None,
-        misses: int = 3,
-    ) -> ForEachBatch:
-        """For ``writeStream.foreachBatch``: each micro-batch is bound to one plan before its first task starts, its
-        rows are placed by it, and ``handle(df, batch_id)`` gets them (``unskew.spark.streaming``, docs/streaming.md).
-
-        ``checkpoint``: the query's checkpointLocation, where pins are kept under ``name``. ``key`` and ``spread`` are
-        names of columns. Other arguments: ``unskew.spark.streaming.settings.Settings``; ``misses``: batches in a row
-        whose rows lay otherwise than foretold, after which plans of the batches before are no longer used."""
-        settings = Settings(
-            names_only("key", key),
-            checkpoint,
-            name,
-            names_only("spread", spread),
-            fresh=fresh,
-            learn=learn,
-            threshold=threshold,
-            deadline=deadline,
-            persist=persist,
-            column=column,
-            interval=interval,
-            elastic=elastic,
-            rules=TrustRules(misses),
-        )
-        return batches_of(self, handle, settings)
+    for_each_batch = for_each_batch
+    partition_dstream = staticmethod(partition_dstream)
+    salt = staticmethod(salt)
+    salted_join = staticmethod(salted_join)
+    stateful = stateful
+    unsalted = staticmethod(unsalted)
 
     # -- operators --------------------------------------------------------------------------------------------
 

@@ -17,14 +17,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from unskew.core.errors import ConfigError
 from unskew.core.partition_agent import Bound
+from unskew.core.planners import PLANNERS
+from unskew.core.trust import TrustRules
 from unskew.spark.jvm import run_of
-from unskew.spark.keys import key_names, key_of
+from unskew.spark.keys import AUTO, Columns, key_names, key_of, spread_of
 from unskew.spark.streaming.binding import Binding, pin_folder
+from unskew.spark.streaming.elasticity import Elastic
 from unskew.spark.streaming.learned import Learned
 from unskew.spark.streaming.observed import Watch
 from unskew.spark.streaming.planned import Planned
 from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote, source_of
-from unskew.spark.streaming.settings import Settings
+from unskew.spark.streaming.settings import Fresh, Settings, names_only
 from unskew.wire import Pinned
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
     from unskew.spark.session import Unskew
 
-__all__ = ["ForEachBatch", "Handle", "batches_of"]
+__all__ = ["ForEachBatch", "Handle", "for_each_batch"]
 
 Handle = Callable[["DataFrame", int], object]
 
@@ -87,13 +90,52 @@ class ForEachBatch:
     def close(self) -> None:
         """End the thread that plans. A query that still runs goes on by the plan it has."""
         if self._life is not None:
-            self._life.way.close()
+            self._life.close()
 
 
-def batches_of(sk: Unskew, handle: Handle, settings: Settings) -> ForEachBatch:
-    """Checked now, where the user stands, and not in the first batch."""
+def for_each_batch(
+    sk: Unskew,
+    handle: Handle,
+    key: Columns,
+    checkpoint: str,
+    name: str,
+    *,
+    spread: Columns = AUTO,
+    fresh: Fresh = "previous",
+    learn: bool = False,
+    threshold: int = 10_000,
+    deadline: float = 0.2,
+    persist: bool = False,
+    column: str | None = None,
+    interval: float = 10.0,
+    elastic: Elastic | None = None,
+    misses: int = 3,
+) -> ForEachBatch:
+    """For ``writeStream.foreachBatch``: each micro-batch is bound to one plan before its first task starts, its rows
+    are placed by it, and ``handle(df, batch_id)`` gets them (docs/streaming.md).
+
+    ``checkpoint``: the query's checkpointLocation, where pins are kept under ``name``. ``key`` and ``spread`` are names
+    of columns. ``misses``: batches in a row whose rows lay otherwise than foretold, after which plans of the batches
+    before are no longer used. The others: ``unskew.spark.streaming.settings``. What is wrong is said here, where the
+    user stands, and not in the first batch.
+    """
     if not callable(handle):
         raise ConfigError("handle", handle, "a function of (df, batch_id)")
+    settings = Settings(
+        names_only("key", key),
+        checkpoint,
+        name,
+        names_only("spread", spread),
+        fresh=fresh,
+        learn=learn,
+        threshold=threshold,
+        deadline=deadline,
+        persist=persist,
+        column=column,
+        interval=interval,
+        elastic=elastic,
+        rules=TrustRules(misses),
+    )
     made = ForEachBatch(sk, handle, settings)
     if is_remote(sk.spark):
         check_remote(sk.plans.service, made)
@@ -108,9 +150,13 @@ class _Life:
         plans = sk.plans
         types = key_of(df, settings.keys).types
         source = source_of(plans.application, settings.name, settings.checkpoint)
-        identity = Pinned(Bound(plans.partitions), plans.stream, settings.name, settings.key, settings.spread)
+        told = _told(df, settings, plans.spec.policy)
+        identity = Pinned(
+            Bound(plans.partitions), plans.stream, settings.name, settings.key, settings.spread, told=told
+        )
         self.run, self._sk, self._settings = run, sk, settings
-        self._names = key_names(df, settings.keys)
+        self._learns = True
+        self._names, self._told = key_names(df, settings.keys), told
         self._binding = Binding(pin_folder(settings.checkpoint, settings.name), identity)
         self.way: Way = (Learned if settings.learn else Planned)(sk, settings, source, types)
 
@@ -119,9 +165,14 @@ class _Life:
             pinned = self._pinned(kept, batch)
             began = time.monotonic()
             routed, watch = self.way.route(kept, pinned, batch)
-            with self._sk.plans.bind(pinned.bound.plan, self._names, self._settings.told):
+            with self._sk.plans.bind(pinned.bound.plan, self._names, list(pinned.told) or self._settings.told):
                 handle(routed, batch)
-            self.way.seen(df, pinned, batch, watch, time.monotonic() - began)
+            if self._learns:
+                self.way.seen(df, pinned, batch, watch, time.monotonic() - began)
+
+    def close(self) -> None:
+        self._learns = False
+        self.way.close()
 
     def _pinned(self, df: DataFrame, batch: int) -> Pinned:
         """The pin of this batch: the one that is there if anybody may have begun the batch, else the newest."""
@@ -132,7 +183,7 @@ class _Life:
                 return found
         present = self._binding.present
         bound, reason = self.way.choose(df, batch, present)
-        if present is not None and bound is present.bound:
+        if present is not None and bound is present.bound and present.told == self._told:
             return self._binding.stay(batch)
         began = int(time.time() * 1000) if present is None else present.began
         return self._binding.bind(batch, bound, reason, began)
@@ -148,3 +199,10 @@ class _Life:
             yield kept
         finally:
             kept.unpersist()
+
+
+def _told(df: DataFrame, settings: Settings, policy: str) -> tuple[str, ...]:
+    """What tells the rows of a split key apart, by name: what "auto" stands for may be other columns tomorrow."""
+    if settings.spread != (AUTO,):
+        return settings.spread
+    return spread_of(df, AUTO).names if PLANNERS[policy].splits else ()

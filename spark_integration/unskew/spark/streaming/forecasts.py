@@ -80,7 +80,7 @@ class Forecasts:
         self._next = Next("previous", first, "the first plan")
         self._hash = self._by_hash()
         self._breaker = Breaker(failures=1, cooldown=_COOLDOWN, longest=_LONGEST)
-        self._put, self._own = False, 0
+        self._put, self._own, self._closed = False, 0, False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unskew plans")
         self._under_way: Future[None] | None = None
 
@@ -104,14 +104,20 @@ class Forecasts:
         return True
 
     def learn(self, see: Callable[[], Ran | None]) -> None:
-        """Take a batch in; ``see`` is called in the thread."""
-        self._under_way = self._thread.submit(self._safely, see)
+        """Take a batch in; ``see`` is called in the thread. Nothing where that has ended: the query may outlive it."""
+        if self._closed:
+            return
+        try:
+            self._under_way = self._thread.submit(self._safely, see)
+        except RuntimeError:  # the interpreter is ending, and its threads before the query
+            self._closed = True
 
     def count(self, histogram: Histogram, batch: int) -> Plan:
         """A plan for a batch that was counted before it is placed."""
         return self._made_here(histogram, batch)
 
     def close(self) -> None:
+        self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     # -- in the thread ----------------------------------------------------------------------------------------
@@ -138,7 +144,7 @@ class Forecasts:
         plan = self._asked(ran, record) or self._made_here(record, ran.number)
         self._plan = plan
         mode = self._trust.mode
-        reason = changed or f"{plan.info.policy or 'plan'} from the batches up to {ran.number}"
+        reason = changed or f"{plan.info.policy or 'plan'} from the last {len(self._history.batches)} batches"
         self._next = Next(mode, self._hash if mode == "hash" else plan, reason)
 
     def _remember(self, histogram: Histogram) -> None:

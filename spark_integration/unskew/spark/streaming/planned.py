@@ -11,7 +11,6 @@ from unskew.core.errors import ConfigError, UnskewError
 from unskew.core.histogram import Histogram
 from unskew.core.partition_agent import Bound
 from unskew.core.plan import Plan
-from unskew.core.planners import PLANNERS
 from unskew.spark.histogram import histogram_of
 from unskew.spark.jvm import rows_before
 from unskew.spark.keys import key_of, spread_of
@@ -41,6 +40,7 @@ class Planned:
         self._forecasts: Forecasts | None = None
         self._rows = 0  # of the last batch that was seen
         self._known: tuple[Column, Column | None] | None = None
+        self._by: tuple[str, ...] = ()  # what the spread hash is of
         self._target: tuple[Plan, Column] | None = None
         self._scaling: Scaling | None = None
 
@@ -72,8 +72,8 @@ class Planned:
         settings, plan = self._settings, _plan_of(pinned)
         if self._scaling is None and settings.elastic is not None:
             self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.interval, plan.partitions)
-        if self._known is None:
-            self._known = self._looked(df)
+        if self._known is None or self._by != pinned.told:
+            self._known, self._by, self._target = self._looked(df, pinned.told), pinned.told, None
         key, spread = self._known
         if self._target is None or self._target[0] != plan:
             key_of(df, settings.keys, plan=plan)  # refuses keys of other types than the plan's
@@ -83,11 +83,9 @@ class Planned:
             df, watch = watched(df, key, spread, plan.partitions, every_for(self._rows, plan.partitions))
         return moved(df, self._target[1], plan.partitions, column=settings.column), watch
 
-    def _looked(self, df: DataFrame) -> tuple[Column, Column | None]:
+    def _looked(self, df: DataFrame, told: tuple[str, ...]) -> tuple[Column, Column | None]:
         """Key hash and spread hash, checked: a query's batches all have the same columns."""
-        splits = PLANNERS[self._sk.plans.spec.policy].splits
-        spread = spread_of(df, self._settings.told).hash if splits else None
-        return key_of(df, self._settings.keys).hash, spread
+        return key_of(df, self._settings.keys).hash, spread_of(df, list(told)).hash if told else None
 
     def _is_small(self, df: DataFrame) -> bool:
         """Whether the batch is likely to have too few rows to plan from: then they are not counted either."""

@@ -42,6 +42,7 @@ _COOLDOWN, _LONGEST = 2.0, 60.0
 _WAIT = 10.0  # seconds, at most, that the service is asked to wait for the round
 _PAUSE = 0.2  # where it does not wait for so long
 _SLOWER = 1.25
+_LACKS = 1.5  # times fewer rows than in the round before: somebody was not in this one
 _HELD = 20  # DSYNCs, at most, that a round is held for a batch
 
 
@@ -82,7 +83,7 @@ class Syncs:
         self._known = (0, 0)
         self._answer: Answer | None = None
         self._last = -math.inf  # when the last due batch began
-        self._longer = self._met = False
+        self._longer = self._met = self._fewer = False
         self._report = self._next(0)
         self._closed, self._ended = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -92,7 +93,8 @@ class Syncs:
 
     @property
     def answer(self) -> Answer | None:
-        """The newest that says anything of keys."""
+        """The newest that says anything of the keys of all: a round that lacks some of its rows calls keys hot that are
+        so to the others only. The second one in a row is how things are now."""
         return self._answer
 
     @property
@@ -234,5 +236,9 @@ class Syncs:
         if answer.version <= self._known:
             return
         self._known = answer.version
-        if answer.records:  # a round of drivers alone says nothing of any key
+        if not answer.records:  # a round of drivers alone says nothing of any key
+            return
+        had = self._answer
+        self._fewer = had is not None and answer.records * _LACKS < had.records and not self._fewer
+        if not self._fewer:
             self._answer = answer

@@ -1,0 +1,5 @@
+"""Keyed state kept from batch to batch on KIP plans, without Spark's state store (docs/decisions/0019)."""
+
+from unskew.spark.stateful.handler import Report, Stateful, read_report, stateful
+
+__all__ = ["Report", "Stateful", "read_report", "stateful"]

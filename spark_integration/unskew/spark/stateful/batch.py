@@ -1,0 +1,64 @@
+"""What a stateful batch is told before its first task starts: values that travel to every task."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from unskew.core.keyed_state import Spans, StatePart, arrivals
+from unskew.core.plan import Plan
+from unskew.spark.folders import Folder
+from unskew.spark.stateful.calls import Function, Shapes
+
+__all__ = ["DATA", "OUTPUT", "Batch", "Job", "batch_of", "file_name"]
+
+DATA, OUTPUT = "data", "output"
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What is the same in every batch. ``frame``: the stream's columns; the last of what comes in is the key's hash.
+    ``time``: the column of event time. ``block``: keys in a block."""
+
+    folder: Folder
+    fn: Function
+    form: str
+    key: tuple[str, ...]
+    shapes: Shapes
+    frame: pa.Schema
+    time: str | None
+    block: int
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """``parts`` lie by ``placed`` (None: there is no state yet), rows come by ``plan``. Keys with an expiry up to
+    ``clock`` have expired; None: none has."""
+
+    job: Job
+    number: int
+    placed: Plan | None
+    parts: tuple[StatePart, ...]
+    plan: Plan
+    clock: int | None
+
+    def part(self, partition: int) -> StatePart:
+        """Where the state of this partition lies."""
+        return self.parts[partition] if partition < len(self.parts) else StatePart()
+
+    def moved(self, partition: int) -> dict[int, Spans]:
+        """By old place, the hashes that come to this partition with this batch."""
+        if self.placed is None or self.placed.digest == self.plan.digest:
+            return {}
+        return arrivals(self.placed, self.plan, partition)
+
+
+def file_name(batch: int, partition: int) -> str:
+    """No other attempt has it; which batch it is of can be told from it."""
+    return f"{batch}-{partition}-{uuid.uuid4().hex[:16]}"
+
+
+def batch_of(name: str) -> int:
+    return int(name.split("-", 1)[0])

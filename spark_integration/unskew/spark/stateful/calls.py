@@ -1,0 +1,200 @@
+"""The user's function of a key's rows and state, called by a task: how it is given both, and what it may give back.
+
+- ``form="pandas"`` and ``"arrow"``: ``fn(key, rows, state)`` for each key. ``key`` is a tuple, ``rows`` a frame or a
+  table with all columns of the stream, ``state`` a dict of the state's columns, or None where the key has none. It
+  returns ``(output, state)``: rows as a frame, a table or a list of tuples or dicts, or None for none; and the new
+  state as a dict or a tuple, or None: forget the key.
+- ``form="table"``: ``fn(rows, states)`` for all keys of a task at once, as Arrow tables. ``states`` has the key's
+  columns and the state's, a row for each key that has one. It returns ``(output, states)``: keys of this call that are
+  not among the states are forgotten.
+
+Where keys expire the function is called for those first, without rows; then for the rows that are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from inspect import Parameter, signature
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from unskew.core.errors import ConfigError
+from unskew.spark.stateful.grouping import key_codes
+
+__all__ = ["FORMS", "Answer", "Shapes", "Touched", "call", "check_arity"]
+
+Function = Callable[..., Any]
+FORMS = {"pandas": "fn(key, rows, state)", "arrow": "fn(key, rows, state)", "table": "fn(rows, states)"}
+_KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def check_arity(fn: object, form: str) -> None:
+    """Refuse what could not be called."""
+    wanted = FORMS[form].count(",") + 1
+    if not callable(fn):
+        raise ConfigError("fn", fn, f"a function, {FORMS[form]}, for form={form!r}")
+    try:
+        given = list(signature(fn).parameters.values())
+    except (TypeError, ValueError):  # some of those written in C do not say
+        return
+    if any(one.kind is Parameter.VAR_POSITIONAL for one in given):
+        return
+    positional = [one for one in given if one.kind in _KINDS]
+    needed = [one for one in positional if one.default is Parameter.empty]
+    keyword = [one for one in given if one.kind is Parameter.KEYWORD_ONLY and one.default is Parameter.empty]
+    if keyword or not len(needed) <= wanted <= len(positional):
+        raise ConfigError("fn", f"a function of {len(needed)} arguments", f"{FORMS[form]} for form={form!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """The columns of what goes in and comes out."""
+
+    key: pa.Schema
+    state: pa.Schema
+    output: pa.Schema
+
+
+@dataclass(frozen=True, eq=False)
+class Touched:
+    """Keys and what is known of them: their rows, one key after another from ``starts`` on, and their states, where
+    they have one."""
+
+    keys: pa.Table
+    rows: pa.Table
+    starts: NDArray[np.int64]
+    states: pa.Table
+    known: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Output rows; and which of the keys have a state now, ascending, and these states."""
+
+    output: pa.Table
+    which: NDArray[np.int64]
+    states: pa.Table
+
+
+def call(fn: Function, form: str, shapes: Shapes, touched: Touched) -> Answer:
+    """The function's answer for these keys."""
+    return _of_table(fn, shapes, touched) if form == "table" else _of_keys(fn, form, shapes, touched)
+
+
+# -- a key at a time --------------------------------------------------------------------------------------------
+
+
+def _of_keys(fn: Function, form: str, shapes: Shapes, touched: Touched) -> Answer:
+    outputs: list[Any] = []
+    which: list[int] = []
+    states: list[Any] = []
+    for number, (key, rows, state) in enumerate(_each(form, touched)):
+        output, new = _pair(fn(key, rows, state))
+        if output is not None:
+            outputs.append(output)
+        if new is not None:
+            which.append(number)
+            states.append(new)
+    return Answer(_output(outputs, shapes.output), np.array(which, np.int64), _rows(states, shapes.state, "state"))
+
+
+def _each(form: str, touched: Touched) -> Iterator[tuple[tuple[Any, ...], Any, dict[str, Any] | None]]:
+    keys = zip(*(column.to_pylist() for column in touched.keys.columns), strict=True)
+    states = touched.states.to_pylist()
+    rows = touched.rows.to_pandas() if form == "pandas" else touched.rows
+    starts = touched.starts.tolist()
+    for number, (key, known) in enumerate(zip(keys, touched.known.tolist(), strict=True)):
+        start, stop = starts[number], starts[number + 1]
+        own = rows.iloc[start:stop] if form == "pandas" else rows.slice(start, stop - start)
+        yield key, own, states[number] if known else None
+
+
+def _pair(given: Any) -> tuple[Any, Any]:
+    if not isinstance(given, tuple) or len(given) != 2:
+        raise ConfigError("fn", given, "a function that returns (output rows or None, new state or None)")
+    return given
+
+
+# -- all keys at once -------------------------------------------------------------------------------------------
+
+
+def _of_table(fn: Function, shapes: Shapes, touched: Touched) -> Answer:
+    names = shapes.key.names
+    before = pa.Table.from_arrays([*touched.keys.columns, *touched.states.columns], schema=_both(shapes))
+    output, given = _pair(fn(touched.rows, before.filter(pa.array(touched.known))))
+    made = _output([] if output is None else [output], shapes.output)
+    states = _table(_both(shapes).empty_table() if given is None else given, _both(shapes), "states")
+    joined = pa.concat_tables([touched.keys, states.select(names)])
+    code = key_codes(np.zeros(joined.num_rows, np.uint64), joined.columns)
+    number = np.full(len(code), -1, np.int64)
+    number[code[: touched.keys.num_rows]] = np.arange(touched.keys.num_rows)
+    which = number[code[touched.keys.num_rows :]]
+    if (which < 0).any() or len(np.unique(which)) < len(which):
+        wrong = states.select(names).slice(int(np.argmin(which)), 1).to_pylist()
+        raise ConfigError(
+            "states returned by fn", wrong, "each key of the call at most once: other keys are another task's"
+        )
+    order = np.argsort(which)
+    return Answer(made, which[order], states.select(shapes.state.names).take(pa.array(order)))
+
+
+def _both(shapes: Shapes) -> pa.Schema:
+    return pa.schema([*shapes.key, *shapes.state])
+
+
+# -- what came back ---------------------------------------------------------------------------------------------
+
+
+def _output(outputs: Sequence[Any], schema: pa.Schema) -> pa.Table:
+    """All output rows: one kind of answer from the first key to the last, or several."""
+    frames = [one for one in outputs if isinstance(one, pd.DataFrame) and len(one)]
+    listed = [row for one in outputs if isinstance(one, (list, tuple)) for row in one]
+    tables = [one for one in outputs if not isinstance(one, (pd.DataFrame, list, tuple))]
+    found = [_table(one, schema, "output") for one in tables]
+    if frames:
+        found.append(_table(pd.concat(frames, ignore_index=True), schema, "output"))
+    return pa.concat_tables([*found, _rows(listed, schema, "output")])
+
+
+def _table(given: Any, schema: pa.Schema, what: str) -> pa.Table:
+    """A frame or table with the schema's columns, in its types."""
+    if isinstance(given, pa.RecordBatch):
+        given = pa.Table.from_batches([given])
+    if not isinstance(given, (pa.Table, pd.DataFrame)):
+        raise ConfigError(f"{what} of fn", type(given).__name__, "a pandas frame, an Arrow table, or a list of rows")
+    names = given.column_names if isinstance(given, pa.Table) else list(given.columns)
+    if missing := [name for name in schema.names if name not in names]:
+        raise ConfigError(f"{what} of fn", names, f"the columns of the schema; {', '.join(missing)} is not there")
+    try:
+        if isinstance(given, pd.DataFrame):
+            return pa.Table.from_pandas(given[schema.names], schema=schema, preserve_index=False, nthreads=1)
+        return given.select(schema.names).cast(schema)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as why:
+        raise ConfigError(f"{what} of fn", str(why), f"values of the types {_told(schema)}") from why
+
+
+def _rows(given: Sequence[Any], schema: pa.Schema, what: str) -> pa.Table:
+    """A list of tuples or dicts as a table."""
+    columns = zip(*(_values(row, schema, what) for row in given), strict=True) if given else [[]] * len(schema)
+    try:
+        arrays = [pa.array(list(one), field.type) for one, field in zip(columns, schema, strict=True)]
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as why:
+        raise ConfigError(f"{what} of fn", str(why), f"values of the types {_told(schema)}") from why
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _values(row: Any, schema: pa.Schema, what: str) -> Sequence[Any]:
+    if isinstance(row, dict) and row.keys() == set(schema.names):
+        return [row[name] for name in schema.names]
+    if isinstance(row, (tuple, list)) and len(row) == len(schema):
+        return row
+    raise ConfigError(f"{what} of fn", row, f"a dict or a tuple of {', '.join(schema.names)}")
+
+
+def _told(schema: pa.Schema) -> str:
+    return ", ".join(f"{one.name} {one.type}" for one in schema)

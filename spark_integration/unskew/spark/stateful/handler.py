@@ -1,0 +1,300 @@
+"""``stateful``: what Spark calls for each micro-batch of a query that keeps a state per key by itself.
+
+A batch is one commit. Its rows go where the plan of the batch before puts them; each task reads and writes files of its
+own; the driver lists them in the batch's manifest, and creating that is the commit. If it is there already, the driver
+died after it and before Spark's own commit: then the work is not done again, only the handler gets the output again.
+
+With the manifest the plan of the next batch is fixed, decided from what this batch's tasks have counted and from the
+keys that there are: a re-run finds it there.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pyspark.sql.types import StructType
+
+from unskew.core.errors import ConfigError, KeyTypeError, StateError
+from unskew.core.keyed_plan import HOSTS, first_plan, lengthened, next_plan, record_of
+from unskew.core.planners import Origin
+from unskew.spark.groups import helper
+from unskew.spark.keys import Columns, key_of, quoted
+from unskew.spark.repartition import repartition
+from unskew.spark.stateful.batch import OUTPUT, Batch, Job
+from unskew.spark.stateful.calls import Function, Shapes
+from unskew.spark.stateful.log import KEPT, Log, query_id, state_folder
+from unskew.spark.stateful.settings import Settings, arrow_schema, check_time, schema_of
+from unskew.spark.stateful.task import Task
+from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote
+from unskew.spark.streaming.settings import names_only
+from unskew.wire.manifests import Done, Figures, Identity, Manifest, done_from_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from unskew.spark.session import Unskew
+
+__all__ = ["Report", "Stateful", "read_report", "stateful"]
+
+_LOG = logging.getLogger("unskew.spark")
+_SWEEP = 16  # batches from one look for garbage to the next
+
+
+@dataclass(frozen=True)
+class Report:
+    """A batch, done. ``reason``: why the next batch goes by the plan it does."""
+
+    batch: int
+    plan: str
+    next_plan: str
+    reason: str
+    state_keys: int
+    figures: Figures
+
+    def __str__(self) -> str:
+        f = self.figures
+        return (
+            f"batch {self.batch}: {f.rows:,} rows of {f.keys:,} keys ({f.created:,} new, {f.forgotten:,} forgotten, "
+            f"{f.expired:,} expired, {f.moved:,} moved here), {self.state_keys:,} keys of state, read "
+            f"{f.bytes_read:,} and written {f.bytes_written:,} bytes; plan {self.plan}, next {self.next_plan}: "
+            f"{self.reason}"
+        )
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Report:
+        plan, following = str(manifest.plan.version), str(manifest.next_plan.version)
+        return cls(manifest.batch, plan, following, manifest.reason, manifest.keys, manifest.figures)
+
+
+def read_report(checkpoint: str, name: str) -> Report | None:
+    """Of the last batch that is committed; for any process, the query's own or another one."""
+    log = Log(state_folder(checkpoint, name))
+    done = log.committed()
+    return Report.of(log.read(done[-1])) if done else None
+
+
+def stateful(
+    sk: Unskew,
+    handle: Callable[[DataFrame, int], object],
+    key: Columns,
+    fn: Function,
+    schema: StructType | str,
+    state: StructType | str,
+    checkpoint: str,
+    name: str,
+    *,
+    form: str = "pandas",
+    time: str | None = None,
+    delay: float = 0.0,
+    policy: str = "kip",
+    parameters: Mapping[str, object] | None = None,
+    block: int = 32,
+) -> Stateful:
+    """The handler, once everything about it that can be wrong before the first batch has been looked at."""
+    spec = sk.plans.spec
+    made = Stateful(
+        Settings(
+            handle,
+            fn,
+            names_only("key", key),
+            schema_of("schema", schema),
+            schema_of("state", state),
+            sk.stream,
+            sk.partitions,
+            checkpoint,
+            name,
+            form,
+            time,
+            delay,
+            policy,
+            dict(parameters or {}),
+            tuple(spec.weights),
+            spec.seed,
+            block,
+        )
+    )
+    if is_remote(sk.spark):
+        check_remote(None, made)
+    return made
+
+
+class Stateful:
+    """What ``writeStream.foreachBatch`` takes. Pickles to its settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._life: _Life | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Stateful, (self.settings,)
+
+    def __call__(self, df: DataFrame, batch: int) -> None:
+        if self._life is None:
+            self._life = _Life(self.settings, df)
+        manifest = self._life.run(df, batch)
+        self.settings.handle(self._life.output(df.sparkSession, manifest), batch)
+        self._life.clean(manifest)
+
+    @property
+    def report(self) -> Report | None:
+        """Of the last batch that ran in this process; ``read_report`` tells of any."""
+        last = None if self._life is None else self._life.last
+        return None if last is None else Report.of(last)
+
+
+class _Life:
+    """One life of the driver: from the first batch that it sees."""
+
+    def __init__(self, settings: Settings, df: DataFrame) -> None:
+        check_checkpoint(df, settings.checkpoint)
+        self._settings = settings
+        names = tuple(_column_of(df, "key", name) for name in settings.key)
+        self._key: list[str | Column] = [quoted(name) for name in names]
+        self._types = _key_types(df, self._key)
+        self._log = Log(state_folder(settings.checkpoint, settings.name))
+        self._job = _job_of(settings, names, df, self._log)
+        self._planner = settings.planner()
+        self._kept: list[Manifest] = []
+        self._batches = 0
+        self.last: Manifest | None = None
+        self._log.claim(
+            Identity(
+                query_id(settings.checkpoint),
+                settings.stream,
+                settings.name,
+                names,
+                self._types,
+                settings.state.simpleString(),
+                settings.time or "",
+            )
+        )
+
+    # -- a batch ----------------------------------------------------------------------------------------------
+
+    def run(self, df: DataFrame, number: int) -> Manifest:
+        """The batch's manifest: as it is committed, or committed now."""
+        before = self._log.before(number, self.last)
+        if before is not None and before.batch == number:
+            self.last = before
+            return before
+        batch = self._batch(before, number)
+        manifest = self._folded(batch, before, self._work(df, batch))
+        self.last = self._log.commit(manifest)
+        _LOG.info("%s/%s %s", self._settings.stream, self._settings.name, Report.of(self.last))
+        return self.last
+
+    def _batch(self, before: Manifest | None, number: int) -> Batch:
+        """What its tasks are told: a function of what is committed, and of the settings."""
+        if before is None:
+            return Batch(self._job, number, None, (), first_plan(self._planner, self._origin(number)), None)
+        plan = before.next_plan
+        if plan.partitions != self._planner.partitions:
+            plan = next_plan(self._planner, plan, before.history, before.host_keys, self._origin(number)).plan
+        clock = None
+        if self._settings.time is not None and before.latest is not None:
+            clock = before.latest - round(self._settings.delay * 1e6)
+        return Batch(self._job, number, before.plan, before.parts, plan, clock)
+
+    def _origin(self, number: int) -> Origin:
+        return Origin(stream=self._settings.stream, batch=number, key_types=self._types)
+
+    def _work(self, df: DataFrame, batch: Batch) -> list[Done]:
+        """One job: the rows to their places, and what each place's task did."""
+        name = helper(df.columns, "hash")
+        hashed = df.withColumn(name, key_of(df, self._key, plan=batch.plan).hash)
+        placed = repartition(hashed, batch.plan, self._key)
+        numbered = placed.toDF(*(f"c{i}" for i in range(len(placed.columns))))  # mapInArrow knows no dots in names
+        rows = numbered.mapInArrow(Task(batch), "done binary").collect()
+        found = sorted((done_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
+        if [done.partition for done in found] != list(range(batch.plan.partitions)):
+            raise StateError(
+                f"{len(found)} tasks have told what they did, of {batch.plan.partitions} partitions: something has "
+                "changed their number after the plan placed the rows; see spark.sql.adaptive"
+            )
+        return found
+
+    def _folded(self, batch: Batch, before: Manifest | None, found: Sequence[Done]) -> Manifest:
+        """All that the tasks did as one commit, and the plan that follows."""
+        figures = Figures()
+        keys = np.zeros(HOSTS, np.int64) if before is None else before.host_keys.copy()
+        for done in found:
+            figures, keys = figures.plus(done.figures), keys + done.grown
+        history = lengthened(
+            record_of() if before is None else before.history, (done.rows for done in found), batch.plan.partitions
+        )
+        latest = [done.latest for done in found if done.latest is not None]
+        if before is not None and before.latest is not None:
+            latest.append(before.latest)
+        following = next_plan(self._planner, batch.plan, history, keys, self._origin(batch.number + 1))
+        return Manifest(
+            batch.number,
+            batch.plan,
+            following.plan,
+            following.reason,
+            tuple(done.part for done in found),
+            tuple(done.output for done in found if done.output),
+            figures,
+            keys,
+            history,
+            max(latest, default=None),
+        )
+
+    # -- after it ---------------------------------------------------------------------------------------------
+
+    def output(self, spark: SparkSession, manifest: Manifest) -> DataFrame:
+        """The batch's output rows. By a pattern of names in one folder: Spark runs a job to list many paths."""
+        schema = self._settings.output
+        if not manifest.outputs:
+            return spark.createDataFrame([], schema)
+        names = f"{{{','.join(manifest.outputs)}}}"
+        where = self._log.folder.uri(OUTPUT)
+        return spark.read.schema(schema).option("pathGlobFilter", names).parquet(where)
+
+    def clean(self, manifest: Manifest) -> None:
+        """Delete what was in use two batches ago and is not now; at the beginning and now and then, what failed tasks
+        and earlier lives have left too. (Twice at the beginning: of the present batch nothing is deleted.)"""
+        self._batches += 1
+        try:
+            if self._batches <= 2 or not manifest.batch % _SWEEP:
+                self._kept = self._log.sweep(manifest)
+                return
+            self._kept.append(manifest)
+            while len(self._kept) > KEPT:
+                self._log.drop(self._kept[0], self._kept[1:])
+                del self._kept[0]
+        except OSError as why:
+            warnings.warn(f"old files of state are still there, and are tried again later: {why}", stacklevel=2)
+
+
+def _column_of(df: DataFrame, what: str, name: str) -> str:
+    """What the frame calls the column, which Spark finds in any case."""
+    if name in df.columns:
+        return name
+    alike = [one for one in df.columns if one.casefold() == name.casefold()]
+    if len(alike) != 1:
+        raise ConfigError(what, name, f"a column of the stream: {', '.join(df.columns)}")
+    return alike[0]
+
+
+def _key_types(df: DataFrame, key: list[str | Column]) -> tuple[str, ...]:
+    types = key_of(df, key).types
+    if "void" in types:
+        raise KeyTypeError(f"key column {key[types.index('void')]} is void, which has no value but NULL: cast it")
+    return types
+
+
+def _job_of(settings: Settings, key: tuple[str, ...], df: DataFrame, log: Log) -> Job:
+    time = None if settings.time is None else _column_of(df, "time", settings.time)
+    if time is not None:
+        check_time("time", time, df.schema[time].dataType)
+    own = StructType([df.schema[name] for name in key])
+    shapes = Shapes(
+        arrow_schema("key", own), arrow_schema("state", settings.state), arrow_schema("schema", settings.output)
+    )
+    frame = arrow_schema("rows", df.schema)
+    return Job(log.folder, settings.fn, settings.form, key, shapes, frame, time, settings.block)

@@ -1,0 +1,165 @@
+"""What one task of a stateful batch does: its partition's rows in, new state and output in files of its own.
+
+It is told everything beforehand: where the state of each partition lies, by which plan, and by which plan its rows have
+come. It reads the blocks that its keys are in, and of other partitions those of keys that have moved here, calls the
+function, and writes one file of state and one of output under names that no other attempt has. What it did it tells the
+driver; until the driver lists its files they are nobody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from unskew.core.errors import PlanError
+from unskew.core.histogram import Histogram
+from unskew.core.keyed_plan import LISTED, brief, grown
+from unskew.spark.executor import this_partition
+from unskew.spark.stateful.batch import OUTPUT, Batch, file_name
+from unskew.spark.stateful.calls import Touched, call
+from unskew.spark.stateful.grouping import key_codes
+from unskew.spark.stateful.store import Held, Store, at, instants
+from unskew.wire.manifests import Done, Figures, done_to_bytes
+
+__all__ = ["Task"]
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """The function that ``mapInArrow`` runs."""
+
+    batch: Batch
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        done = self.done(this_partition(), batches)
+        yield pa.record_batch([pa.array([done_to_bytes(done)], pa.binary())], ["done"])
+
+    def done(self, partition: int, batches: Iterable[pa.RecordBatch]) -> Done:
+        """The same for a partition by its number."""
+        return _Run(self.batch, partition).run([batch for batch in batches if batch.num_rows])
+
+
+@dataclass(eq=False)
+class _Run:
+    """One attempt."""
+
+    batch: Batch
+    partition: int
+    output: list[pa.Table] = field(default_factory=list)
+    figures: Figures = field(default_factory=Figures)
+
+    def run(self, batches: list[pa.RecordBatch]) -> Done:
+        rows, hashes, code = self._rows(batches)
+        groups = np.unique(code, return_index=True)[1] if len(code) else code
+        store = Store(self.batch, self.partition)
+        held = store.load(hashes[groups])
+        before = held.hashes
+        if self.batch.clock is not None:
+            held = self._expire(held, self.batch.clock)
+        held = self._update(held, rows, hashes, code, groups)
+        part, written = store.save(held)
+        output = self._put_output()
+        figures = self.figures.plus(
+            Figures(
+                rows=len(hashes),
+                moved=store.moved,
+                bytes_read=store.read,
+                bytes_written=written,
+                bytes_rows=sum(batch.nbytes for batch in batches),
+            )
+        )
+        counted = brief(Histogram.from_hashes(hashes), LISTED)
+        return Done(self.partition, part, output, figures, counted, grown(before, held.hashes), self._latest(rows))
+
+    def _rows(self, batches: list[pa.RecordBatch]) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.int64]]:
+        """The rows, key after key, the hash of each and the number of its key."""
+        job = self.batch.job
+        if not batches:
+            return job.frame.empty_table(), np.zeros(0, np.uint64), np.zeros(0, np.int64)
+        whole = pa.Table.from_batches(batches)
+        hashes = whole.column(whole.num_columns - 1).to_numpy().view(np.uint64)
+        rows = pa.Table.from_arrays(whole.columns[:-1], names=job.frame.names)
+        if (self.batch.plan.place(hashes) != self.partition).any():
+            raise PlanError(
+                f"partition {self.partition} got rows of other partitions: something has moved them after the plan "
+                "placed them. Is spark.sql.adaptive set to change a given number of partitions?"
+            )
+        code = key_codes(hashes, [rows.column(name) for name in job.key])
+        order = np.argsort(code, kind="stable")
+        return rows.take(pa.array(order)).combine_chunks(), hashes[order], code[order]
+
+    def _expire(self, held: Held, clock: int) -> Held:
+        """Call the function for what has expired, without rows."""
+        due = np.flatnonzero(held.expiry <= clock)
+        if not len(due):
+            return held
+        touched = Touched(
+            at(held.keys, due),
+            self.batch.job.frame.empty_table(),
+            np.zeros(len(due) + 1, np.int64),
+            at(held.states, due),
+            np.ones(len(due), np.bool_),
+        )
+        return self._called(held, touched, held.hashes[due], due, expired=len(due))
+
+    def _update(
+        self,
+        held: Held,
+        rows: pa.Table,
+        hashes: NDArray[np.uint64],
+        code: NDArray[np.int64],
+        groups: NDArray[np.int64],
+    ) -> Held:
+        """Call the function for the keys that have rows."""
+        if not len(groups):
+            return held
+        shapes = self.batch.job.shapes
+        keys = at(rows.select(self.batch.job.key), groups).cast(shapes.key)
+        own = held.find(hashes[groups], keys)
+        touched = Touched(keys, rows, np.append(groups, len(code)), at(held.states, own, own >= 0), own >= 0)
+        return self._called(held, touched, hashes[groups], own)
+
+    def _called(
+        self, held: Held, touched: Touched, hashes: NDArray[np.uint64], own: NDArray[np.int64], expired: int = 0
+    ) -> Held:
+        """``own`` is where each key's state is held, below 0 where it has none."""
+        job = self.batch.job
+        answer = call(job.fn, job.form, job.shapes, touched)
+        if answer.output.num_rows:
+            self.output.append(answer.output)
+        had = own >= 0
+        stays = np.zeros(len(own), np.bool_)
+        stays[answer.which] = True
+        self.figures = self.figures.plus(
+            Figures(
+                keys=len(own),
+                created=int((stays & ~had).sum()),
+                forgotten=int((had & ~stays).sum()),
+                expired=expired,
+            )
+        )
+        return held.replaced(own[had], hashes[answer.which], at(touched.keys, answer.which), answer.states)
+
+    def _put_output(self) -> str:
+        """The output rows as a file that Spark reads; its name, empty where there are none."""
+        if not self.output:
+            return ""
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.concat_tables(self.output), sink, compression="zstd")
+        data = sink.getvalue().to_pybytes()
+        name = f"{file_name(self.batch.number, self.partition)}.parquet"
+        self.batch.job.folder.put(f"{OUTPUT}/{name}", data)
+        self.figures = self.figures.plus(Figures(bytes_output=len(data)))
+        return name
+
+    def _latest(self, rows: pa.Table) -> int | None:
+        time = self.batch.job.time
+        if time is None or not rows.num_rows:
+            return None
+        found = instants(rows.column(time)).drop_null().to_numpy()
+        return int(found.max()) if len(found) else None

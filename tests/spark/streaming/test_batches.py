@@ -1,0 +1,348 @@
+"""``for_each_batch`` in one process: batches that run again, handlers that read twice, queries side by side."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+
+from tests.spark.frames import setting
+from tests.spark.streaming.job import NAME
+from tests.spark.streaming.lives import ROWS, ids_of, prepare, users_of
+from tests.spark.streaming.queries import Notes, firsts, pin_at, placed, run, settled, start
+from unskew.core.errors import ConfigError
+from unskew.core.quality import imbalance
+from unskew.spark import Unskew
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+PARTITIONS = 4
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of a query of four batches."""
+    prepare(tmp_path, 4)
+    return tmp_path
+
+
+@pytest.fixture
+def short(tmp_path: Path) -> Path:
+    """Of a query of two."""
+    prepare(tmp_path, 2)
+    return tmp_path
+
+
+@pytest.fixture
+def sk(spark: SparkSession) -> Iterator[Unskew]:
+    with Unskew(spark, stream="clicks", partitions=PARTITIONS, policy="balanced") as made:
+        yield made
+
+
+def batches(sk: Unskew, handle: Callable[[DataFrame, int], object], folder: Path, **settings: Any) -> Any:
+    named = {"checkpoint": str(folder / "cp"), "name": NAME, "spread": "id", "threshold": 0, **settings}
+    return sk.for_each_batch(handle, "user", **named)
+
+
+def fails(ask: Callable[[], object]) -> None:
+    with pytest.raises(StreamingQueryException, match="the handler fails"):
+        ask()
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_batch_that_failed_runs_again_by_its_plan(spark: SparkSession, sk: Unskew, folder: Path, same: bool) -> None:
+    """By the same handler object, or by another session with other settings; the rest of the query goes on."""
+    notes = Notes(fails={1, 2})
+    first = batches(sk, notes, folder)
+    fails(lambda: run(spark, folder, settled(first)))
+    assert sorted(notes.runs) == [0, 1]
+    if same:
+        fails(lambda: run(spark, folder, settled(first)))
+        run(spark, folder, settled(first))
+    else:
+        with (
+            setting(spark, spark__sql__shuffle__partitions=7),
+            Unskew(spark, stream="clicks", partitions=3, policy="prompt", seed=11) as other,
+        ):
+            second = batches(other, notes, folder)
+            fails(lambda: run(spark, folder, settled(second)))
+            run(spark, folder, settled(batches(other, notes, folder)))
+        assert [pin_at(folder / "cp", batch).bound.partitions for batch in (1, 3)] == [PARTITIONS, 3]
+    assert [len(notes.runs[batch]) for batch in range(4)] == [1, 2, 2, 1]
+    assert (notes.wrong(4), notes.moved(), notes.strayed(folder / "cp")) == (0, 0, 0)
+
+
+def test_the_same_harm_without_pins_loses_rows(spark: SparkSession, sk: Unskew, folder: Path) -> None:
+    """What nobody should write: the newest plan there is, asked for in the batch. The same check sees it."""
+    notes = Notes(fails={1})
+    made: list[int] = []
+
+    def newest(df: DataFrame, batch: int) -> None:
+        with Unskew(spark, stream="clicks", partitions=PARTITIONS, policy="balanced", seed=len(made)) as other:
+            made.append(batch)
+            seen = df.sparkSession.createDataFrame(pd.DataFrame({"user": users_of(len(made)), "id": ids_of(0)}))
+            plan = other.plan(seen, "user", "id")
+            notes(sk.repartition(df, "user", plan, "id"), batch)
+
+    fails(lambda: run(spark, folder, newest))
+    run(spark, folder, newest)
+    assert notes.moved() > 0
+    assert notes.wrong(4) > 0
+
+
+@pytest.mark.parametrize("persist", [False, True])
+def test_a_handler_with_two_actions(spark: SparkSession, sk: Unskew, short: Path, persist: bool) -> None:
+    """Both see the same rows in the same places; a join of the frame with itself does, too."""
+    seen: list[int] = []
+
+    def handle(df: DataFrame, batch: int) -> None:
+        first, second = placed(df, batch), placed(df, batch)
+        assert first.tolist() == second.tolist()
+        assert df.union(df).count() == df.count() * 2
+        assert df.join(df.groupBy("id").count(), "id").count() == ROWS
+        assert df.alias("a").join(df.alias("b"), F.expr("a.id = b.id")).count() == ROWS
+        seen.append(int((first >= 0).sum()))
+
+    run(spark, short, settled(batches(sk, handle, short, persist=persist)))
+    assert seen == [ROWS] * 2
+
+
+def test_two_queries_of_one_stream_at_once(spark: SparkSession, sk: Unskew, folder: Path) -> None:
+    """One ``Unskew``, two names: each batch goes by its own query's plan, also where a handler asks for none."""
+    meet = threading.Barrier(2, timeout=60.0)
+    inside: Counter[tuple[str, int]] = Counter()
+    notes = {"a": Notes(), "b": Notes()}
+
+    def handler(name: str) -> Callable[[DataFrame, int], None]:
+        def handle(df: DataFrame, batch: int) -> None:
+            meet.wait()  # both have a batch in hand
+            notes[name](df, batch)
+            again = placed(sk.repartition(df, "user"), batch)
+            inside[name, batch] = int((again != notes[name].runs[batch][-1]).sum())
+
+        return handle
+
+    made = {
+        name: batches(sk, handler(name), folder, checkpoint=str(folder / f"cp-{name}"), name=name) for name in notes
+    }
+    queries = [start(spark, folder, settled(made[name]), folder / f"cp-{name}") for name in notes]
+    for query in queries:
+        query.awaitTermination()
+    for name, found in notes.items():
+        assert (found.wrong(4), found.strayed(folder / f"cp-{name}", name)) == (0, 0)
+    assert set(inside.values()) == {0}
+    assert len(inside) == 8
+
+
+def test_operators_inside_take_the_batch_s_plan(
+    spark: SparkSession, sk: Unskew, short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them counts keys, and all are exact."""
+
+    def counts(*_: object, **__: object) -> None:
+        raise AssertionError("a batch has its plan")
+
+    monkeypatch.setattr("unskew.spark.session.histogram_of", counts)
+    monkeypatch.setattr("unskew.spark.joins.Join.plan", counts)
+    names = spark.createDataFrame([(f"u{i}", i) for i in range(310)], "user string, number int")
+    done = []
+
+    def partial(rows: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"user": rows["user"].head(1), "n": [len(rows)]})
+
+    def merge(states: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"user": states["user"].head(1), "n": [states["n"].sum()]})
+
+    def handle(df: DataFrame, batch: int) -> None:
+        expected = Counter(users_of(batch).tolist())
+        plan = pin_at(short / "cp", max(one for one in firsts(short / "cp") if one <= batch)).bound.plan
+        assert sk.repartition(df, "user").rdd.getNumPartitions() == PARTITIONS
+        assert placed(sk.repartition(df, "user"), batch).tolist() == placed(df, batch).tolist()
+        found = sk.aggregate(df, "user", partial, merge, "user string, n long").collect()
+        assert {row["user"]: row["n"] for row in found} == expected
+        with setting(df.sparkSession, spark__sql__autoBroadcastJoinThreshold=-1):
+            joined = sk.join(df, names, "user")
+            assert sorted(row["number"] for row in joined.collect()) == sorted(int(u[1:]) for u in users_of(batch))
+        assert plan is not None
+        done.append(plan.splits)
+        sk.release()
+
+    run(spark, short, settled(batches(sk, handle, short)))
+    assert done == [False, True]
+
+
+def test_group_apply_inside_takes_a_plan_that_keeps_keys_whole(
+    spark: SparkSession, short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counts(*_: object, **__: object) -> None:
+        raise AssertionError("a batch has its plan")
+
+    monkeypatch.setattr("unskew.spark.session.histogram_of", counts)
+    found: Counter[str] = Counter()
+
+    def count(rows: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"user": rows["user"].head(1), "n": [len(rows)]})
+
+    def handle(df: DataFrame, batch: int) -> None:
+        for row in sk.group_apply(df, "user", count, "user string, n long").collect():
+            found[row["user"]] += row["n"]
+
+    with Unskew(spark, stream="clicks", partitions=PARTITIONS, policy="kip") as sk:
+        run(spark, short, settled(batches(sk, handle, short)))
+    assert found == Counter(user for batch in range(2) for user in users_of(batch).tolist())
+
+
+def test_a_batch_may_be_counted_before_it_is_placed(spark: SparkSession, sk: Unskew, folder: Path) -> None:
+    """``fresh="same"``: even already in the first batch, and exact when a batch fails."""
+    notes = Notes(fails={2})
+    made = batches(sk, notes, folder, fresh="same")
+    fails(lambda: run(spark, folder, made))
+    run(spark, folder, made)
+    assert (notes.wrong(4), notes.moved(), notes.strayed(folder / "cp")) == (0, 0, 0)
+    assert firsts(folder / "cp") == [0, 1, 2, 3]
+    assert max(imbalance(even[0].astype(np.int32), PARTITIONS) for even in notes.runs.values()) < 1.15
+
+
+def test_a_copied_checkpoint_takes_its_pins_with_it(spark: SparkSession, sk: Unskew, folder: Path) -> None:
+    """The copy's batch that had been begun goes by the same plan, in a query of another name and policy."""
+    notes, copied = Notes(fails={2}), Notes()
+    fails(lambda: run(spark, folder, settled(batches(sk, notes, folder))))
+    shutil.copytree(folder / "cp", folder / "copy")
+    with Unskew(spark, stream="clicks", partitions=PARTITIONS, policy="prompt") as other:
+        made = batches(other, copied, folder, checkpoint=str(folder / "copy"))
+        run(spark, folder, settled(made), folder / "copy")
+    assert copied.runs[2][0].tolist() == notes.runs[2][0].tolist()
+    assert copied.strayed(folder / "copy") == 0
+
+
+def test_a_query_that_ran_elsewhere_in_between(spark: SparkSession, sk: Unskew, folder: Path) -> None:
+    """The first handler object is used again after another driver has begun a batch: it goes by that one's pin."""
+    here, there = Notes(fails={1}), Notes(fails={2})
+    first = batches(sk, here, folder)
+    fails(lambda: run(spark, folder, settled(first)))
+    with Unskew(spark, stream="clicks", partitions=PARTITIONS, policy="prompt") as other:
+        fails(lambda: run(spark, folder, settled(batches(other, there, folder))))
+    run(spark, folder, settled(first))
+    assert here.runs[1][0].tolist() == there.runs[1][0].tolist()
+    assert here.runs[2][0].tolist() == there.runs[2][0].tolist()
+    assert here.strayed(folder / "cp") == there.strayed(folder / "cp") == 0
+
+
+def test_batches_need_not_begin_with_0(spark: SparkSession, sk: Unskew, folder: Path) -> None:
+    """A query that had a plain handler before."""
+
+    def plain(df: DataFrame, batch: int) -> None:
+        if batch == 2:
+            raise RuntimeError("the handler fails")
+        df.count()
+
+    notes = Notes()
+    fails(lambda: run(spark, folder, plain))
+    run(spark, folder, settled(batches(sk, notes, folder)))
+    assert sorted(notes.runs) == [2, 3]
+    assert firsts(folder / "cp") == [2, 3]
+    assert notes.strayed(folder / "cp") == 0
+
+
+def test_a_query_goes_on_when_it_is_closed(spark: SparkSession, sk: Unskew, folder: Path) -> None:
+    """By the plan that it has."""
+    notes = Notes()
+    made = batches(sk, notes, folder)
+
+    def each(df: DataFrame, batch: int) -> None:
+        made(df, batch)
+        if batch == 0:
+            made.close()
+
+    run(spark, folder, each)
+    assert (sorted(notes.runs), notes.wrong(4), notes.strayed(folder / "cp")) == ([0, 1, 2, 3], 0, 0)
+    assert len(firsts(folder / "cp")) <= 2
+
+
+def test_rows_of_equal_batches_lie_evenly(spark: SparkSession, sk: Unskew, tmp_path: Path) -> None:
+    """The plan of the batches before fits a batch like them, where hash gives one partition nearly half."""
+    prepare(tmp_path, 3)
+    notes = Notes()
+    run(spark, tmp_path, settled(batches(sk, notes, tmp_path)))
+    first, *_, last = (imbalance(notes.runs[batch][0].astype(np.int32), PARTITIONS) for batch in range(3))
+    assert first > 2.0
+    assert last < 1.25
+
+
+def bad(spark: SparkSession, folder: Path, handle: Callable[[DataFrame, int], object], cp: str = "cp") -> str:
+    """What the query says when its first batch comes."""
+    with pytest.raises(StreamingQueryException) as why:
+        run(spark, folder, handle, folder / cp)
+    return str(why.value)
+
+
+def test_what_does_not_fit_is_said_in_the_first_batch(spark: SparkSession, sk: Unskew, folder: Path) -> None:
+    """Another query's checkpoint, a key that is not there, pins of another key, one object for two queries."""
+    done: list[int] = []
+
+    def handle(df: DataFrame, batch: int) -> None:
+        done.append(batch)
+
+    told = bad(spark, folder, batches(sk, handle, folder, checkpoint=str(folder / "other")))
+    assert "checkpoint: " in told
+    assert f"use file:{folder}/cp, the checkpointLocation of this query" in told
+    assert not (folder / "other").exists()
+
+    missing = sk.for_each_batch(handle, "nobody", str(folder / "cp"), NAME)
+    assert "nobody" in bad(spark, folder, missing)
+    assert done == []
+
+    good = batches(sk, handle, folder)
+    run(spark, folder, good)
+    assert done == [0, 1, 2, 3]
+    shutil.copy(folder / "in" / "000.parquet", folder / "in" / "more.parquet")
+    told = bad(spark, folder, sk.for_each_batch(handle, "id", str(folder / "cp"), NAME, spread="user"))
+    assert "key: ('id',) is not allowed; use ('user',), as the pins in" in told
+    assert "Another query needs a name of its own" in told
+    assert "the checkpointLocation of this query" in bad(spark, folder, good, "cp2")
+    assert done == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"checkpoint": ""}, "checkpoint: '' is not allowed; use the query's checkpointLocation"),
+        ({"checkpoint": None}, "checkpoint: None"),
+        ({"checkpoint": "ftp://host/x"}, "checkpoint: 'ftp://host/x'"),
+        ({"name": "a/b"}, "name: 'a/b'"),
+        ({"name": ""}, "name: ''"),
+        ({"name": ".hidden"}, "name: '.hidden'"),
+        ({"name": None}, "name: None"),
+        ({"key": []}, r"key: \[\]"),
+        ({"spread": [1]}, r"spread: \[1\]"),
+        ({"fresh": "next"}, "fresh: 'next' is not allowed; use one of previous, same"),
+        ({"deadline": -1.0}, "deadline: -1.0"),
+        ({"threshold": -1}, "threshold: -1"),
+        ({"misses": 0}, "misses: 0"),
+        ({"handle": "no function"}, "handle: 'no function'"),
+    ],
+)
+def test_bad_use_is_refused_before_the_query_starts(sk: Unskew, given: dict[str, Any], named: str) -> None:
+    good = {"handle": print, "key": "user", "checkpoint": "/nowhere/cp", "name": "q"}
+    with pytest.raises(ConfigError, match=named):
+        sk.for_each_batch(**{**good, **given})
+    assert not Path("/nowhere").exists()
+
+
+def test_an_expression_is_no_key(sk: Unskew) -> None:
+    """A pin keeps names; an expression is to be a column first."""
+    for what, given in (("key", {"key": F.upper("user")}), ("spread", {"key": "user", "spread": F.col("id")})):
+        with pytest.raises(ConfigError, match=f"{what}: .*add an expression as a column first"):
+            sk.for_each_batch(print, checkpoint="/nowhere/cp", name="q", **given)

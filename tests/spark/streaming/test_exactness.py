@@ -1,0 +1,55 @@
+"""A query whose driver is killed at every step of a batch: its batches run again by the plan that they began with.
+
+In between the service is wiped and has another plan. The variant that asks the service for its newest plan loses rows
+under the same harm and the same check: so these tests can fail.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.streaming.job import Orders
+from tests.spark.streaming.lives import Verdict, judge, lives, prepare
+from unskew.client import testing
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-cluster")]
+
+STEPS = ("before-pin", "after-pin", "in-batch", "before-commit")
+
+
+def died(folder: Path, steps: tuple[str, ...], first: Orders) -> Verdict:
+    """Die at each of these steps, each time a batch later."""
+    kills = [(step, 1 + at) for at, step in enumerate(steps)]
+    batches = len(kills) + 2
+    prepare(folder, batches)
+    with testing.embedded() as service, service.client() as client:
+        lives(folder, client, service.target, kills, first)
+    return judge(folder, batches)
+
+
+def check(found: Verdict, steps: tuple[str, ...]) -> None:
+    assert (found.lost, found.doubled, found.moved, found.strayed) == (0, 0, 0, 0), found
+    assert found.again == sum(step in ("in-batch", "before-commit") for step in steps), found
+    assert found.pins == len(steps) + 2, found  # the check has been of a plan for each batch
+
+
+def test_batches_run_again_by_their_plan(tmp_path: Path) -> None:
+    """A death at each step: every row once in the output, and in every run of its batch where its pin says."""
+    check(died(tmp_path, STEPS, Orders()), STEPS)
+
+
+@pytest.mark.long
+def test_batches_run_again_by_their_plan_each_time(tmp_path: Path) -> None:
+    """24 deaths; the lives differ in Spark's own number of partitions, in the policy and in the session's number."""
+    steps = STEPS * 6
+    check(died(tmp_path, steps, Orders(varied=True)), steps)
+
+
+@pytest.mark.long
+def test_without_pins_rows_are_lost(tmp_path: Path) -> None:
+    """The same harm to a query that goes by the service's newest plan."""
+    found = died(tmp_path, ("in-batch", "in-batch"), Orders(pinned=False))
+    assert found.again == 2, found
+    assert min(found.lost, found.doubled, found.moved) > 0, found

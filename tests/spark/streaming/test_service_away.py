@@ -1,0 +1,136 @@
+"""A service that dies in the middle of a stream and comes back, one that never answers, and one that says no."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.servers import free_ports
+from tests.spark.streaming.job import NAME
+from tests.spark.streaming.lives import prepare
+from tests.spark.streaming.queries import Notes, firsts, run, settled
+from unskew.client import Client, testing
+from unskew.core.plan import Version
+from unskew.spark import Unskew
+from unskew.spark.streaming import forecasts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+PARTITIONS, DEADLINE = 4, 0.2
+VERBS = ("get_plan", "get_stream", "put_stream", "report_histogram", "report_batch", "build_plan")
+
+
+@contextmanager
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
+    """The longest call of the service by each thread, by its name's first word."""
+    longest: dict[str, float] = {}
+
+    def timed(verb: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*words: Any, **named: Any) -> Any:
+            began, who = time.monotonic(), threading.current_thread().name.split(" ")[0]
+            try:
+                return verb(*words, **named)
+            finally:
+                longest[who] = max(longest.get(who, 0.0), time.monotonic() - began)
+
+        return call
+
+    with monkeypatch.context() as patched:
+        for name in VERBS:
+            patched.setattr(Client, name, timed(getattr(Client, name)))
+        yield longest
+
+
+def handler_of(sk: Unskew, notes: Notes, folder: Path) -> Any:
+    return sk.for_each_batch(notes, "user", str(folder / "cp"), NAME, spread="id", threshold=0, deadline=DEADLINE)
+
+
+@contextmanager
+def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Version]]:
+    """The plans that a service has made."""
+    made: list[Version] = []
+    build = Client.build_plan
+
+    def built(self: Client, *words: Any, **named: Any) -> Any:
+        fetched = build(self, *words, **named)
+        made.append(fetched.plan.version)
+        return fetched
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Client, "build_plan", built)
+        yield made
+
+
+def test_it_dies_and_comes_back(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch fails; plans are the driver's own meanwhile, and the service's again once it is back, empty."""
+    monkeypatch.setattr(forecasts, "_COOLDOWN", 0.01)
+    batches, notes, told = 7, Notes(), list[int]()
+    prepare(tmp_path, batches)
+    ports = dict(zip(("grpc_port", "http_port", "metrics_port"), free_ports(3), strict=True))
+    with (
+        testing.embedded(**ports) as first,
+        Unskew(spark, stream="clicks", partitions=PARTITIONS, policy="balanced", service=first.target) as sk,
+        planned(monkeypatch) as made,
+        ExitStack() as later,
+    ):
+        handle = settled(handler_of(sk, notes, tmp_path))
+
+        def each(df: DataFrame, batch: int) -> None:
+            if batch == 2:
+                os.kill(first.pid, signal.SIGKILL)
+            if batch == 4:
+                later.enter_context(testing.embedded(**ports))
+            handle(df, batch)
+            told.append(len(made))
+
+        run(spark, tmp_path, each)
+    assert (notes.wrong(batches), notes.strayed(tmp_path / "cp")) == (0, 0)
+    assert told[:4] == [1, 2, 2, 2]
+    assert told[-1] > 2
+    assert made[-1].incarnation > made[0].incarnation
+    assert firsts(tmp_path / "cp") == list(range(batches))  # there was a plan for each
+
+
+def test_one_that_never_answers_costs_the_deadline_once(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes connections and is silent. Whoever runs the handler waits for it in the first batch, and no longer."""
+    notes = Notes()
+    prepare(tmp_path, 4)
+    with socket.socket() as silent, asked(monkeypatch) as longest:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        target = f"grpc://127.0.0.1:{silent.getsockname()[1]}"
+        with Unskew(
+            spark, stream="clicks", partitions=PARTITIONS, policy="balanced", service=target, timeout=0.5
+        ) as sk:
+            run(spark, tmp_path, handler_of(sk, notes, tmp_path))
+    ours = max(took for who, took in longest.items() if who != "unskew")
+    assert DEADLINE * 0.9 < ours < DEADLINE + 0.5, longest
+    assert (notes.wrong(4), notes.strayed(tmp_path / "cp")) == (0, 0)
+
+
+def test_one_that_says_no(spark: SparkSession, tmp_path: Path) -> None:
+    """It wants a token that nobody gave: no batch fails, the driver plans."""
+    notes = Notes()
+    prepare(tmp_path, 3)
+    with (
+        testing.embedded(tokens=f"{hashlib.sha256(b's3cret').hexdigest()} ann admin *") as service,
+        Unskew(spark, stream="clicks", partitions=PARTITIONS, policy="balanced", service=service.target) as sk,
+    ):
+        run(spark, tmp_path, settled(handler_of(sk, notes, tmp_path)))
+    assert (notes.wrong(3), notes.strayed(tmp_path / "cp")) == (0, 0)
+    assert firsts(tmp_path / "cp") == [0, 1, 2]

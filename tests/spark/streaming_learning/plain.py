@@ -1,0 +1,129 @@
+"""An application without Spark: the same driver and the same tasks, through the light client, in this process.
+
+``Clock`` takes the place of the clock that drivers go by: a batch comes when the test says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.service.faces import served
+from unskew.client import Client
+from unskew.core.partition_agent import Bound, decide
+from unskew.core.qtable import QTable
+from unskew.core.stream import StreamSpec
+from unskew.service import rounds
+from unskew.spark import reports
+from unskew.spark.executor import Pin
+from unskew.spark.streaming import syncs
+from unskew.spark.streaming.syncs import Syncs
+
+__all__ = ["Clock", "Plain", "Slow", "let_go", "slow_service", "zipf"]
+
+U64 = NDArray[np.uint64]
+Placed = list[tuple[U64, NDArray[np.int32]]]
+
+
+class Clock:
+    """Seconds go by when the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        real = syncs.time
+        monkeypatch.setattr(syncs, "time", SimpleNamespace(monotonic=lambda: self.now, time_ns=real.time_ns))
+
+
+def zipf(own: int, rows: int, seed: int, hot: int = 20) -> U64:
+    """Keys of which the first ``hot`` are this application's own."""
+    rank = np.minimum((1 - np.random.default_rng([own, seed]).random(rows)) ** -2.0, 1e6).astype(np.uint64)
+    return np.where(rank <= hot, rank + np.uint64((own + 1) * 10_000_000), rank) * np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass
+class Plain:
+    """``batch`` runs one: ``tasks`` partitions of ``rows`` rows each."""
+
+    client: Client
+    stream: str
+    partitions: int
+    own: int
+    tasks: int = 2
+    rows: int = 5_000
+    interval: float = 5.0
+    keys: Callable[[int, int, int], U64] = zipf
+    syncs: Syncs = field(init=False)
+
+    def __post_init__(self) -> None:
+        spec = StreamSpec(self.partitions)
+        self.syncs = Syncs(self.client, self.stream, spec, f"plain-{self.own}", self.interval)
+
+    def bound(self, batch: int) -> Bound:
+        found = self.syncs.answer
+        if found is None:
+            return Bound(self.partitions, table=QTable.empty(self.partitions), batch=batch, alike=True)
+        return Bound(self.partitions, None, found.table, found.records, found.version, batch, alike=True)
+
+    def batch(self, number: int, seconds: float = 0.01) -> Placed:
+        due, out = self.syncs.due(), []
+        pin = Pin(self.stream, self.bound(number), f"plain-{self.own}", session=self.syncs.session)
+        pin = Pin(
+            self.stream,
+            pin.bound,
+            pin.source,
+            self.client.target,
+            sync=due,
+            session=self.syncs.session,
+            dsync=self.syncs.dsync,
+            parts=self.tasks,
+            patience=5.0,
+        )
+        for task in range(self.tasks):
+            keys = self.keys(self.own, self.rows, number * self.tasks + task)
+            spread = np.arange(len(keys), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+            decided = decide(pin.bound, task, keys, spread)
+            if due:
+                reports.tell(pin, task, decided)
+            out.append((keys, decided.partitions))
+        self.syncs.ended(seconds)
+        return out
+
+
+@contextmanager
+def let_go() -> Iterator[None]:
+    """No client of this process's tasks outlives the block."""
+    try:
+        yield
+    finally:
+        while reports._LINES:
+            reports._LINES.popitem()[1].client.close()
+
+
+@dataclass
+class Slow:
+    """How long merges take."""
+
+    seconds: float = 0.0
+
+
+@contextmanager
+def slow_service(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Slow]]:
+    """A service in this process whose merges take as long as the test says, in a thread, as large ones do."""
+    import time
+
+    slow, real = Slow(), rounds.reduce_round
+
+    def reduced(job: rounds.Job) -> rounds.Made:
+        time.sleep(slow.seconds)
+        return real(job)
+
+    monkeypatch.setattr(rounds, "reduce_round", reduced)
+    monkeypatch.setattr(rounds, "_BRIEF", -1)
+    with served("engine") as service:
+        yield f"grpc://{service.target}", slow

@@ -1,0 +1,204 @@
+"""``for_each_batch(learn=True)``: tasks route by a pinned Q-table and report; a batch that runs again does the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+
+from benchmarks.convergence import HOT, App, Batch, keys_of, together
+from tests.servers import free_ports
+from tests.spark.streaming_learning.plain import Clock, Plain, let_go
+from unskew.client import Client, testing
+from unskew.core import hash_keys
+from unskew.core.errors import ConfigError
+from unskew.spark import Unskew
+from unskew.spark.streaming.binding import pin_folder
+from unskew.wire import Pinned, pinned_from_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from unskew.spark.streaming.foreach import ForEachBatch, Handle
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+N, ROWS, TASKS = 20, 10_000, 2
+INTERVAL = 20.0
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with testing.embedded() as service, service.client() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def no_lines() -> Iterator[None]:
+    with let_go():
+        yield
+
+
+def batch_of(spark: SparkSession, number: int, own: tuple[int, ...] = (0,), tasks: int = TASKS) -> DataFrame:
+    """The rows of one batch, as its source would have them."""
+    app = App("a", own)
+    rows = spark.range(number * ROWS, (number + 1) * ROWS, 1, tasks)
+    return rows.selectExpr("id value").selectExpr("value", f"{keys_of(app)} k")
+
+
+class Places:
+    """A handler that notes where each row is."""
+
+    def __init__(self, then: Callable[[int], object] = lambda _: None) -> None:
+        self.rows: dict[int, dict[int, int]] = {}
+        self.keys: dict[int, Batch] = {}
+        self._then = then
+
+    def __call__(self, df: DataFrame, batch: int) -> None:
+        found = df.select("value", F.xxhash64("k").alias("k"), F.spark_partition_id().alias("p")).toArrow()
+        value, key, at = (found[name].to_numpy().astype(np.int64) for name in ("value", "k", "p"))
+        self.rows[batch] = dict(zip(value.tolist(), at.tolist(), strict=True))
+        self.keys[batch] = Batch(at, key, np.ones(len(at), np.int64))
+        self._then(batch)
+
+
+def learning(sk: Unskew, handle: Handle, folder: Path, **more: object) -> ForEachBatch:
+    given = {"learn": True, "interval": INTERVAL, "deadline": 5.0, **more}
+    return sk.for_each_batch(handle, "k", str(folder), "q", **given)  # type: ignore[arg-type]
+
+
+def pins(folder: Path) -> list[Pinned]:
+    where = pin_folder(str(folder), "q")
+    found = [pinned_from_bytes(where.read(name) or b"") for name in where.names()]
+    return sorted(found, key=lambda pin: pin.bound.batch)
+
+
+def settle(each: ForEachBatch, seconds: float = 30.0) -> None:
+    """Wait until the service has answered what was said of the batch."""
+    assert each._life is not None
+    done = each._life.way._syncs.settle(seconds)  # type: ignore[attr-defined]
+    assert done or seconds < 1
+
+
+def test_a_spark_application_and_another_one_converge(
+    spark: SparkSession, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in Spark, one through the light client alone, hot keys of their own: one table, and what is split is hot in
+    all rows. Beside a single application that has all of them it splits no more."""
+    clock = Clock(monkeypatch)
+    other = Plain(client, "both", N, 1, rows=ROWS // TASKS, interval=INTERVAL, keys=as_in_spark)
+    other.syncs.meet(10)
+    placed: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+    places = Places(lambda batch: placed.update({batch: other.batch(batch)}))
+    with Unskew(spark, stream="both", partitions=N, service=client.target) as sk:
+        each = learning(sk, places, tmp_path / "both")
+        for batch in range(6):
+            each(batch_of(spark, batch), batch)
+            # Who comes second is a round behind the first for a batch or two, and passes over one.
+            settle(each, 30 if batch >= 3 else 0.5)
+            assert other.syncs.settle(30)
+            clock.now += INTERVAL
+    alone = Plain(client, "one", N, -1, 2 * TASKS, ROWS // TASKS, INTERVAL, keys=as_in_spark)
+    alone.syncs.meet(10)
+    one = []
+    for batch in range(6):
+        one.append(as_batch(alone.batch(batch)))
+        assert alone.syncs.settle(30)
+        clock.now += INTERVAL
+    ours = pins(tmp_path / "both")[-1].bound
+    assert other.syncs.answer is not None
+    assert ours.version[0] == other.syncs.answer.version[0]
+    assert other.syncs.answer.version[1] - ours.version[1] == 1  # the round of the last batch
+    assert ours.records == 2 * ROWS
+    assert ours.table is not None
+    assert len(ours.table) == 4
+    both = [together([places.keys[batch], as_batch(placed[batch])], N) for batch in (4, 5)]
+    single = [together([one[batch]], N) for batch in (4, 5)]
+    assert not any(found.locally for found in both)
+    assert sum(found.replication for found in both) <= 1.05 * sum(found.replication for found in single)
+
+
+def as_in_spark(own: int, rows: int, seed: int) -> np.ndarray:
+    """Keys like those of ``batch_of``, by Spark's hash; of both sets in turn where ``own`` is -1."""
+    sets = np.arange(rows) % 2 if own < 0 else np.full(rows, own)
+    rank = np.minimum((1 - np.random.default_rng([own + 1, seed]).random(rows)) ** -2.0, 1e6).astype(np.int64)
+    return hash_keys(np.where(rank <= HOT, rank + (sets + 1) * 10_000_000, rank))
+
+
+def as_batch(placed: list[tuple[np.ndarray, np.ndarray]]) -> Batch:
+    keys = np.concatenate([key for key, _ in placed]).view(np.int64)
+    where = np.concatenate([at for _, at in placed]).astype(np.int64)
+    return Batch(where, keys, np.ones(len(keys), np.int64))
+
+
+def test_a_batch_that_runs_again_in_another_life_is_routed_as_before(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver dies in a batch; the service has lost everything when the next one starts, or is not there."""
+    clock = Clock(monkeypatch)
+    first = Places()
+    with testing.embedded() as service, Unskew(spark, stream="s", partitions=N, service=service.target) as sk:
+        each = learning(sk, first, tmp_path)
+        for batch in range(4):
+            each(batch_of(spark, batch), batch)
+            settle(each)
+            clock.now += INTERVAL
+    known = pins(tmp_path)
+    assert known[-1].bound.version > (0, 0)
+    targets = [None, f"grpc://127.0.0.1:{free_ports(1)[0]}"]
+    with testing.embedded() as empty:
+        for service_now in (empty.target, *targets):
+            again = Places()
+            with Unskew(spark, stream="s", partitions=N, service=service_now) as sk:
+                life = learning(sk, again, tmp_path, deadline=0.3)
+                life(batch_of(spark, 3), 3)
+                assert again.rows[3] == first.rows[3]
+                life(batch_of(spark, 4), 4)
+                life.close()
+            assert pins(tmp_path)[-1].bound.version == known[-1].bound.version
+    assert len(set(first.rows[3].values())) == N
+
+
+def test_batches_of_one_table_explore_differently(spark: SparkSession, tmp_path: Path) -> None:
+    """No service: one pin for all. The batch's number is in the random numbers, its run is not."""
+    places, again = Places(), Places()
+    with Unskew(spark, stream="s", partitions=N) as sk:
+        for handle in (places, again):
+            each = learning(sk, handle, tmp_path)
+            for batch in (0, 1):
+                each(batch_of(spark, 0), batch)
+    assert places.rows == again.rows
+    assert places.rows[0] != places.rows[1]
+    assert {pin.bound.version for pin in pins(tmp_path)} == {(0, 0)}
+
+
+def test_tasks_report_where_a_sync_is_due_and_only_there(
+    spark: SparkSession, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DSYNC of three batches, as another query of the stream needs it."""
+    clock = Clock(monkeypatch)
+    client.put_stream("rare", partitions=N, dsync=3 * INTERVAL, dsync_min=3 * INTERVAL)
+    records = []
+    with Unskew(spark, stream="rare", partitions=N, service=client.target) as sk:
+        each = learning(sk, Places(), tmp_path)
+        for batch in range(8):
+            before = client.get_stream("rare").epoch
+            each(batch_of(spark, batch), batch)
+            settle(each)
+            records.append(client.get_stream("rare").epoch - before)
+            clock.now += INTERVAL
+    assert records[1:] == [1, 0, 0, 1, 0, 0, 1]
+
+
+def test_pins_of_a_query_that_was_planned_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """And the other way round: a batch that ran by one must not be run by the other."""
+    with Unskew(spark, stream="s", partitions=N) as sk:
+        for kind, learn in (("planned", False), ("learned", True)):
+            learning(sk, Places(), tmp_path / kind, learn=learn)(batch_of(spark, 0), 0)
+            other = learning(sk, Places(), tmp_path / kind, learn=not learn)
+            with pytest.raises(ConfigError, match="learn: "):
+                other(batch_of(spark, 0), 0)

@@ -1,0 +1,131 @@
+"""What is counted of stateful batches, the plan that follows, and both as bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unskew.core import Histogram, make_planner
+from unskew.core.errors import StateError
+from unskew.core.keyed_plan import HOSTS, KIP, brief, first_plan, grown, lengthened, next_plan, record_of
+from unskew.core.keyed_state import NEVER, StateFile, StatePart
+from unskew.core.planners import Origin
+from unskew.wire.manifests import (
+    Done,
+    Figures,
+    Identity,
+    Manifest,
+    done_from_bytes,
+    done_to_bytes,
+    identity_from_bytes,
+    identity_to_bytes,
+    manifest_from_bytes,
+    manifest_to_bytes,
+)
+
+RNG = np.random.default_rng(5)
+HASHES = RNG.integers(0, 2**64 - 1, 400, np.uint64)
+ORIGIN = Origin(stream="s", key_types=("string",))
+
+
+def skewed(shift: int = 0) -> Histogram:
+    ranks = np.minimum(RNG.zipf(1.3, 5000), 400) - 1
+    return Histogram.from_hashes(HASHES[(ranks + shift) % 400])
+
+
+def test_brief_keeps_the_heaviest_and_loses_no_row() -> None:
+    whole = skewed()
+    short = brief(whole, 10)
+    assert (short.total, short.keys) == (whole.total, whole.keys)
+    assert sorted(short.counts) == sorted(whole.counts)[-10:]
+
+
+def test_keys_are_counted_by_host() -> None:
+    change = grown(HASHES[:10], HASHES[5:20])
+    assert (change.sum(), len(change)) == (5, HOSTS)
+    assert (grown(HASHES, HASHES) == 0).all()
+
+
+def test_a_batch_without_rows_adds_nothing_to_the_record() -> None:
+    record = lengthened(record_of(), [skewed(), Histogram.empty()], 4)
+    assert len(record.batches) == 1
+    assert lengthened(record, [Histogram.empty()], 4) is record
+
+
+def test_a_plan_follows_skew_and_stays_where_moving_would_not_pay() -> None:
+    """The heaviest key gets a place of its own; the same rows again change nothing; and many keys of state are not
+    moved for a small gain."""
+    planner = make_planner("kip", 8, **KIP)
+    plan = first_plan(planner, ORIGIN)
+    record = lengthened(record_of(), [skewed()], 8)
+    few = np.ones(HOSTS, np.int64)
+    moved = next_plan(planner, plan, record, few, ORIGIN)
+    assert moved.changed
+    again = next_plan(planner, moved.plan, record, few, ORIGIN)
+    assert (again.changed, again.plan) == (False, moved.plan)
+    kept = next_plan(planner, plan, record, few * 1_000_000, ORIGIN)
+    assert not kept.changed
+    assert "moving costs more than it gains" in kept.reason
+    assert next_plan(planner, plan, record_of(), few, ORIGIN).reason == "no rows to plan from"
+
+
+def test_another_number_of_partitions_always_gets_a_plan() -> None:
+    plan = first_plan(make_planner("kip", 8, **KIP), ORIGIN)
+    decided = next_plan(make_planner("kip", 5, **KIP), plan, record_of(), np.zeros(HOSTS, np.int64), ORIGIN)
+    assert (decided.changed, decided.plan.partitions) == (True, 5)
+
+
+# -- as bytes ---------------------------------------------------------------------------------------------------
+
+PART = StatePart((StateFile("3-0-ab.state", 900, 0), StateFile("4-0-cd.state", 500, 420)), 77, 2**63 + 5, -12)
+
+
+def manifest() -> Manifest:
+    planner = make_planner("kip", 8, **KIP)
+    plan, record = first_plan(planner, ORIGIN), lengthened(record_of(), [skewed()], 8)
+    record = lengthened(record, [skewed(30)], 8)
+    keys = RNG.integers(0, 9, HOSTS)
+    decided = next_plan(planner, plan, record, keys, ORIGIN)
+    figures = Figures(*range(1, 11))
+    return Manifest(
+        7, plan, decided.plan, decided.reason, (PART, StatePart()), ("a.parquet",), figures, keys, record, -5
+    )
+
+
+def test_a_manifest_comes_back_as_it_was() -> None:
+    made = manifest()
+    data = manifest_to_bytes(made)
+    back = manifest_from_bytes(data)
+    assert manifest_to_bytes(back) == data
+    assert (back.plan, back.next_plan, back.parts, back.latest) == (made.plan, made.next_plan, made.parts, -5)
+    assert back.history.merged() == made.history.merged()
+    assert back.figures == made.figures
+    assert back.keys == int(made.host_keys.sum())
+    assert back.files == {"3-0-ab.state", "4-0-cd.state"}
+
+
+@pytest.mark.parametrize("least", [NEVER, 0, -1])
+def test_what_a_task_tells_comes_back_as_it_was(least: int) -> None:
+    change = np.zeros(HOSTS, np.int64)
+    change[[0, 17, 4095]] = [3, -4, 1]
+    part = StatePart(PART.files, 77, 5, least)
+    made = Done(3, part, "", Figures(rows=9), brief(skewed(), 10), change, None)
+    back = done_from_bytes(done_to_bytes(made))
+    assert (back.partition, back.part, back.output, back.figures, back.latest) == (3, part, "", made.figures, None)
+    assert (back.grown == change).all()
+    assert back.rows == made.rows
+
+
+def test_an_identity_comes_back_as_it_was() -> None:
+    made = Identity("6e0a", "s", "q", ("user",), ("string",), "struct<n:bigint>", "")
+    assert identity_from_bytes(identity_to_bytes(made)) == made
+
+
+@pytest.mark.parametrize("read", [identity_from_bytes, done_from_bytes, manifest_from_bytes])
+def test_bytes_that_are_not_whole_are_refused(read: object) -> None:
+    """At any length, and with any byte changed."""
+    assert callable(read)
+    data = manifest_to_bytes(manifest())
+    for wrong in (b"", data[:7], data[:-1], data + b"x", data[:40] + bytes([data[40] ^ 1]) + data[41:]):
+        with pytest.raises(StateError, match="not whole: the checksum does not fit"):
+            read(wrong)
