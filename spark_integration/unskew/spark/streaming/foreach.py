@@ -136,6 +136,8 @@ def for_each_batch(
         elastic=elastic,
         rules=TrustRules(misses),
     )
+    if elastic is not None and not elastic.least <= sk.partitions <= elastic.most:
+        raise ConfigError("elastic", elastic, f"bounds that the stream's {sk.partitions} partitions are within")
     made = ForEachBatch(sk, handle, settings)
     if is_remote(sk.spark):
         check_remote(sk.plans.service, made)

@@ -1,0 +1,96 @@
+"""The number of partitions follows the batches' times: a defined step from one plan to the next, no result changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from unskew.core.errors import ConfigError
+from unskew.spark import Elastic, Unskew
+from unskew.spark.streaming.foreach import ForEachBatch
+
+pytestmark = pytest.mark.xdist_group("spark")
+
+ROWS, BATCHES = 3_000, 5
+
+
+class Query:
+    """A stream of small files; what its handler got, batch by batch."""
+
+    def __init__(self, spark: SparkSession, home: Path, interval: float, partitions: int = 2) -> None:
+        self.spark, self.home = spark, home
+        self.sk = Unskew(spark, stream="clicks", partitions=partitions, policy="balanced")
+        self.bound: list[int] = []
+        self.users: Counter[int] = Counter()
+        self.planned: ForEachBatch = self.sk.for_each_batch(
+            self.handle,
+            "user",
+            str(home / "checkpoint"),
+            "q",
+            spread="id",
+            threshold=1,
+            interval=interval,
+            elastic=Elastic(2, 6, d=1),
+        )
+
+    def land(self, first: int, batches: int) -> None:
+        (self.home / "in").mkdir(exist_ok=True)
+        for number in range(first, first + batches):
+            ids = pa.array(range(number * ROWS, (number + 1) * ROWS), pa.int64())
+            users = pa.array([0 if id_ % 2 else id_ % 50 for id_ in ids.to_pylist()], pa.int64())
+            pq.write_table(pa.table({"id": ids, "user": users}), self.home / "in" / f"{number:03}.parquet")
+
+    def handle(self, df: DataFrame, _: int) -> None:
+        self.bound.append(df.rdd.getNumPartitions())
+        self.users.update({row["user"]: row["count"] for row in df.groupBy("user").count().collect()})
+
+    def step(self, df: DataFrame, batch: int) -> None:
+        """A batch whose plan is waited for, so that each of them decides about the next."""
+        self.planned(df, batch)
+        assert self.planned.settle(60.0)
+
+    def run(self) -> None:
+        files = self.spark.readStream.schema("id long, user long").option("maxFilesPerTrigger", 1)
+        writer = files.parquet(str(self.home / "in")).writeStream.foreachBatch(self.step)
+        query = writer.option("checkpointLocation", str(self.home / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        self.planned.close()
+
+
+def expected(batches: int) -> Counter[int]:
+    return Counter(0 if id_ % 2 else id_ % 50 for id_ in range(batches * ROWS))
+
+
+def test_batches_that_take_too_long_get_more_partitions_same_results(spark: SparkSession, tmp_path: Path) -> None:
+    query = Query(spark, tmp_path, interval=0.001)
+    query.land(0, BATCHES)
+    query.run()
+
+    assert query.bound[0] == 2
+    assert query.bound == sorted(query.bound)
+    assert query.bound[-1] > 2
+    assert query.users == expected(BATCHES)
+
+    again = Query(spark, tmp_path, interval=1e6)  # idle from now on
+    again.land(BATCHES, 3)
+    again.run()
+
+    assert again.bound[0] >= query.bound[-1], "the pin says how many, not the session"
+    assert again.bound[-1] < again.bound[0], "and idle batches give some back"
+    assert query.users + again.users == expected(BATCHES + 3)
+
+
+def test_bounds_that_the_stream_is_not_within_are_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="elastic"):
+        Query(spark, tmp_path, interval=1.0, partitions=16)
+
+
+def test_partitions_of_a_stream_that_learns_are_fixed(spark: SparkSession, tmp_path: Path) -> None:
+    sk = Unskew(spark, stream="clicks", partitions=4)
+    with pytest.raises(ConfigError, match="learn=True"):
+        sk.for_each_batch(print, "user", str(tmp_path), "q", learn=True, elastic=Elastic(2, 6))
