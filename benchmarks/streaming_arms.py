@@ -90,7 +90,7 @@ def arm(
     service: str | None = None,
     partitions: int = SLOTS,
     elastic: Elastic | None = None,
-    interval: float = 10.0,
+    interval: float | None = None,
 ) -> Iterator[Arm]:
     """The way as a query, with a source folder of its own name under ``folder``."""
     home = Path(tempfile.mkdtemp(prefix=f"{way}-", dir=folder))

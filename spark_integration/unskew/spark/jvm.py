@@ -26,6 +26,7 @@ __all__ = [
     "end_gateway",
     "estimated_bytes",
     "input_partitions",
+    "jobs_of",
     "output_mode_of",
     "physical_text",
     "query_of",
@@ -100,7 +101,11 @@ def _running(df: DataFrame) -> Any | None:
     if query is None:
         return None
     spark: Any = df.sparkSession
-    running = spark._jsparkSession.sharedState().activeStreamingQueries()
+    try:
+        running = spark._jsparkSession.sharedState().activeStreamingQueries()
+    except Py4JError as why:  # Spark's own affair, the same from 3.1 to 4.3
+        _log.warning("the query of a batch cannot be told: %s", str(why).splitlines()[0])
+        return None
     return running.get(spark._jvm.java.util.UUID.fromString(query))
 
 
@@ -131,23 +136,32 @@ class StageTime:
     seconds: float
 
 
-def stage_times(df: DataFrame, after: int) -> tuple[list[StageTime], int]:
-    """The stages of this query's jobs beyond the number ``after``, and the last job's number. Nothing under Connect, or
-    where Spark's store has forgotten them or is another one than we know: who asks goes on without."""
+def jobs_of(df: DataFrame) -> str | None:
+    """The group that the jobs of this thread's query are in; None where that cannot be told."""
     spark: Any = df.sparkSession
     if not hasattr(spark, "_jsparkSession"):
+        return None
+    found = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+    return None if found is None else str(found)
+
+
+def stage_times(df: DataFrame, group: str | None, after: int) -> tuple[list[StageTime], int]:
+    """The stages of a group's jobs beyond the number ``after``, and the last job's number. Nothing under Connect, or
+    where Spark's store has forgotten them or is another one than we know: who asks goes on without."""
+    spark: Any = df.sparkSession
+    if group is None:
         return [], after
     try:
-        return _stage_times(spark, after)
+        return _stage_times(spark, group, after)
     except (Py4JError, PySparkException) as why:
         _log.warning("stage times are not known: %s", str(why).splitlines()[0])
         return [], after
 
 
-def _stage_times(spark: Any, after: int) -> tuple[list[StageTime], int]:
+def _stage_times(spark: Any, group: str, after: int) -> tuple[list[StageTime], int]:
     context = spark.sparkContext
     tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
-    jobs = [job for job in tracker.getJobIdsForGroup(context.getLocalProperty("spark.jobGroup.id")) if job > after]
+    jobs = [job for job in tracker.getJobIdsForGroup(group) if job > after]
     infos = [info for info in map(tracker.getJobInfo, jobs) if info is not None]
     stages = {int(stage) for info in infos for stage in info.stageIds}
     return [one for one in (_stage_time(store, stage) for stage in sorted(stages)) if one], max(jobs, default=after)

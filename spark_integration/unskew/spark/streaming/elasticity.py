@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -26,14 +26,14 @@ from pyspark.sql.streaming.listener import (
 from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleRules, ScaleState
 from unskew.core.errors import ConfigError
 from unskew.core.limits import MAX_PARTITIONS
-from unskew.spark.jvm import query_of, request_slots, stage_times
+from unskew.spark.jvm import StageTime, query_of, request_slots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from unskew.spark.streaming.observed import Found
 
-__all__ = ["Elastic", "Elasticity", "Progress", "Scaling", "Stages"]
+__all__ = ["Elastic", "Elasticity", "Progress", "Scaling", "Stages", "stages_of"]
 
 _log = logging.getLogger("unskew.spark")
 _REMEMBERED = 64  # batches that wait for the other half of what is known of them
@@ -81,6 +81,13 @@ class Stages:
     map_time: float = 0.0
     reduce_time: float = 0.0
     maps: int = 0
+
+
+def stages_of(times: Sequence[StageTime]) -> Stages:
+    """How a batch's time was shared."""
+    first = [one for one in times if not one.reads_shuffle]
+    rest = sum(one.seconds for one in times if one.reads_shuffle)
+    return Stages(sum(one.seconds for one in first), rest, max((one.tasks for one in first), default=0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,18 +178,10 @@ class Scaling:
     def __init__(self, spark: SparkSession, df: DataFrame, elastic: Elastic, interval: float, partitions: int) -> None:
         self._spark, self._elastic = spark, elastic
         self._elasticity = Elasticity(elastic, interval, partitions)
-        self._jobs = -1  # the last one whose stages were looked at
         query = query_of(df)
         self._listener = None if query is None else Progress(query, self._elasticity.took)
         if self._listener is not None:
             spark.streams.addListener(self._listener)
-
-    def stages(self, df: DataFrame) -> Stages:
-        """How the time of the batch that has just run was shared. To be asked in the handler's thread."""
-        times, self._jobs = stage_times(df, self._jobs)
-        first = [one for one in times if not one.reads_shuffle]
-        rest = sum(one.seconds for one in times if one.reads_shuffle)
-        return Stages(sum(one.seconds for one in first), rest, max((one.tasks for one in first), default=0))
 
     def saw(self, batch: int, found: Found, stages: Stages, seconds: float) -> int:
         """A batch that has run; the number of partitions from now on."""

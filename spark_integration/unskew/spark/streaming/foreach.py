@@ -107,7 +107,7 @@ def for_each_batch(
     deadline: float = 0.2,
     persist: bool = False,
     column: str | None = None,
-    interval: float = 10.0,
+    interval: float | None = None,
     elastic: Elastic | None = None,
     misses: int = 3,
 ) -> ForEachBatch:
@@ -204,7 +204,13 @@ class _Life:
 
 
 def _told(df: DataFrame, settings: Settings, policy: str) -> tuple[str, ...]:
-    """What tells the rows of a split key apart, by name: what "auto" stands for may be other columns tomorrow."""
+    """What tells the rows of a split key apart, by name: what "auto" stands for may be other columns tomorrow. A policy
+    that keeps keys whole can do without; a pin, or a service with a policy of its own, may have a plan that cannot."""
     if settings.spread != (AUTO,):
         return settings.spread
-    return spread_of(df, AUTO).names if PLANNERS[policy].splits else ()
+    try:
+        return spread_of(df, AUTO).names
+    except ConfigError:
+        if PLANNERS[policy].splits:
+            raise
+        return ()

@@ -125,7 +125,7 @@ class Forecasts:
     def _safely(self, see: Callable[[], Ran | None]) -> None:
         try:
             ran = see()
-            if ran is not None and ran.found.rows >= self._threshold:
+            if ran is not None and ran.found.rows >= max(self._threshold, 1):
                 self._learned(ran)
             elif ran is not None:
                 self._reported(ran)

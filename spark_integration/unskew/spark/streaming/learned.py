@@ -43,7 +43,7 @@ class Learned:
         self._syncs: Syncs | None = None
         if sk.client is not None:
             spec = replace(sk.plans.spec, key_types=types)
-            self._syncs = Syncs(sk.client, sk.stream, spec, source, settings.interval)
+            self._syncs = Syncs(sk.client, sk.stream, spec, source, settings.pace)
 
     def begin(self, pinned: Pinned) -> None:
         """A pin was found: what to go on from."""

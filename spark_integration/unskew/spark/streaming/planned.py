@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unskew.client import NotThereError
@@ -12,11 +11,11 @@ from unskew.core.histogram import Histogram
 from unskew.core.partition_agent import Bound
 from unskew.core.plan import Plan
 from unskew.spark.histogram import histogram_of
-from unskew.spark.jvm import rows_before
+from unskew.spark.jvm import jobs_of, rows_before, stage_times
 from unskew.spark.keys import key_of, spread_of
 from unskew.spark.native import route_column
 from unskew.spark.repartition import moved
-from unskew.spark.streaming.elasticity import Scaling, Stages
+from unskew.spark.streaming.elasticity import Scaling, stages_of
 from unskew.spark.streaming.forecasts import Forecasts, Ran
 from unskew.spark.streaming.observed import Watch, every_for, watched
 from unskew.spark.streaming.settings import Settings
@@ -43,6 +42,7 @@ class Planned:
         self._by: tuple[str, ...] = ()  # what the spread hash is of
         self._target: tuple[Plan, Column] | None = None
         self._scaling: Scaling | None = None
+        self._jobs = -1  # the last one whose stages were looked at
 
     @property
     def counts_first(self) -> bool:
@@ -71,7 +71,7 @@ class Planned:
     def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:  # noqa: ARG002 - a way's
         settings, plan = self._settings, _plan_of(pinned)
         if self._scaling is None and settings.elastic is not None:
-            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.interval, plan.partitions)
+            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.pace, plan.partitions)
         if self._known is None or self._by != pinned.told:
             self._known, self._by, self._target = self._looked(df, pinned.told), pinned.told, None
         key, spread = self._known
@@ -96,20 +96,30 @@ class Planned:
         """Hand over what the batch showed, to be worked on beside the next one."""
         if watch is None:
             return
-        stages = Stages() if self._scaling is None else self._scaling.stages(df)
+        group = jobs_of(df)
         if self._forecasts is not None:
-            self._forecasts.learn(lambda: self._ran(pinned, batch, watch, seconds, stages))
+            self._forecasts.learn(lambda: self._ran(df, group, pinned, batch, watch, seconds))
 
-    def _ran(self, pinned: Pinned, batch: int, watch: Watch, seconds: float, stages: Stages) -> Ran | None:
+    def _ran(
+        self, df: DataFrame, group: str | None, pinned: Pinned, batch: int, watch: Watch, seconds: float
+    ) -> Ran | None:
         found = watch.found()
         if found is None:
             return None
         self._rows = found.rows
-        ran = Ran(pinned.began + batch, _plan_of(pinned), found, self._settings.interval, seconds)
-        if self._scaling is None:
-            return ran
-        partitions = self._scaling.saw(batch, found, stages, seconds)
-        return replace(ran, map_time=stages.map_time, reduce_time=stages.reduce_time, partitions=partitions)
+        times, self._jobs = stage_times(df, group, self._jobs)
+        stages = stages_of(times)
+        partitions = 0 if self._scaling is None else self._scaling.saw(batch, found, stages, seconds)
+        return Ran(
+            pinned.began + batch,
+            _plan_of(pinned),
+            found,
+            self._settings.interval or 0.0,
+            seconds,
+            stages.map_time,
+            stages.reduce_time,
+            partitions,
+        )
 
     def settle(self, timeout: float) -> bool:
         return self._forecasts is None or self._forecasts.settle(timeout)

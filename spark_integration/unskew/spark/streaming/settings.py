@@ -13,6 +13,7 @@ from unskew.spark.streaming.queries import check_given
 
 __all__ = ["Fresh", "Settings", "names_only"]
 
+_GUESSED = 10.0
 Fresh: TypeAlias = Literal["previous", "same"]
 
 
@@ -37,7 +38,7 @@ class Settings:
     deadline: float = 0.2
     persist: bool = False
     column: str | None = None
-    interval: float = 10.0
+    interval: float | None = None
     elastic: Elastic | None = None
     rules: TrustRules = field(default_factory=TrustRules)
 
@@ -55,8 +56,15 @@ class Settings:
             raise ConfigError(
                 "elastic", self.elastic, "None where learn=True: a Q-table is for one number of partitions"
             )
-        if not 0.0 < self.interval <= 1e6:
+        if self.interval is not None and not 0.0 < self.interval <= 1e6:
             raise ConfigError("interval", self.interval, "seconds above 0")
+        if self.interval is None and self.elastic is not None:
+            raise ConfigError("interval", None, "the trigger's seconds, against which elastic= holds a batch's time")
+
+    @property
+    def pace(self) -> float:
+        """Seconds from one batch to the next, told or guessed."""
+        return _GUESSED if self.interval is None else self.interval
 
     @property
     def keys(self) -> Columns:

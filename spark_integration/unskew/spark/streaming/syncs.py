@@ -22,18 +22,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from unskew.client import Breaker, Client, NotThereError
 from unskew.core.errors import ConfigError, UnskewError
-from unskew.core.partition_agent import REPORTED
-from unskew.core.qtable import QTable
-from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream import StreamSpec
-from unskew.core.sync import Report
+from unskew.spark.learning import drivers_report
 
 if TYPE_CHECKING:
-    from unskew.core.sync import Answer
+    from unskew.core.sync import Answer, Report
 
 __all__ = ["Cadence", "Syncs"]
 
@@ -77,7 +72,7 @@ class Syncs:
     """One life of a query's driver among the partitioners of its stream."""
 
     def __init__(self, client: Client, stream: str, spec: StreamSpec, source: str, interval: float) -> None:
-        self._client, self._stream, self._spec, self._agent = client, stream, spec, f"{source}/driver"
+        self._client, self._stream, self._spec, self._source = client, stream, spec, source
         self.session = time.time_ns() // 1000  # later lives have greater ones
         self._cadence, self._dsync = Cadence.of(interval), interval
         self._known = (0, 0)
@@ -119,7 +114,7 @@ class Syncs:
         """Whether the tasks of a batch that begins now report."""
         now = time.monotonic()
         self._ended.set()  # a batch that failed did not say so
-        if self.awaiting:
+        if self.awaiting or self._closed.is_set():
             return False
         if not self._met:
             if self._breaker.allow(now):
@@ -210,19 +205,8 @@ class Syncs:
         self._longer = time.monotonic() - began >= self._report.dsync
 
     def _next(self, seq: int) -> Report:
-        """The driver has no rows, and is waited for."""
-        workers = self._spec.partitions
-        return Report(
-            agent=self._agent,
-            session=self.session,
-            seq=seq + 1,
-            table=QTable.empty(workers),
-            records=0,
-            frequent=FrequentItems(REPORTED),
-            loads=np.zeros(workers, np.int64),
-            dsync=self._dsync,
-            longer=self._longer,
-        )
+        n = self._spec.partitions
+        return drivers_report(self._source, self.session, seq + 1, n, self._dsync, longer=self._longer)
 
     def _sync(self, wait: float) -> bool:
         """Say the last report, and take what is news; whether the round of that report is done."""
