@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -12,10 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from unskew.core.errors import ConfigError
 from unskew.spark import Elastic, Unskew
+from unskew.spark.jvm import request_slots
 from unskew.spark.streaming.foreach import ForEachBatch
 
 pytestmark = pytest.mark.xdist_group("spark")
 
+ROOT = Path(__file__).resolve().parents[2]
 ROWS, BATCHES = 3_000, 5
 
 
@@ -94,3 +99,17 @@ def test_partitions_of_a_stream_that_learns_are_fixed(spark: SparkSession, tmp_p
     sk = Unskew(spark, stream="clicks", partitions=4)
     with pytest.raises(ConfigError, match="learn=True"):
         sk.for_each_batch(print, "user", str(tmp_path), "q", learn=True, elastic=Elastic(2, 6))
+
+
+def test_nobody_is_asked_where_executors_are_not_allocated_dynamically(spark: SparkSession) -> None:
+    assert request_slots(spark, 64) is False
+
+
+@pytest.mark.long
+def test_a_cluster_that_allocates_executors_gets_more_of_them(tmp_path: Path) -> None:
+    """Real executors, in Spark's own cluster for tests."""
+    run = [sys.executable, "-m", "tests.spark.failures.more_executors", str(tmp_path)]
+    done = subprocess.run(run, capture_output=True, text=True, check=False, timeout=300.0, cwd=ROOT)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert json.loads(done.stdout.splitlines()[-1]) == {"enough": False, "more": True, "executors": 2}

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,12 +104,14 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def session(folder: Path, master: str, *, speculation: bool = False) -> SparkSession:
+def session(
+    folder: Path, master: str, *, speculation: bool = False, more: Mapping[str, str] | None = None
+) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(master).appName("unskew-failures")
-    settings = {**_SETTINGS, **(SPECULATION if speculation else {})}
+    settings = {**_SETTINGS, **(SPECULATION if speculation else {}), **(more or {})}
     settings["spark.local.dir"] = str(folder / "local")
     settings["spark.sql.warehouse.dir"] = str(folder / "warehouse")
     settings["spark.executorEnv.PYTHONPATH"] = str(_ROOT)
