@@ -22,12 +22,20 @@ pytestmark = pytest.mark.xdist_group("spark")
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, BATCHES = 3_000, 5
+BOUNDS = Elastic(2, 6, d=1)
 
 
 class Query:
     """A stream of small files; what its handler got, batch by batch."""
 
-    def __init__(self, spark: SparkSession, home: Path, interval: float, partitions: int = 2) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        home: Path,
+        interval: float,
+        partitions: int = 2,
+        elastic: Elastic = BOUNDS,
+    ) -> None:
         self.spark, self.home = spark, home
         self.sk = Unskew(spark, stream="clicks", partitions=partitions, policy="balanced")
         self.bound: list[int] = []
@@ -40,7 +48,7 @@ class Query:
             spread="id",
             threshold=1,
             interval=interval,
-            elastic=Elastic(2, 6, d=1),
+            elastic=elastic,
         )
 
     def land(self, first: int, batches: int) -> None:
@@ -88,6 +96,16 @@ def test_batches_that_take_too_long_get_more_partitions_same_results(spark: Spar
     assert again.bound[0] >= query.bound[-1], "the pin says how many, not the session"
     assert again.bound[-1] < again.bound[0], "and idle batches give some back"
     assert query.users + again.users == expected(BATCHES + 3)
+
+
+def test_a_plan_for_so_many_partitions_that_it_has_more_hosts(spark: SparkSession, tmp_path: Path) -> None:
+    """Up to 128 partitions a plan has 4,096 hosts, and batches are counted by as many."""
+    query = Query(spark, tmp_path, interval=0.001, partitions=128, elastic=Elastic(2, 256, d=1, increment=64))
+    query.land(0, 4)
+    query.run()
+
+    assert query.bound[-1] > 128
+    assert query.users == expected(4)
 
 
 def test_bounds_that_the_stream_is_not_within_are_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:

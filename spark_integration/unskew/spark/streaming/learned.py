@@ -62,8 +62,12 @@ class Learned:
         if found is not None and (present is None or found.version > present.bound.version):
             learned = replace(empty, table=found.table, records=found.records, version=found.version)
             return learned, f"round {found.epoch}: {len(found.table)} hot keys in {found.records} rows"
-        if present is None:
+        old = None if present is None else present.bound.table
+        if present is None or old is None:
             return empty, "nothing is learned yet"
+        if old.workers != plans.partitions:
+            resized = replace(empty, table=old.resized(plans.partitions), records=present.bound.records)
+            return replace(resized, version=present.bound.version), "another number of partitions"
         return present.bound, present.reason
 
     def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:

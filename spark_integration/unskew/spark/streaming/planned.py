@@ -10,6 +10,7 @@ from unskew.core.errors import ConfigError, UnskewError
 from unskew.core.histogram import Histogram
 from unskew.core.partition_agent import Bound
 from unskew.core.plan import Plan
+from unskew.core.planners import PLANNERS
 from unskew.spark.histogram import histogram_of
 from unskew.spark.jvm import jobs_of, rows_before, stage_times
 from unskew.spark.keys import key_of, spread_of
@@ -80,7 +81,11 @@ class Planned:
             self._target = plan, route_column(plan, key, spread if plan.splits else None)
         watch = None
         if not self._is_small(df):
-            df, watch = watched(df, key, spread, plan.partitions, every_for(self._rows, plan.partitions))
+            counted = spread if plan.splits or PLANNERS[self._sk.plans.spec.policy].splits else None
+            most = (
+                plan.partitions if settings.elastic is None else settings.elastic.most
+            )  # a larger plan has more hosts
+            df, watch = watched(df, key, counted, most, every_for(self._rows, most))
         return moved(df, self._target[1], plan.partitions, column=settings.column), watch
 
     def _looked(self, df: DataFrame, told: tuple[str, ...]) -> tuple[Column, Column | None]:
