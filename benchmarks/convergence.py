@@ -4,7 +4,8 @@ Each application is a process with a Spark of its own and a streaming query with
 keys that only it has, with hot ones among them (Zipf 1.5). Rows come by the clock, so batches of both begin together.
 
 Marks (issue 6): after 30 batches one Q-table version; replication at most 1.05 of the single application's; no key is
-split that is hot only in one of them. A key is hot with a worker's mean share of all rows, GL / n.
+split that is hot only in one of them. A key is hot with a worker's mean share of all rows, GL / n: here no key is so
+near to it that chance decides.
 
 Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.convergence`` (3 minutes; ``--batches 30 --late 5``)
 """
@@ -34,7 +35,7 @@ from unskew.wire import Pinned, pinned_from_bytes
 __all__ = ["HOT", "App", "Batch", "Figures", "Together", "beside", "figures", "keys_of", "run", "together"]
 
 I64 = NDArray[np.int64]
-N, ROWS, BATCHES, INTERVAL, TASKS = 16, 20_000, 30, 2.0, 2
+N, ROWS, BATCHES, INTERVAL, TASKS = 20, 20_000, 30, 2.0, 2
 HOT = 20  # ranks whose keys an application has for itself
 WARM = 5  # batches until all are under way
 MARK = 1.05

@@ -34,7 +34,7 @@ from unskew.core.keyed_plan import KIP, LISTED, brief, first_plan, grown, length
 from unskew.core.keyed_state import with_hashes
 from unskew.core.planners import Origin
 from unskew.spark import Unskew
-from unskew.spark.stateful import Stateful, stateful
+from unskew.spark.stateful import Stateful
 from unskew.spark.stateful.blocks import Reader
 from unskew.spark.stateful.log import Log, state_folder
 from unskew.wire.manifests import Manifest, manifest_to_bytes
@@ -113,7 +113,7 @@ def bytes_of(spark: SparkSession, keys: int, block: int, exponent: float, batche
     found: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as folder:
         sk = Unskew(spark, stream="bench", partitions=PARTITIONS)
-        query = stateful(sk, nothing, "user", count, SCHEMA, STATE, folder, "q", form="table", block=block)
+        query = sk.stateful(nothing, "user", count, SCHEMA, STATE, folder, "q", form="table", block=block)
         query(spark.range(keys).selectExpr("id user", "id"), 0)
         log = Log(state_folder(folder, "q"))
         for batch in range(1, batches + 1):
@@ -199,7 +199,7 @@ def show_drift() -> None:
 # -- fixed ------------------------------------------------------------------------------------------------------
 
 
-def show_fixed(spark: SparkSession, turns: int = 9) -> None:
+def show_fixed(spark: SparkSession, turns: int = 7) -> None:
     """Medians of paired batches."""
 
     def plain(frame: DataFrame) -> None:
@@ -217,7 +217,7 @@ def show_fixed(spark: SparkSession, turns: int = 9) -> None:
                 sk = Unskew(spark, stream="bench", partitions=partitions)
 
                 def made(form: str, fn: Any, sk: Unskew = sk, folder: str = folder) -> Stateful:
-                    return stateful(sk, collected, "user", fn, SCHEMA, STATE, str(Path(folder) / form), "q", form=form)
+                    return sk.stateful(collected, "user", fn, SCHEMA, STATE, str(Path(folder) / form), "q", form=form)
 
                 ways: dict[str, Any] = {
                     "plain": lambda frame, _: plain(frame),

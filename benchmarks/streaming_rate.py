@@ -41,8 +41,9 @@ def main() -> None:
                 held = {way: highest(spark, folder, way, exponent, swing, asked.steps) for way in WAYS}
                 told = "  ".join(f"{way} {rate:>7,.0f}" for way, rate in held.items())
                 best = max(held["hash"], held["sliced"])
+                ours = held["unskew"] / best if best else math.inf
                 profile = f"swing {swing:.0%}" if swing else "constant"
-                print(f"Zipf {exponent:.1f}, {profile:9}: {told}   unskew {held['unskew'] / best if best else math.inf:.2f}x", flush=True)
+                print(f"Zipf {exponent:.1f}, {profile:9}: {told}   unskew {ours:.2f}x", flush=True)
 
 
 def highest(spark: SparkSession, folder: Path, way: str, exponent: float, swing: float, steps: int) -> float:

@@ -19,7 +19,6 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 
 from unskew.spark import Unskew
-from unskew.spark.stateful import stateful
 
 GAP = 30_000  # milliseconds without a click
 BATCHES = 6
@@ -70,8 +69,8 @@ def main(clicks: int = 60_000) -> None:
         write_clicks(source, clicks)
         stream = spark.readStream.schema(CLICKS).option("maxFilesPerTrigger", 1).json(source)
         sk = Unskew(spark, stream="clicks", partitions=8)
-        batches = stateful(
-            sk, handle, "user", sessions, SESSION, "began bigint, clicks bigint, expires bigint",
+        batches = sk.stateful(
+            handle, "user", sessions, SESSION, "began bigint, clicks bigint, expires bigint",
             checkpoint, "sessions", time="at",
         )  # fmt: skip
         query = stream.writeStream.foreachBatch(batches).option("checkpointLocation", checkpoint)

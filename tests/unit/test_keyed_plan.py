@@ -129,3 +129,35 @@ def test_bytes_that_are_not_whole_are_refused(read: object) -> None:
     for wrong in (b"", data[:7], data[:-1], data + b"x", data[:40] + bytes([data[40] ^ 1]) + data[41:]):
         with pytest.raises(StateError, match="not whole: the checksum does not fit"):
             read(wrong)
+
+
+# -- drift ------------------------------------------------------------------------------------------------------
+
+
+def test_replans_follow_drift_and_move_little() -> None:
+    """The 200 hottest keys are others after every ten batches: from the second batch on the fullest partition has at
+    most 1.2 times max(mean, heaviest key), and no re-plan moves a quarter of the keys. (``benchmarks/stateful.py``
+    has more seeds and sizes.)"""
+    rng, partitions, keys = np.random.default_rng(2), 16, 50_000
+    hashes, order = rng.integers(0, 2**64 - 1, keys, np.uint64), rng.permutation(keys)
+    share = 1.0 / np.arange(1, keys + 1)
+    planner = make_planner("kip", partitions, **KIP)
+    plan, record = first_plan(planner, ORIGIN), record_of()
+    state, there = Histogram.from_hashes(hashes), grown(np.zeros(0, np.uint64), hashes)
+    replanned = 0
+    for batch in range(30):
+        if batch % 10 == 0:
+            cold = rng.choice(np.arange(200, keys), 200, replace=False)
+            order[:200], order[cold] = order[cold].copy(), order[:200].copy()
+        seen = hashes[order[rng.choice(keys, 30_000, p=share / share.sum())]]
+        place = plan.route(seen)
+        loads = np.bincount(place, minlength=partitions)
+        if batch % 10 >= 2:
+            assert loads.max() <= 1.2 * max(loads.mean(), Histogram.from_hashes(seen).counts.max())
+        parts = [brief(Histogram.from_hashes(seen[place == p]), 64) for p in range(partitions)]
+        record = lengthened(record, parts, partitions)
+        decided = next_plan(planner, plan, record, there, ORIGIN)
+        assert decided.plan.moved_share(plan, state) < 0.25
+        replanned += decided.changed
+        plan = decided.plan
+    assert replanned >= 3

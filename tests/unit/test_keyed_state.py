@@ -166,8 +166,8 @@ def test_cuts_are_even_and_keep_equal_hashes_together(values: list[int], size: i
 
 
 def test_files_that_are_waste_are_emptied() -> None:
-    """Those in use to a quarter or less; the others stay, be they small."""
-    live, size = np.array([1000, 10, 200, 30]), np.array([1000, 10, 900, 30])
+    """Those in use to an eighth or less; the others stay, be they small."""
+    live, size = np.array([1000, 10, 112, 30]), np.array([1000, 10, 900, 30])
     assert carried(live, size, 15).tolist() == [False, False, True, False]
     assert carried(np.zeros(1, int), np.ones(1, int), 0).tolist() == [True]
     assert carried(np.zeros(0, int), np.zeros(0, int), 5).tolist() == []
@@ -183,9 +183,9 @@ def test_files_stay_few_however_many_batches_there_are() -> None:
         chosen = carried(live, live, 100)
         copied += int(live[chosen].sum())
         files = [*live[~chosen].tolist(), 100 + int(live[chosen].sum())]
-        assert len(files) <= 26
+        assert len(files) <= 34
     assert sum(files) == 100_000
-    assert copied <= 6 * sum(files)
+    assert copied <= 5 * sum(files)
 
 
 def test_in_use_counts_the_bytes_of_each_file() -> None:

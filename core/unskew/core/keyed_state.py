@@ -50,10 +50,10 @@ Blocks = NDArray[np.void]
 
 NEVER = 2**63 - 1
 _LAST = np.uint64(2**64 - 1)
-_WASTE = 4  # a file that is in use to less than one part in so many is emptied
-_MANY = 16  # files: a block is found by the index, in however many, but each that is read is opened
+_WASTE = 8  # a file that is in use to less than one part in so many is emptied
+_MANY = 24  # files: a block is found by the index, in however many, but each that is read is opened
 
-# ``file`` is a number in the part's list of files, ``least`` the least expiry of a key in it, ``check`` of its bytes.
+# ``file`` is a number in the part's list of files, ``least`` the least expiry of a key in it.
 BLOCK = np.dtype(
     [
         ("first", "<u8"),
@@ -62,7 +62,6 @@ BLOCK = np.dtype(
         ("length", "<i4"),
         ("rows", "<i4"),
         ("least", "<i8"),
-        ("check", "<u4"),
     ]
 )
 

@@ -5,10 +5,9 @@ has; where that does not answer in time, the last one known, and before the firs
 that is looked up decides anything.
 
 How partitions learn together: each task is a partitioner of the stream (``<source>/<partition>``), and so is the
-driver, which has no rows. Tasks report while they run; the driver reports when it makes the next pin, as the last one.
-With that the round is complete, is merged at once, and its answer is the next pin's Q-table: one round a batch,
-whatever the number of tasks. A task whose report was lost holds its round up until its lease or the round's deadline
-ends; the pin then has the table of the round before.
+driver, which has no rows. Tasks report while they run, as guests of the driver, which reports when it makes the next
+pin, as the last one. With that the round is complete, is merged at once, and its answer is the next pin's Q-table: one
+round a batch, whatever the number of tasks. (In streams: ``streaming.syncs``.)
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from unskew.spark.repartition import direct_way, pre_images
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Pins", "place"]
+__all__ = ["Pins", "drivers_report", "place"]
 
 _HASH, _SPREAD, _PARTITION = "__unskew_hash", "__unskew_spread", "__unskew_partition"
 _WAIT, _TIMEOUT = 0.5, 2.0
@@ -139,18 +138,22 @@ class Pins:
             return client.sync(self.stream, report, wait=_WAIT, known=known, timeout=_TIMEOUT)
 
     def _report(self, source: str, batch: int) -> Report:
-        """The driver has no rows."""
-        return Report(
-            agent=f"{source}/driver",
-            session=self._session,
-            seq=batch + 1,
-            table=QTable.empty(self.partitions),
-            records=0,
-            frequent=FrequentItems(REPORTED),
-            loads=np.zeros(self.partitions, np.int64),
-            dsync=self._dsync,
-            longer=False,
-        )
+        return drivers_report(source, self._session, batch + 1, self.partitions, self._dsync)
+
+
+def drivers_report(source: str, session: int, seq: int, workers: int, dsync: float, *, longer: bool = False) -> Report:
+    """The driver has no rows."""
+    return Report(
+        agent=f"{source}/driver",
+        session=session,
+        seq=seq,
+        table=QTable.empty(workers),
+        records=0,
+        frequent=FrequentItems(REPORTED),
+        loads=np.zeros(workers, np.int64),
+        dsync=dsync,
+        longer=longer,
+    )
 
 
 def place(

@@ -67,7 +67,7 @@ def _fetched(pin: Pin, mine: Plan, line: _Line) -> Plan:
     try:
         found = line.client.get_plan(*what, timeout=pin.patience).plan
     except UnskewError as why:
-        _failed(line, why)
+        _failed(line, why, "the batch goes by its own copy of the plan")
         line.lacks.add(what)
         return mine
     line.breaker.success()
@@ -94,14 +94,14 @@ def tell(pin: Pin, partition: int, decided: Decided) -> None:
         try:
             _send(pin, partition, decided, line.client, time.monotonic() + pin.patience)
         except UnskewError as why:
-            _failed(line, why)
+            _failed(line, why, "a report did not get through; the batch goes on")
         else:
             line.breaker.success()
     except Exception as why:  # noqa: BLE001 - rows are routed already: no report may fail a task
         _log.warning("stream %s: no report of batch %s. %s: %s", pin.stream, pin.batch, type(why).__name__, why)
 
 
-def _failed(line: _Line, why: UnskewError) -> None:
+def _failed(line: _Line, why: UnskewError, instead: str) -> None:
     """A service that says no has answered; it is asked again by the next task."""
     from unskew.client import NoAnswerError
 
@@ -109,7 +109,7 @@ def _failed(line: _Line, why: UnskewError) -> None:
         line.breaker.failure(time.monotonic())
     else:
         line.breaker.success()
-    _log.warning("a report did not get through; the batch goes on. %s", why)
+    _log.warning("%s. %s", instead, why)
 
 
 def _send(pin: Pin, partition: int, decided: Decided, client: Client, until: float) -> None:

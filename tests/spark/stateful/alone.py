@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from unskew.core import Histogram, hash_keys
+from unskew.core import hash_keys
 from unskew.core.keyed_plan import HOSTS
 from unskew.core.keyed_state import StatePart
 from unskew.core.placement import Placement, build_plan
@@ -24,7 +24,7 @@ from unskew.spark.stateful.store import stored_schema
 from unskew.spark.stateful.task import Task
 from unskew.wire.manifests import Done, Figures, done_from_bytes, done_to_bytes
 
-__all__ = ["COUNTS", "Alone", "count", "random_plan"]
+__all__ = ["COUNTS", "Alone", "count", "random_plan", "rows_of"]
 
 COUNTS = Shapes(
     pa.schema([("user", pa.string())]),
@@ -96,10 +96,6 @@ class Alone:
             figures = figures.plus(done.figures)
         return figures
 
-    @property
-    def hashes(self) -> NDArray[np.uint64]:
-        return np.concatenate([table.column(HASH).to_numpy() for table in self._tables()])
-
     def states(self) -> list[dict[str, Any]]:
         """All that the plan in force finds, read from the files as they are."""
         assert self.placed is not None
@@ -130,7 +126,3 @@ class Alone:
 
 def rows_of(users: Sequence[str | None], values: Sequence[int]) -> pa.Table:
     return pa.table({"user": users, "v": values}, schema=FRAME)
-
-
-def histogram_of(hashes: NDArray[np.uint64]) -> Histogram:
-    return Histogram.from_hashes(hashes)

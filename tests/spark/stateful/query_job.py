@@ -1,7 +1,8 @@
 """A streaming query with keyed state in a process of its own, which dies where it is told to.
 
 ``python -m tests.spark.stateful.query_job FOLDER [STEP BATCH] [--connect]``: reads FOLDER/in, a file a batch, until all
-are done. The handler writes what it gets to FOLDER/seen/<batch>.json. ``STEP`` is where the driver gets SIGKILL.
+are done. The handler writes what it gets to FOLDER/seen/<batch>.json. ``STEP`` is where the driver gets SIGKILL, or a
+task an exception.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import DataFrame
 
-__all__ = ["STEPS"]
+__all__ = ["FAILS", "STEPS"]
 
 STEPS = ("before the tasks", "in a task", "before the commit", "before the handler", "after the handler")
+FAILS = "a task fails"
 PARTITIONS = 3
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -63,9 +65,14 @@ class Query:
         self.here("after the handler", batch)
 
     def update(self, key: tuple[Any, ...], rows: pd.DataFrame, state: dict[str, Any] | None) -> tuple[Any, Any]:
-        """Dies with the last key that there is: some tasks have put their files, and some have not."""
-        if self.step == "in a task" and (rows["user"] == f"last of {self.batch}").any():
-            os.kill(self.driver, signal.SIGKILL)
+        """Dies with one of the keys: some tasks have put their files, and some have not. Or fails with it, once."""
+        if key == (f"last of {self.batch}",):
+            if self.step == "in a task":
+                os.kill(self.driver, signal.SIGKILL)
+            failed = Path(self.folder) / "failed"
+            if self.step == FAILS and not failed.exists():
+                failed.touch()
+                raise RuntimeError("a task fails once")
         return count(key, rows, state)
 
 
@@ -88,7 +95,7 @@ def main(folder: str, step: str = "", batch: str = "-1", *, connect: bool = Fals
     if connect:
         builder = builder.remote("local[2]")
     else:
-        builder = builder.master("local[2]")
+        builder = builder.master("local[2,2]")
         for name, value in _SETTINGS.items():
             builder = builder.config(name, value)
     spark = builder.getOrCreate()

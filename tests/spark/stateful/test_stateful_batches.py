@@ -117,8 +117,10 @@ def test_batches_give_what_a_dict_gives(spark: SparkSession, tmp_path: Path, for
         plans.add(report.plan)
         moved += report.figures.moved
     assert len(plans) == 4, "each batch had another plan"
+    assert str(report).startswith("batch 3: 300 rows of ")
     assert read_report(str(tmp_path), "q") == query.report
     assert moved > 0
+    assert garbage(query) == set()
 
 
 def test_another_number_of_partitions_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.spark.stateful.query_job import STEPS
+from tests.spark.stateful.query_job import FAILS, STEPS
 from unskew.spark.stateful.log import Log, state_folder
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-cluster")]
@@ -71,12 +71,13 @@ def check(folder: Path, batches: list[Rows]) -> None:
     assert {*log.folder.names("data"), *log.folder.names("output")} == listed
 
 
-def test_killed_in_a_task(tmp_path: Path) -> None:
-    """Some tasks have put their files and some have not; a second life ends the query. (What a driver leaves behind at
-    each other step is tried in one process, in ``test_stateful_batches``.)"""
+def test_killed_in_a_task_and_a_task_that_fails(tmp_path: Path) -> None:
+    """Some tasks have put their files and some have not; in a second life a task fails and runs again. (What a driver
+    leaves behind at each other step is tried in one process, in ``test_stateful_batches``.)"""
     batches = drawn(tmp_path, 3, seed=3)
     assert run(tmp_path, "in a task", 1) == -signal.SIGKILL
-    assert run(tmp_path) == 0
+    assert run(tmp_path, FAILS, 2) == 0
+    assert (tmp_path / "failed").exists()
     check(tmp_path, batches)
 
 

@@ -23,7 +23,6 @@ import pyarrow as pa
 from unskew.client import Client
 from unskew.spark import Unskew
 from unskew.spark.folders import Folder
-from unskew.spark.streaming.forecasts import Forecasts, Ran
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,7 +64,7 @@ def session(shuffles: int) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # it will not live long
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # for a short life
         "spark.sql.shuffle.partitions": str(shuffles),
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -74,17 +73,6 @@ def session(shuffles: int) -> SparkSession:
     }.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-def wait_for_plans() -> None:
-    """A batch's plan is ready when the next one begins, so that each batch has a pin of its own to die at."""
-    learn = Forecasts.learn
-
-    def settled(self: Forecasts, see: Callable[[], Ran | None]) -> None:
-        learn(self, see)
-        assert self.settle(60.0)
-
-    Forecasts.learn = settled  # type: ignore[method-assign]
 
 
 def die_at_pin(orders: Orders, group: int) -> None:
@@ -135,7 +123,6 @@ def run(folder: str, orders: Orders) -> None:
     group = os.getpgrp()
     spark = session(orders.shuffles)
     client = None if orders.service is None else Client(orders.service)
-    wait_for_plans()
     die_at_pin(orders, group)
     checkpoint = f"{folder}/cp"
     sk = Unskew(spark, stream=STREAM, partitions=orders.partitions, policy=orders.policy, service=orders.service)
@@ -149,6 +136,7 @@ def run(folder: str, orders: Orders) -> None:
     def each(df: DataFrame, batch: int) -> None:
         if orders.pinned:
             pinned(df, batch)
+            assert pinned.settle(60.0)  # the next batch's plan is ready: each has a pin of its own to die at
         else:
             assert client is not None
             handle(sk.repartition(df, "user", client.get_plan(STREAM).plan, "id"), batch)

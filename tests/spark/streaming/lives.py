@@ -36,7 +36,7 @@ _ROOT = Path(__file__).resolve().parents[3]
 _LONGEST = 180.0
 _VARIED: list[dict[str, Any]] = [
     {},
-    {"shuffles": 7, "policy": "auto"},
+    {"shuffles": 7, "policy": "kip"},
     {"shuffles": 2, "partitions": 6, "service": None},
     {"policy": "prompt", "service": None},
     {"shuffles": 200, "partitions": 3, "service": None},

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["Notes", "firsts", "pin_at", "placed", "run", "start"]
+    from unskew.spark import Unskew
+
+__all__ = ["Notes", "batches", "firsts", "pin_at", "placed", "run", "settled", "start"]
 
 
 def start(
@@ -109,3 +111,9 @@ def settled(handle: Any) -> Callable[[DataFrame, int], None]:
         assert handle.settle(60.0)
 
     return each
+
+
+def batches(sk: Unskew, handle: Callable[[DataFrame, int], object], folder: Path, **settings: Any) -> Any:
+    """The handler for Spark, with what most tests give."""
+    named = {"checkpoint": str(folder / "cp"), "name": NAME, "spread": "id", "threshold": 0, **settings}
+    return sk.for_each_batch(handle, "user", **named)

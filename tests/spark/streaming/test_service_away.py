@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.servers import free_ports
-from tests.spark.streaming.job import NAME
 from tests.spark.streaming.lives import prepare
-from tests.spark.streaming.queries import Notes, firsts, run, settled
+from tests.spark.streaming.queries import Notes, batches, firsts, run, settled
 from unskew.client import Client, testing
 from unskew.core.plan import Version
 from unskew.spark import Unskew
@@ -54,10 +53,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
         yield longest
 
 
-def handler_of(sk: Unskew, notes: Notes, folder: Path) -> Any:
-    return sk.for_each_batch(notes, "user", str(folder / "cp"), NAME, spread="id", threshold=0, deadline=DEADLINE)
-
-
 @contextmanager
 def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Version]]:
     """The plans that a service has made."""
@@ -77,8 +72,8 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Version]]:
 def test_it_dies_and_comes_back(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No batch fails; plans are the driver's own meanwhile, and the service's again once it is back, empty."""
     monkeypatch.setattr(forecasts, "_COOLDOWN", 0.01)
-    batches, notes, told = 7, Notes(), list[int]()
-    prepare(tmp_path, batches)
+    notes, told = Notes(), list[int]()
+    prepare(tmp_path, 7)
     ports = dict(zip(("grpc_port", "http_port", "metrics_port"), free_ports(3), strict=True))
     with (
         testing.embedded(**ports) as first,
@@ -86,7 +81,7 @@ def test_it_dies_and_comes_back(spark: SparkSession, tmp_path: Path, monkeypatch
         planned(monkeypatch) as made,
         ExitStack() as later,
     ):
-        handle = settled(handler_of(sk, notes, tmp_path))
+        handle = settled(batches(sk, notes, tmp_path, deadline=DEADLINE))
 
         def each(df: DataFrame, batch: int) -> None:
             if batch == 2:
@@ -97,11 +92,11 @@ def test_it_dies_and_comes_back(spark: SparkSession, tmp_path: Path, monkeypatch
             told.append(len(made))
 
         run(spark, tmp_path, each)
-    assert (notes.wrong(batches), notes.strayed(tmp_path / "cp")) == (0, 0)
+    assert (notes.wrong(7), notes.strayed(tmp_path / "cp")) == (0, 0)
     assert told[:4] == [1, 2, 2, 2]
     assert told[-1] > 2
     assert made[-1].incarnation > made[0].incarnation
-    assert firsts(tmp_path / "cp") == list(range(batches))  # there was a plan for each
+    assert firsts(tmp_path / "cp") == list(range(7))  # there was a plan for each
 
 
 def test_one_that_never_answers_costs_the_deadline_once(
@@ -117,7 +112,7 @@ def test_one_that_never_answers_costs_the_deadline_once(
         with Unskew(
             spark, stream="clicks", partitions=PARTITIONS, policy="balanced", service=target, timeout=0.5
         ) as sk:
-            run(spark, tmp_path, handler_of(sk, notes, tmp_path))
+            run(spark, tmp_path, batches(sk, notes, tmp_path, deadline=DEADLINE))
     ours = max(took for who, took in longest.items() if who != "unskew")
     assert DEADLINE * 0.9 < ours < DEADLINE + 0.5, longest
     assert (notes.wrong(4), notes.strayed(tmp_path / "cp")) == (0, 0)
@@ -131,6 +126,6 @@ def test_one_that_says_no(spark: SparkSession, tmp_path: Path) -> None:
         testing.embedded(tokens=f"{hashlib.sha256(b's3cret').hexdigest()} ann admin *") as service,
         Unskew(spark, stream="clicks", partitions=PARTITIONS, policy="balanced", service=service.target) as sk,
     ):
-        run(spark, tmp_path, settled(handler_of(sk, notes, tmp_path)))
+        run(spark, tmp_path, settled(batches(sk, notes, tmp_path, deadline=DEADLINE)))
     assert (notes.wrong(3), notes.strayed(tmp_path / "cp")) == (0, 0)
     assert firsts(tmp_path / "cp") == [0, 1, 2]

@@ -176,6 +176,18 @@ def test_batches_of_one_table_explore_differently(spark: SparkSession, tmp_path:
     assert {pin.bound.version for pin in pins(tmp_path)} == {(0, 0)}
 
 
+def test_another_number_of_partitions_is_for_batches_that_nobody_began(spark: SparkSession, tmp_path: Path) -> None:
+    """A query is started again with it: the batch that may have been begun goes by the old one."""
+    places = Places()
+    for partitions, batches in ((N, (0, 1)), (N + 3, (1, 2))):
+        with Unskew(spark, stream="s", partitions=partitions) as sk:
+            each = learning(sk, places, tmp_path)
+            for batch in batches:
+                each(batch_of(spark, batch), batch)
+                used = max(places.rows[batch].values()) + 1
+                assert used == (N + 3 if batch == 2 else N)
+
+
 def test_tasks_report_where_a_sync_is_due_and_only_there(
     spark: SparkSession, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Blocks of state as bytes in files, and back: each is an Arrow batch, compressed, with a checksum in the index.
+"""Blocks of state as bytes in files, and back: each is an Arrow batch, compressed, after its size and a checksum.
 
 What is read and written is counted to the byte. On a disk of its own a task reads just the blocks that it needs; on a
 store that is asked over a network it reads the gaps between them too, where they are short, and asks less often.
@@ -25,7 +25,8 @@ __all__ = ["EXPIRES", "HASH", "Reader", "Writer", "micros"]
 
 HASH, EXPIRES = "h", "x"  # of a stored table: the key's hash first; micros of expiry last, where keys expire
 _CODEC = "zstd"
-_SIZE = 4  # bytes before a block: how many it is uncompressed
+_SIZE = 4  # bytes: how many, or how large, what follows is when it is not compressed
+_HEAD = 2 * _SIZE  # of a block: that, and the checksum of it and its first hash
 _GAP = 1 << 16
 
 
@@ -61,10 +62,8 @@ class Reader:
             at = at[np.argsort(blocks["offset"][at])]
             name = part.files[number].name
             places = list(zip(blocks["offset"][at].tolist(), blocks["length"][at].tolist(), strict=True))
-            for where, check, data in zip(
-                at.tolist(), blocks["check"][at].tolist(), self._bytes(name, places), strict=True
-            ):
-                if xxhash.xxh32_intdigest(data) != check:
+            for where, data in zip(at.tolist(), self._bytes(name, places), strict=True):
+                if data[_SIZE:_HEAD] != _check(data, int(blocks["first"][where])):
                     raise StateError(self._damaged(name))
                 found[where] = data
         return found
@@ -118,8 +117,7 @@ class Writer:
         blocks = np.zeros(len(starts), BLOCK)
         for i, (start, stop) in enumerate(zip(starts, [*starts, len(hashes)][1:], strict=True)):
             rows = table.slice(start, stop - start)
-            blocks[i] = (hashes[start], *self._put(_packed(rows)), stop - start, _least(rows), 0)
-            blocks["check"][i] = xxhash.xxh32_intdigest(self._pieces[-1])
+            blocks[i] = (hashes[start], *self._put(_packed(rows, int(hashes[start]))), stop - start, _least(rows))
         return blocks
 
     def copy(self, data: Sequence[memoryview], blocks: Blocks) -> Blocks:
@@ -144,25 +142,29 @@ class Writer:
 # -- encodings --------------------------------------------------------------------------------------------------
 
 
-def _packed(rows: pa.Table) -> bytes:
+def _packed(rows: pa.Table, first: int) -> bytes:
     (batch,) = rows.to_batches()
-    data = batch.serialize()
-    return _compressed(data, len(data))
+    plain = batch.serialize()
+    packed: bytes = pa.compress(plain, _CODEC, asbytes=True)
+    size = len(plain).to_bytes(_SIZE, "little")
+    return size + _check(memoryview(size + bytes(_SIZE) + packed), first) + packed
+
+
+def _check(data: memoryview, first: int) -> bytes:
+    """Of the block that begins with this hash: another one's is another, wherever it was read by mistake."""
+    size = int.from_bytes(data[:_SIZE], "little")
+    return xxhash.xxh32_intdigest(data[_HEAD:], (first ^ size) & 0xFFFFFFFF).to_bytes(_SIZE, "little")
 
 
 def _unpacked(data: memoryview) -> pa.Buffer:
-    return pa.decompress(data[_SIZE:], int.from_bytes(data[:_SIZE], "little"), _CODEC)
+    return pa.decompress(data[_HEAD:], int.from_bytes(data[:_SIZE], "little"), _CODEC)
 
 
 def _index_to_bytes(index: Blocks) -> bytes:
     """Column by column: each is much like its neighbours."""
     data = b"".join(np.ascontiguousarray(index[name]).tobytes() for name in BLOCK.names or ())
-    return _compressed(data, len(index))
-
-
-def _compressed(data: bytes | pa.Buffer, count: int) -> bytes:
     packed: bytes = pa.compress(data, _CODEC, asbytes=True)
-    return count.to_bytes(_SIZE, "little") + packed
+    return len(index).to_bytes(_SIZE, "little") + packed
 
 
 def _index_from_bytes(data: memoryview) -> Blocks:

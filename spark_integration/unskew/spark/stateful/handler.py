@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from unskew.spark.repartition import repartition
 from unskew.spark.stateful.batch import OUTPUT, Batch, Job
 from unskew.spark.stateful.calls import Function, Shapes
 from unskew.spark.stateful.log import KEPT, Log, query_id, state_folder
+from unskew.spark.stateful.report import Report
 from unskew.spark.stateful.settings import Settings, arrow_schema, check_time, schema_of
 from unskew.spark.stateful.task import Task
 from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote
@@ -39,43 +39,10 @@ if TYPE_CHECKING:
 
     from unskew.spark.session import Unskew
 
-__all__ = ["Report", "Stateful", "read_report", "stateful"]
+__all__ = ["Stateful", "stateful"]
 
 _LOG = logging.getLogger("unskew.spark")
 _SWEEP = 16  # batches from one look for garbage to the next
-
-
-@dataclass(frozen=True)
-class Report:
-    """A batch, done. ``reason``: why the next batch goes by the plan it does."""
-
-    batch: int
-    plan: str
-    next_plan: str
-    reason: str
-    state_keys: int
-    figures: Figures
-
-    def __str__(self) -> str:
-        f = self.figures
-        return (
-            f"batch {self.batch}: {f.rows:,} rows of {f.keys:,} keys ({f.created:,} new, {f.forgotten:,} forgotten, "
-            f"{f.expired:,} expired, {f.moved:,} moved here), {self.state_keys:,} keys of state, read "
-            f"{f.bytes_read:,} and written {f.bytes_written:,} bytes; plan {self.plan}, next {self.next_plan}: "
-            f"{self.reason}"
-        )
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Report:
-        plan, following = str(manifest.plan.version), str(manifest.next_plan.version)
-        return cls(manifest.batch, plan, following, manifest.reason, manifest.keys, manifest.figures)
-
-
-def read_report(checkpoint: str, name: str) -> Report | None:
-    """Of the last batch that is committed; for any process, the query's own or another one."""
-    log = Log(state_folder(checkpoint, name))
-    done = log.committed()
-    return Report.of(log.read(done[-1])) if done else None
 
 
 def stateful(
@@ -95,7 +62,18 @@ def stateful(
     parameters: Mapping[str, object] | None = None,
     block: int = 32,
 ) -> Stateful:
-    """The handler, once everything about it that can be wrong before the first batch has been looked at."""
+    """For ``writeStream.foreachBatch``: ``fn`` is called for each key of a batch, with its rows and what it kept from
+    the batches before, and ``handle(output, batch_id)`` gets the rows that it returned, as ``schema`` has them.
+
+    ``form``: how ``fn`` gets rows and states, and what it returns (``unskew.spark.stateful.calls``). ``state`` are the
+    columns that are kept for a key. ``checkpoint``: the query's checkpointLocation, where the state is kept under
+    ``name``. ``time``: a column of event time, a timestamp or a bigint of milliseconds; then the state has such a
+    column ``expires``, and a key is closed, without rows, once the batches before have had a time ``delay`` seconds
+    later. ``policy`` and ``parameters``: of the plans; one that keeps keys whole. ``block``: keys that are read and
+    written together.
+
+    Rows of a key come in no set order. All rows that a partition has of a batch are in one Python worker's memory.
+    """
     spec = sk.plans.spec
     made = Stateful(
         Settings(
@@ -210,6 +188,9 @@ class _Life:
         placed = repartition(hashed, batch.plan, self._key)
         numbered = placed.toDF(*(f"c{i}" for i in range(len(placed.columns))))  # mapInArrow knows no dots in names
         rows = numbered.mapInArrow(Task(batch), "done binary").collect()
+        if not rows:  # Spark starts no tasks for a frame that it finds empty, and keys may expire or move all the same
+            each = df.sparkSession.range(0, batch.plan.partitions, 1, batch.plan.partitions)
+            rows = each.mapInArrow(Task(batch, empty=True), "done binary").collect()
         found = sorted((done_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
         if [done.partition for done in found] != list(range(batch.plan.partitions)):
             raise StateError(
@@ -263,7 +244,8 @@ class _Life:
             if self._batches <= 2 or not manifest.batch % _SWEEP:
                 self._kept = self._log.sweep(manifest)
                 return
-            self._kept.append(manifest)
+            if manifest.batch not in [one.batch for one in self._kept]:  # it is where Spark lost its own commit of it
+                self._kept.append(manifest)
             while len(self._kept) > KEPT:
                 self._log.drop(self._kept[0], self._kept[1:])
                 del self._kept[0]

@@ -31,12 +31,14 @@ __all__ = ["Task"]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The function that ``mapInArrow`` runs."""
+    """The function that ``mapInArrow`` runs. ``empty``: the batch has no rows, and what comes in is none of it."""
 
     batch: Batch
+    empty: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        done = self.done(this_partition(), batches)
+        own = [batch for batch in batches if not self.empty]
+        done = self.done(this_partition(), own)
         yield pa.record_batch([pa.array([done_to_bytes(done)], pa.binary())], ["done"])
 
     def done(self, partition: int, batches: Iterable[pa.RecordBatch]) -> Done:
