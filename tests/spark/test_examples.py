@@ -20,6 +20,7 @@ RUN = {
     "before_and_after": 12_000,
     "windowed_sketches": 20_000,
     "streaming_join": 6_000,
+    "stateful_sessions": 6_000,
 }
 ELSEWHERE = {"kafka_in_out"}  # test_kafka.py, which has a broker
 
@@ -104,3 +105,8 @@ def test_streaming_join_makes_the_same_pairs_in_all_partitions() -> None:
     assert before > 3
     assert after < 1.3
     assert re.search(r"[\d,]{5,} pairs; the same: True", text)
+
+
+def test_stateful_sessions_have_every_click_once() -> None:
+    """Sessions end by themselves, in whichever batch that is."""
+    assert "they have 6,000 of 6,000 clicks" in printed("stateful_sessions")

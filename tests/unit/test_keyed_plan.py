@@ -46,10 +46,14 @@ def test_keys_are_counted_by_host() -> None:
     assert (grown(HASHES, HASHES) == 0).all()
 
 
-def test_a_batch_without_rows_adds_nothing_to_the_record() -> None:
+def test_a_batch_of_few_rows_adds_nothing_to_the_record() -> None:
+    """Ten rows a partition, but where nothing else is known."""
     record = lengthened(record_of(), [skewed(), Histogram.empty()], 4)
     assert len(record.batches) == 1
     assert lengthened(record, [Histogram.empty()], 4) is record
+    assert lengthened(record, [Histogram.from_hashes(HASHES[:39])], 4) is record
+    assert len(lengthened(record, [Histogram.from_hashes(HASHES[:40])], 4).batches) == 2
+    assert len(lengthened(record_of(), [Histogram.from_hashes(HASHES[:1])], 4).batches) == 1
 
 
 def test_a_plan_follows_skew_and_stays_where_moving_would_not_pay() -> None:

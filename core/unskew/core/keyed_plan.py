@@ -39,6 +39,7 @@ LISTED = 64  # keys that one task tells one by one
 # To move a key is to read and write a few dozen bytes, and a row is its share of a call of the user's function.
 KIP = {"slack": 0.05, "migration_cost": 0.1}
 _DEPTH = 2  # batches that a plan is made from: with more, keys that are hot no longer are still planned for
+_EVIDENCE = 10  # rows a partition, below which a batch is not planned from where there is another
 _PER_PARTITION = 8  # keys that are kept one by one, of all tasks: what a planner lists, and as many again
 
 
@@ -65,9 +66,11 @@ def record_of(batches: Iterable[Histogram] = ()) -> History:
 
 
 def lengthened(history: History, parts: Iterable[Histogram], partitions: int) -> History:
-    """The record with one more batch, of which each task has counted a part. A batch without rows says nothing."""
+    """The record with one more batch, of which each task has counted a part. One of a few rows says nothing, and does
+    not take the place of one that does."""
     told = [part for part in parts if part.total]
-    if not told:
+    least = _EVIDENCE * partitions if history.batches else 1
+    if sum(part.total for part in told) < least:
         return history
     return history.add(brief(told[0].merge(*told[1:]), _PER_PARTITION * partitions))
 

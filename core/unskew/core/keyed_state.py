@@ -119,12 +119,6 @@ class Spans:
         ends = np.append(at[1:], len(first)) - 1 if len(at) else at
         return cls(first[at], reach[ends])
 
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def with_(self, other: Spans) -> Spans:
-        return Spans.of(np.concatenate([self.first, other.first]), np.concatenate([self.last, other.last]))
-
     def holds(self, hashes: U64) -> Mask:
         """Which of these are in one of the ranges."""
         return self._meets(hashes, hashes)

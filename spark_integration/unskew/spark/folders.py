@@ -109,9 +109,11 @@ class Folder:
             self._drop(temporary)
 
     def put(self, name: str, data: bytes) -> None:
-        """Written anew, whatever was there. For names that nobody else writes."""
+        """Written anew, whatever was there, and durable. For names that nobody else writes."""
         self._made(name)
         self._write(self.path(name), data)
+        if self.local is not None:
+            _settle(Path(self.path(name)).parent)
 
     def delete(self, *names: str) -> None:
         """What is not there is gone already."""
