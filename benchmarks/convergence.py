@@ -150,7 +150,7 @@ def run(apps: Sequence[App], target: str, folder: Path, late: float = 0.0) -> li
             if process.stdout.readline().strip() != "ready":
                 raise RuntimeError("an application did not start; its errors are above")
         for at, process in enumerate(processes):
-            time.sleep(late if at else 0.0)
+            time.sleep(late if at else 0.0)  # what is measured: one begins later
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()

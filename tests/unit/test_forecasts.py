@@ -149,3 +149,26 @@ def test_what_goes_wrong_in_the_thread_leaves_the_plan(caplog: pytest.LogCapture
         assert batches.run(1) < 1.05
     finally:
         batches.close()
+
+
+def test_the_number_of_partitions_that_a_stream_has_is_changed_only_by_who_decides_on_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with testing.embedded() as service, service.client() as client:
+        client.put_stream("clicks", partitions=4, policy="balanced", key_types=TYPES)
+        batches = Batches(service.target)
+        try:
+            batches.run(1)
+            assert batches.run(1) < 1.05, "by the driver's own plans"
+            assert client.get_stream("clicks").spec.partitions == 4, "somebody else's"
+            assert "made in the driver" in caplog.text
+        finally:
+            batches.close()
+        elastic = Batches(service.target)
+        try:
+            elastic.plans.resize(N)
+            elastic.run(1)
+            assert elastic.forecasts.next.plan.version.incarnation, "made by the service"
+            assert client.get_stream("clicks").spec.partitions == N
+        finally:
+            elastic.close()

@@ -181,7 +181,7 @@ class Join:
         moved = {side: self._moved(df, plan.partitions, on, helper, direct) for side, df in placed.items()}
         return self._joined(moved, [*on, helper], spare).drop(helper, *(() if self.keys.using else names))
 
-    def _moved(self, df: DataFrame, partitions: int, on: list[str], helper: str, direct: bool) -> DataFrame:  # noqa: FBT001
+    def _moved(self, df: DataFrame, partitions: int, on: list[str], helper: str, direct: bool) -> DataFrame:  # noqa: FBT001 - own
         """Each row in its partition; where Spark's own hash has to put it there, ``helper`` turns from it to a salt."""
         target = F.col(quoted(helper))
         if direct:

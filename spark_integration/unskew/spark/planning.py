@@ -64,6 +64,7 @@ class Plans:
     client: Client | None = field(default=None, init=False)
     _batch: int = field(default=-1, init=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False)
+    _decides: bool = field(default=False, init=False)  # on the stream's number of partitions
     _here: threading.local = field(default_factory=threading.local, init=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +106,8 @@ class Plans:
         return chosen
 
     def resize(self, partitions: int) -> None:
-        """Plans for another number of partitions from now on."""
+        """Plans for another number of partitions from now on: the stream's, who decides on it by measured times."""
+        self._decides = True
         if partitions != self.spec.partitions:
             self.spec = replace(self.spec, partitions=partitions, weights=())
 
@@ -140,7 +142,7 @@ class Plans:
         if self.client is None:
             return None
         try:
-            self._put(self.client, types)
+            self.put(self.client, types)
         except NoAnswerError as why:
             self.alone(why)
             return None
@@ -150,7 +152,8 @@ class Plans:
         """The next plan of the stream, and the one that is used from now on where none is given."""
         batch = self.next_batch()
         plan = None if client is None else self._asked(client, histogram, batch)
-        self.last = plan or self._planned(histogram, types, batch)
+        previous = self.last if self.last is not None and self.last.key_types in ((), types) else None
+        self.last = plan or self.planned(histogram, types, batch, previous)
         return self.last
 
     def own(self, policy: str, histogram: Histogram, types: tuple[str, ...]) -> Plan:
@@ -164,10 +167,10 @@ class Plans:
             Histogram.empty(), origin=Origin(stream=self.stream, key_types=types)
         )
 
-    def _planned(self, histogram: Histogram, types: tuple[str, ...], batch: int) -> Plan:
+    def planned(self, histogram: Histogram, types: tuple[str, ...], batch: int, previous: Plan | None) -> Plan:
+        """By the stream's policy, here."""
         spec = self.spec
         planner = make_planner(spec.policy, spec.partitions, spec.seed, spec.weights or None, **spec.parameters)
-        previous = self.last if self.last is not None and self.last.key_types in ((), types) else None
         origin = Origin(stream=self.stream, batch=batch, key_types=types)
         return planner.plan(histogram, previous, origin=origin)
 
@@ -185,30 +188,22 @@ class Plans:
             raise why
         warnings.warn(f"{instead}: {why}", ServiceWarning, stacklevel=_outside())
 
-    def _put(self, client: Client, types: tuple[str, ...]) -> None:
-        """See that the stream is there, for this number of partitions and these key types."""
+    def put(self, client: Client, types: tuple[str, ...]) -> None:
+        """See that the stream is there, for this number of partitions and these key types. Another number is somebody
+        else's decision, and refused, unless it is made here."""
         try:
             spec = client.get_stream(self.stream, timeout=self.timeout).spec
         except NotThereError:
             client.put_stream(self.stream, replace(self.spec, key_types=types), timeout=self.timeout)
             return
-        if spec.partitions != self.partitions:
+        if spec.partitions != self.partitions and not self._decides:
             raise ConfigError("partitions", self.partitions, f"{spec.partitions}, as stream {self.stream} has")
         if spec.key_types and spec.key_types != types:
             raise PlanError(
                 f"stream {self.stream} is for keys of type ({', '.join(spec.key_types)}), these are of "
                 f"({', '.join(types)}): cast the key columns, or use another stream"
             )
-
-    def put(self, client: Client, types: tuple[str, ...]) -> None:
-        """See that the stream is there for these key types, with the number of partitions that it has here now."""
-        try:
-            spec = client.get_stream(self.stream, timeout=self.timeout).spec
-        except NotThereError:
-            spec = None
-        if spec is None:
-            client.put_stream(self.stream, replace(self.spec, key_types=types), timeout=self.timeout)
-        elif spec.partitions != self.partitions:
+        if spec.partitions != self.partitions:
             client.put_stream(self.stream, replace(spec, partitions=self.partitions, weights=()), timeout=self.timeout)
 
     # -- the service ------------------------------------------------------------------------------------------

@@ -208,7 +208,7 @@ class Unskew:
         self,
         plan: Plan | None = None,
         learn: bool = False,  # noqa: FBT001, FBT002 - named in the design
-        sync: bool | None = None,  # noqa: FBT001
+        sync: bool | None = None,  # noqa: FBT001 - as above
         *,
         batch: int | None = None,
         source: str | None = None,

@@ -19,7 +19,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]
+import pandas as pd  # type: ignore[import-untyped]  # it has no types
 import pyarrow as pa
 from numpy.typing import NDArray
 

@@ -20,7 +20,6 @@ from unskew.client import Breaker
 from unskew.core.errors import UnskewError
 from unskew.core.history import History
 from unskew.core.plan import Plan
-from unskew.core.planners import Origin, make_planner
 from unskew.core.stream import BatchWork, Part, Work
 from unskew.core.trust import Mode, Seen, Trust, TrustRules, judged
 from unskew.spark.planning import Plans
@@ -78,7 +77,7 @@ class Forecasts:
         self._history = History(plans.spec.history, plans.spec.decay or 1.0)
         self._trust, self._plan = Trust(), first
         self._next = Next("previous", first, "the first plan")
-        self._hash = self._by_hash()
+        self._hash = self._plans.by_hash(self._types)
         self._breaker = Breaker(failures=1, cooldown=_COOLDOWN, longest=_LONGEST)
         self._put, self._own, self._closed = False, 0, False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unskew plans")
@@ -88,10 +87,6 @@ class Forecasts:
     def next(self) -> Next:
         """The newest decision; never waits."""
         return self._next
-
-    @property
-    def trust(self) -> Trust:
-        return self._trust
 
     def settle(self, timeout: float) -> bool:
         """Wait until what was given is worked off, no longer than this. Whether it is."""
@@ -179,17 +174,11 @@ class Forecasts:
     def _resize(self, partitions: int) -> None:
         """Plans for another number of partitions from now on: made anew, in one step."""
         self._plans.resize(partitions)
-        self._hash, self._put = self._by_hash(), False
-
-    def _by_hash(self) -> Plan:
-        return self._plans.by_hash(self._types)
+        self._hash, self._put = self._plans.by_hash(self._types), False
 
     def _made_here(self, histogram: Histogram, batch: int) -> Plan:
-        spec = self._plans.spec
-        planner = make_planner(spec.policy, spec.partitions, spec.seed, spec.weights or None, **spec.parameters)
-        fits = self._plan.partitions == spec.partitions and self._plan.info.rows > 0
-        origin = Origin(stream=self._plans.stream, batch=batch, key_types=self._types)
-        return planner.plan(histogram, self._plan if fits else None, origin=origin)
+        fits = self._plan.partitions == self._plans.partitions and self._plan.info.rows > 0
+        return self._plans.planned(histogram, self._types, batch, self._plan if fits else None)
 
     # -- the service ------------------------------------------------------------------------------------------
 

@@ -54,8 +54,6 @@ class Planned:
     def begin(self, pinned: Pinned) -> None:
         """A pin was found: the first plan to go on from."""
         if self._forecasts is None:
-            if self._settings.elastic is not None:
-                self._sk.plans.resize(pinned.bound.partitions)
             self._forecasts = self._made(_plan_of(pinned))
 
     def choose(self, df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
@@ -82,9 +80,8 @@ class Planned:
         watch = None
         if not self._is_small(df):
             counted = spread if plan.splits or PLANNERS[self._sk.plans.spec.policy].splits else None
-            most = (
-                plan.partitions if settings.elastic is None else settings.elastic.most
-            )  # a larger plan has more hosts
+            # A plan for more partitions has more hosts, and batches of before are in its record.
+            most = plan.partitions if settings.elastic is None else settings.elastic.most
             df, watch = watched(df, key, counted, most, every_for(self._rows, most))
         return moved(df, self._target[1], plan.partitions, column=settings.column), watch
 
@@ -137,6 +134,8 @@ class Planned:
 
     def _made(self, first: Plan) -> Forecasts:
         settings = self._settings
+        if settings.elastic is not None:
+            self._sk.plans.resize(first.partitions)
         return Forecasts(self._sk.plans, self._source, self._types, first, settings.rules, settings.threshold)
 
     def _counted(self, df: DataFrame) -> Histogram:
