@@ -26,6 +26,8 @@ __all__ = ["Query", "StalledError", "checkpoint_of"]
 
 _POLLED = "100 milliseconds"  # looking for files takes processor time
 _LONGEST = 600.0
+_KEPT = 8
+"""Batches that stay where they landed. Of more than 32 folders Spark makes a job to list them, at each look."""
 
 
 class StalledError(UnskewError):
@@ -53,9 +55,12 @@ class Query:
         until = time.monotonic() + _LONGEST
         while time.monotonic() < until:
             try:
-                return self._done.get(timeout=1.0)
+                seconds = self._done.get(timeout=1.0)
             except queue.Empty:
                 self._check(number)
+            else:
+                shutil.rmtree(folder_of(self._landing, number - _KEPT), ignore_errors=True)  # the first ones have none
+                return seconds
         raise StalledError(f"batch {number} has not come out of its query in {_LONGEST:.0f} s")
 
     def _timed(self, df: DataFrame, number: int) -> None:
