@@ -26,6 +26,7 @@ from tests.cli.command import environment, in_process, is_one_line
 from unskew.cli import demo as command
 from unskew.cli.demo_report import page
 from unskew.cli.demo_screen import Screen, screen_for, summary
+from unskew.client import testing
 from unskew.core import Histogram, hash_keys, make_planner
 from unskew.core.qtable import UNTRIED, QTable
 from unskew.service.settings import Settings
@@ -114,6 +115,7 @@ def test_the_quick_demo_shows_proves_and_reports(tmp_path: Path) -> None:
     assert float(rows[1][2]) < 1.2
     assert re.search(r"results equal: yes, 60,000 rows in [\d,]+ keys, SHA-256 [0-9a-f]{16}", out)
     assert "report: report/index.html" in out
+    assert re.search(r"^watch it live, while it lasts: http://127\.0\.0\.1:\d+/$", out, re.MULTILINE)
     assert [path.name for path in tmp_path.iterdir()] == ["report"]
     html = (tmp_path / "report" / "index.html").read_text()
     assert_self_contained(html)
@@ -141,6 +143,19 @@ def test_an_interrupt_ends_it_with_nothing_left(tmp_path: Path, line: str, proce
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.long
+def test_it_plays_on_a_service_that_runs_and_leaves_its_two_streams(tmp_path: Path) -> None:
+    """Those of the warm-up are gone, and the service goes on."""
+    with testing.embedded() as service, running(tmp_path, "--service", service.target) as run:
+        out, err = run.communicate(timeout=LONG)
+        with service.client() as client:
+            streams = {info.name: info.version for info in client.list_streams()}
+    assert (run.returncode, err) == (0, "")
+    assert "watch it live" not in out  # where its page is, is known to who started it
+    assert streams.keys() == {"demo", "demo-agents"}
+    assert streams["demo"] is not None
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -150,6 +165,7 @@ def test_an_interrupt_ends_it_with_nothing_left(tmp_path: Path, line: str, proce
         (("--batches", "many"), "--batches: 'many'"),
         (("--seed", "-1"), "--seed: '-1'"),
         (("--out", ""), "--out: ''"),
+        (("--service", "grpc://127.0.0.1:1"), "127.0.0.1:1"),
     ],
 )
 def test_bad_options_are_refused_at_once(
@@ -321,7 +337,7 @@ def test_the_exit_code_says_whether_results_are_equal(
     """1 where they are not, and the report is written all the same, over an older one."""
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "index.html").write_text("older")
-    monkeypatch.setattr(package, "play", lambda demo, folder, watcher: made_up(equal))
+    monkeypatch.setattr(package, "play", lambda demo, folder, watcher, service: made_up(equal))
     code = command.run(command.Asked(Demo(), tmp_path / "report"))
     out = capsys.readouterr().out
     assert code == (0 if equal else 1)
@@ -336,12 +352,14 @@ def test_on_a_terminal_the_table_is_live() -> None:
     with screen_for(console, outcome.demo) as screen:
         assert isinstance(screen, Screen)
         screen.phase("starting Spark")
+        screen.page("http://127.0.0.1:8080/")
         screen.done(outcome.batches[0])
         screen.running(Step(1, "quiet-otter", 0.39, "hash"))
         screen.running(Step(1, "quiet-otter", 0.39, "unskew"))
         view = Console(file=StringIO(), width=120)
         view.print(screen)
     summary(console, outcome, Path("there") / "index.html")
+    assert "live, while it lasts: http://127.0.0.1:8080/" in console.file.getvalue()
     shown = view.file.getvalue()
     assert "nothing known yet" in shown
     assert re.search(r"1 +quiet-otter 39% +0\.\d\d s +0\.\d s ·", shown)

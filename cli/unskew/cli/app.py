@@ -135,12 +135,16 @@ def demo(
     partitions: Annotated[str, typer.Option(metavar="N", help="Partitions, and tasks at a time.  [16]")] = "",
     seed: Annotated[str, typer.Option(metavar="N", help="Seed of the stream.  [7]")] = "",
     out: Annotated[str, typer.Option(metavar="DIR", help="Where the report goes.")] = "demo-report",
+    service: Annotated[
+        str, typer.Option(metavar="TARGET", help="A service that runs already, as grpc://host:8081; else its own.")
+    ] = "",
     quick: Annotated[bool, typer.Option("--quick", help="A small one, to see that it runs.")] = False,
 ) -> None:
     """Run a stream of hot keys on a local Spark, by hash and by unskew side by side; needs Java 17 or newer."""
     from unskew.cli.demo import Asked, run
 
-    raise typer.Exit(run(Asked.of(batches=batches, rows=rows, partitions=partitions, seed=seed, out=out, quick=quick)))
+    sizes = {"batches": batches, "rows": rows, "partitions": partitions, "seed": seed}
+    raise typer.Exit(run(Asked.of(**sizes, out=out, service=service, quick=quick)))
 
 
 class _NumbersAreKeys(typer.core.TyperCommand):

@@ -36,9 +36,20 @@ class Asked:
 
     demo: Demo
     out: Path
+    service: str = ""
 
     @classmethod
-    def of(cls, *, batches: str, rows: str, partitions: str, seed: str, out: str, quick: bool) -> Asked:
+    def of(
+        cls,
+        *,
+        batches: str,
+        rows: str,
+        partitions: str,
+        seed: str,
+        out: str,
+        service: str,
+        quick: bool,
+    ) -> Asked:
         _check_installed()
         from unskew.spark.demo import BOUNDS, Demo, check_java
         from unskew.spark.demo import quick as small
@@ -48,7 +59,9 @@ class Asked:
         folder = path_of("--out", out)
         check_folder("--out", folder, [PAGE])
         check_java()
-        return cls(replace(small() if quick else Demo(), **own), folder)
+        if service:
+            _check_service(service)
+        return cls(replace(small() if quick else Demo(), **own), folder, service)
 
 
 def _check_installed() -> None:
@@ -59,6 +72,14 @@ def _check_installed() -> None:
             f"unskew demo needs {', '.join(missing)}, not installed; pip install 'unskew[{extras}]', "
             f"or '.[{extras}]' in a clone"
         )
+
+
+def _check_service(target: str) -> None:
+    """Now, and not when Spark has been started: a wrong address, nobody there, or no credential (``UNSKEW_TOKEN``)."""
+    from unskew.client import Client
+
+    with Client(target) as client:
+        next(client.list_streams(), None)
 
 
 def run(asked: Asked) -> int:
@@ -72,7 +93,7 @@ def run(asked: Asked) -> int:
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="unskew-demo-") as folder:
         with screen_for(console, asked.demo) as screen:
-            outcome = play(asked.demo, Path(folder), screen)
+            outcome = play(asked.demo, Path(folder), screen, asked.service)
             screen.phase("drawing the report")
             files = {asked.out / PAGE: page(outcome).encode()}
         with writing(files):

@@ -24,6 +24,7 @@ _HASH, _UNSKEW = "dark_orange", "cyan"
 _LINE = "{:>5}  {:<24}{:>8}{:>9}{:>8}{:>14}{:>6}  {}"
 _HEAD = _LINE.format("batch", "hot key now", "hash", "unskew", "faster", "imbalance", "plan", "").rstrip()
 _WITH_NOTES = 102  # columns of a terminal
+_WATCH = "watch it live, while it lasts: {}"
 _AROUND = 4  # lines that are not of a batch that is done
 
 
@@ -33,7 +34,7 @@ def screen_for(console: Console, demo: Demo) -> Iterator[Watcher]:
     if not console.is_terminal:
         yield Lines(console)
         return
-    screen = Screen(demo)
+    screen = Screen(demo, console)
     console.print(_title(demo))
     with Live(screen, console=console, refresh_per_second=8):
         yield screen
@@ -57,6 +58,9 @@ class Lines:
     def phase(self, what: str) -> None:
         self._say(f"{what} ...")
 
+    def page(self, address: str) -> None:
+        self._say(_WATCH.format(address))
+
     def running(self, step: Step) -> None:  # noqa: ARG002 - told when both arms have ended
         if not self._headed:
             self._headed = True
@@ -72,7 +76,8 @@ class Lines:
 class Screen:
     """The table so far, the batch that runs with its seconds ticking, and how far it is."""
 
-    def __init__(self, demo: Demo) -> None:
+    def __init__(self, demo: Demo, console: Console) -> None:
+        self._console = console
         self._rows: list[Batch] = []
         self._now: Step | None = None
         self._since = 0.0
@@ -81,6 +86,9 @@ class Screen:
             SpinnerColumn(), TextColumn("{task.description}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn()
         )
         self._task = self._bar.add_task("", total=demo.batches)
+
+    def page(self, address: str) -> None:
+        self._console.print(_WATCH.format(address), soft_wrap=True, markup=False)
 
     def phase(self, what: str) -> None:
         self._now = None

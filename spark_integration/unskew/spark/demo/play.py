@@ -21,6 +21,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from unskew.client import Client
+from unskew.client.testing import embedded
 from unskew.core.plan import Plan
 from unskew.core.qtable import QTable
 from unskew.spark.demo.agents import Agents, Round
@@ -31,7 +33,6 @@ from unskew.spark.demo.settings import Demo
 from unskew.spark.demo.stream import SCHEMA, Stream, folder_of, make_stream
 from unskew.spark.demo.work import Ran, job
 from unskew.spark.histogram import Sampling
-from unskew.spark.planning import EMBEDDED
 from unskew.spark.session import Unskew
 from unskew.spark.streaming.foreach import ForEachBatch
 
@@ -45,6 +46,7 @@ _KEY, _SPREAD = "word", "id"
 _TIMEOUT = 60.0  # seconds: what the embedded service may take while two cores are busy with Spark
 _LOOKED_AT = 60_000  # rows of the sample: enough at once for so few partitions
 _WARM_ROWS = 12_000
+_WARM, _WARM_AGENTS = "demo-warm", "demo-warm-agents"
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,9 @@ class Watcher(Protocol):
     def phase(self, what: str) -> None:
         """Something other than a batch begins."""
 
+    def page(self, address: str) -> None:
+        """Where a browser can watch."""
+
     def running(self, step: Step) -> None:
         """An arm begins."""
 
@@ -131,8 +136,9 @@ class Watcher(Protocol):
         """Both arms have ended."""
 
 
-def play(demo: Demo, folder: Path, watcher: Watcher) -> Outcome:
-    """Run it all; what it writes while it runs stays in ``folder``."""
+def play(demo: Demo, folder: Path, watcher: Watcher, service: str = "") -> Outcome:
+    """Run it all; what it writes while it runs stays in ``folder``. ``service``: one that runs already, else one is
+    started."""
     began = time.monotonic()
     watcher.phase("making the stream")
     stream = make_stream(demo)
@@ -141,18 +147,25 @@ def play(demo: Demo, folder: Path, watcher: Watcher) -> Outcome:
     with ExitStack() as stack:
         watcher.phase("starting Spark")
         spark = stack.enter_context(local_spark(demo.partitions, folder))
-        watcher.phase("starting the service")
-        sk = stack.enter_context(_session(spark, "demo", demo, EMBEDDED))
-        assert sk.client is not None
+        target = service or _started(stack, watcher)
+        sk = stack.enter_context(_session(spark, "demo", demo, target))
         watcher.phase("warming up: Java, Python workers, kernels")
-        _warm_up(spark, demo, folder, sk.client.target)
-        agents = stack.enter_context(Agents(sk.client.target, demo))
+        _warm_up(spark, demo, folder, target)
+        agents = stack.enter_context(Agents(target, demo))
         run = _Run(demo, stream, folder, spark, sk, agents, watcher)
         batches = tuple(run.batches())
         watcher.phase("comparing the results")
         proof = prove(spark, folder / "stream", folder / HASH, folder / UNSKEW)
         seconds = time.monotonic() - began
         return Outcome(demo, stream, batches, agents.rounds, agents.table, proof, spark.version, _cores(), seconds)
+
+
+def _started(stack: ExitStack, watcher: Watcher) -> str:
+    """A service of the demo's own; its address for clients."""
+    watcher.phase("starting the service")
+    own = stack.enter_context(embedded())
+    watcher.page(f"{own.http}/")
+    return own.target
 
 
 def _cores() -> int:
@@ -177,7 +190,7 @@ def _warm_up(spark: SparkSession, demo: Demo, folder: Path, service: str) -> Non
     """Each arm twice on rows of another seed, and agents once: none of it is measured or kept."""
     small = replace(demo, seed=demo.seed ^ 1, batches=2, rows=_WARM_ROWS, wait=0.0)
     stream = make_stream(small)
-    with Agents(service, small, "demo-warm-agents") as agents, _session(spark, "demo-warm", small, service) as sk:
+    with Agents(service, small, _WARM_AGENTS) as agents, _session(spark, _WARM, small, service) as sk:
         agents.feed(stream.hashes_of(0))
         for batch in range(2):
             stream.write(folder / "warm", batch)
@@ -186,6 +199,9 @@ def _warm_up(spark: SparkSession, demo: Demo, folder: Path, service: str) -> Non
             for arm, placed in ((HASH, _hashed(df, small)), (UNSKEW, sk.repartition(df, _KEY, plan))):
                 job(placed, small.partitions, 0.0, folder_of(folder / "warmed" / arm, batch))
         agents.settle()
+    with Client(service, timeout=_TIMEOUT) as client:  # whoever watches sees the two streams that matter
+        for name in (_WARM, _WARM_AGENTS):
+            client.delete_stream(name)
 
 
 @dataclass(eq=False)
