@@ -22,7 +22,7 @@ RUN = {
     "streaming_join": 6_000,
     "stateful_sessions": 6_000,
 }
-ELSEWHERE = {"kafka_in_out"}  # test_kafka.py, which has a broker
+ELSEWHERE = {"kafka_in_out", "live_stream"}  # test_kafka.py, which has a broker; tests/service/test_live_stream.py
 
 
 def printed(name: str) -> str:
