@@ -106,16 +106,19 @@ async def a_deleted_stream_is_gone_with_all_it_had_and_comes_back_newer(backend:
     await store.report("clicks", ReportKey("ann", 1, 1), b"report", LEASE)
     await merge(store, 1)
     await store.report("clicks", ReportKey("ann", 1, 2), b"report", LEASE)
+    await store.note("clicks", "plan", b"note", 9)
     assert await store.delete_stream("clicks")
     assert not await store.delete_stream("clicks")
     assert await store.stream("clicks") is None
     for _ in range(2):  # while it is gone, and put anew
         assert await store.parts("clicks", "histogram", 3) == ()
+        assert await store.part_keys("clicks", "histogram", 3) == ()
         assert await store.batches("clicks", "histogram", None, 9) == ()
         assert await store.plan("clicks") is None
         assert await store.plan_for("clicks", "batch:1") is None
         assert await store.answer("clicks") is None
         assert await store.sealed("clicks", 2) == ()
+        assert await store.notes("clicks", "plan", 9) == ()
         record, _ = await store.put_stream("clicks", b"spec")
         assert record.incarnation > incarnation
     view = await store.round("clicks")
@@ -195,6 +198,7 @@ async def what_needs_a_stream_is_refused_where_there_is_none(backend: Backend) -
         store.round("clicks"),
         store.seal("clicks", 1),
         store.commit("clicks", committed(1, ())),
+        store.note("clicks", "plan", b"", 9),
     ):
         with pytest.raises(NotFoundError, match="clicks"):
             await asked
@@ -215,7 +219,7 @@ async def parts_come_back_in_the_order_of_their_keys(backend: Backend) -> None:
     await store.put_part("clicks", part(0, 1, batch=4), b"another batch")
     await store.put_part("clicks", part(0, 1, kind="work"), b"another kind")
     found = await store.parts("clicks", "histogram", 3)
-    assert [one.key for one in found] == sorted(keys)
+    assert [one.key for one in found] == sorted(keys) == list(await store.part_keys("clicks", "histogram", 3))
     assert all(one.data == repr(one.key).encode() for one in found)
     assert [one.data for one in await store.parts("clicks", "work", 3)] == [b"another kind"]
 
@@ -240,6 +244,7 @@ async def a_run_with_another_number_of_parts_leaves_no_remains(backend: Backend)
     assert await store.put_part("clicks", part(0, 2, run=10), b"new") is PartOutcome.STORED
     found = await store.parts("clicks", "histogram", 3)
     assert [one.data for one in found] == [b"a name with a space", b"new", b"new", b"other"]
+    assert [one.key for one in found] == list(await store.part_keys("clicks", "histogram", 3))
     assert {one.key.parts for one in found if one.key.source == "app:query"} == {2}
 
 
@@ -305,6 +310,27 @@ async def data_is_bytes_of_any_size(backend: Backend) -> None:
     assert latest is not None
     assert last is not None
     assert stored.data == latest.data == last.answer == last.keep == data
+
+
+# -- notes
+
+
+@law
+async def the_last_notes_of_each_kind_are_kept_in_the_order_they_came(backend: Backend) -> None:
+    """With when they came. What is asked to be kept is what was said last."""
+    store, incarnation = await with_stream(backend)
+    for number in range(9):
+        await store.note("clicks", "plan", b"%d \x00\r\n" % number, 5)
+    await backend.open().note("clicks", "round", b"", 5)
+    notes = await backend.open().notes("clicks", "plan", 99)
+    assert [note.data for note in notes] == [b"%d \x00\r\n" % number for number in range(4, 9)]
+    assert incarnation / 1e6 <= notes[0].at <= notes[-1].at < incarnation / 1e6 + 60.0
+    assert [note.data for note in await store.notes("clicks", "plan", 2)] == [b"7 \x00\r\n", b"8 \x00\r\n"]
+    assert [note.data for note in await store.notes("clicks", "round", 2)] == [b""]
+    assert await store.notes("clicks", "batch", 2) == ()
+    for _ in range(2):  # sent again, because its answer was lost
+        await store.note("clicks", "plan", b"9", 2)
+    assert [note.data for note in await store.notes("clicks", "plan", 99)] == [b"8 \x00\r\n", b"9"]
 
 
 # -- plans

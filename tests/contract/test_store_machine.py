@@ -80,6 +80,9 @@ class Side:
         names = tuple(one.key for one in await self.store.sealed(name, epoch))
         return await self.store.commit(name, Commit(epoch, b"answer", names, b"%d" % epoch))
 
+    async def notes(self, name: str, kind: str) -> Any:
+        return [note.data for note in await self.store.notes(name, kind, 2)]
+
     async def listed(self) -> Any:
         return [(one.name, one.spec) for one in await self.store.streams("", 9)]
 
@@ -118,6 +121,7 @@ class Twins(RuleBasedStateMachine):
     def put_part(self, name: str, key: PartKey, value: bytes) -> None:
         self.both(lambda side: side.store.put_part(name, key, value))
         self.both(lambda side: side.store.parts(name, key.kind, key.batch))
+        self.both(lambda side: side.store.part_keys(name, key.kind, key.batch))
 
     @rule(name=streams, kind=st.sampled_from(["histogram", "work"]), before=st.none() | st.integers(-1, 9))
     def batches(self, name: str, kind: str, before: int | None) -> None:
@@ -138,6 +142,11 @@ class Twins(RuleBasedStateMachine):
     def report(self, name: str, key: ReportKey, value: bytes) -> None:
         self.both(lambda side: side.store.report(name, key, value, 60.0))
         self.both(lambda side: side.rounds(name))
+
+    @rule(name=streams, kind=st.sampled_from(["plan", "round"]), value=data, keep=st.integers(1, 3))
+    def note(self, name: str, kind: str, value: bytes, keep: int) -> None:
+        self.both(lambda side: side.store.note(name, kind, value, keep))
+        self.both(lambda side: side.notes(name, kind))
 
     @rule(name=streams, epoch=epochs)
     def seal(self, name: str, epoch: int) -> None:

@@ -26,7 +26,7 @@ from unskew.core.sync import Answer, Report
 from unskew.service.errors import NotFoundError
 from unskew.service.main import Running, build
 from unskew.service.settings import Settings
-from unskew.service.verbs import Built, Fetched, Scale, StreamInfo, Synced
+from unskew.service.verbs import Built, Fetched, Overview, Scale, StreamInfo, Summary, Synced
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
@@ -83,6 +83,14 @@ class FakeVerbs:
     async def get_stream(self, stream: str) -> StreamInfo:
         self._take("get_stream", stream)
         return self._info(stream)
+
+    async def overview(self, stream: str) -> Overview:
+        self._take("overview", stream)
+        plan = plan_from_bytes(self.plans[stream]) if stream in self.plans else None
+        return Overview(self._info(stream), plan, None, None, [], [], [])
+
+    async def summaries(self, after: str, limit: int) -> Sequence[Summary]:
+        return [Summary(info, None, None) for info in await self.list_streams(after, limit)]
 
     async def list_streams(self, after: str, limit: int) -> Sequence[StreamInfo]:
         return [self._info(name) for name in sorted(self.streams) if name > after][:limit]
@@ -155,6 +163,12 @@ class FakeVerbs:
     async def get_scale(self, stream: str) -> Scale:
         self._take("get_scale", stream)
         return Scale(4, 8, "out", 3, "the batch took longer than its interval")
+
+    async def watch_scale(self, stream: str) -> AsyncIterator[Scale]:
+        while True:
+            yield await self.get_scale(stream)
+            self.waiting.set()
+            await asyncio.sleep(3600)
 
     async def explain(self, stream: str, key: int, version: Version | None = None) -> Explanation:
         self._take("explain", stream)

@@ -217,6 +217,7 @@ ROUTES: list[tuple[str, str, str, dict[str, object] | None]] = [
     ("Sync", "POST", f"{PATH}/sync", SYNC),
     ("ReportBatch", "POST", f"{PATH}/batches", {"source": "q", "batch": 1}),
     ("GetScale", "GET", f"{PATH}/scale", None),
+    ("GetOverview", "GET", f"{PATH}/overview", None),
     ("Explain", "GET", f"{PATH}/explain?hash=5", None),
     ("Explain", "POST", f"{PATH}/explain", {"hash": "5"}),
 ]
@@ -256,7 +257,8 @@ def test_the_matrix_has_every_rpc_and_every_route(guarded: Served) -> None:
         for _, method, path, _ in ROUTES
     }
     open_to_all = {("GET", "/healthz"), ("GET", "/readyz")}
-    tested_below = {("GET", "/v1/streams"), ("GET", "/openapi.json")}
+    open_to_all |= {(method, path) for method in ("GET", "HEAD") for path in ("/", "/web/{digest}/{name}")}
+    tested_below = {("GET", "/v1/streams"), ("GET", "/v1/overview"), ("GET", "/openapi.json")}
     assert routes == here | open_to_all | tested_below
 
 
@@ -302,6 +304,8 @@ def test_a_caller_sees_only_the_streams_that_are_for_it(guarded: Served) -> None
     for name in ("reader", "admin", "reader-elsewhere", "reader-all"):
         answer = httpx.get(f"{guarded.base}/v1/streams", headers={"authorization": f"Bearer {name}"}, trust_env=False)
         seen[name] = [stream["name"] for stream in answer.json()["streams"]]
+        shown = httpx.get(f"{guarded.base}/v1/overview", headers={"authorization": f"Bearer {name}"}, trust_env=False)
+        assert [one["stream"]["name"] for one in shown.json()["streams"]] == seen[name]
         with grpc.insecure_channel(guarded.target) as channel:
             metadata = [("authorization", f"Bearer {name}")]
             listed = guarded.stub(channel).ListStreams(pb.ListStreamsRequest(), metadata=metadata)
@@ -312,7 +316,8 @@ def test_a_caller_sees_only_the_streams_that_are_for_it(guarded: Served) -> None
         "reader-elsewhere": ["other/one"],
         "reader-all": ["other/one", STREAM],
     }
-    assert httpx.get(f"{guarded.base}/v1/streams", trust_env=False).status_code == 401
+    for path in ("/v1/streams", "/v1/overview"):
+        assert httpx.get(guarded.base + path, trust_env=False).status_code == 401
     with grpc.insecure_channel(guarded.target) as channel, pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
         guarded.stub(channel).ListStreams(pb.ListStreamsRequest())
 

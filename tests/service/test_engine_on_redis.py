@@ -13,6 +13,7 @@ import pytest
 from tests.servers import Server, single
 from tests.service import (
     engines,
+    test_engine_advice,
     test_engine_batches,
     test_engine_faults,
     test_engine_plans,
@@ -44,7 +45,14 @@ MEMORY_ONLY = {
     "test_a_stream_that_the_store_lost_begins_anew_above_its_old_numbers": "puts another memory store in its place",
     "test_dsync_doubles_where_the_reducer_is_slow_and_halves_where_it_is_idle": "sets the store's clock by hand",
 }
-EVERY = _tests(test_engine_batches, test_engine_faults, test_engine_plans, test_engine_rounds, test_engine_watch)
+EVERY = _tests(
+    test_engine_advice,
+    test_engine_batches,
+    test_engine_faults,
+    test_engine_plans,
+    test_engine_rounds,
+    test_engine_watch,
+)
 
 
 @pytest.fixture(scope="module")

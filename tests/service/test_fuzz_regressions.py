@@ -22,7 +22,8 @@ from tests.service.faces import Served, channel, report, served, web
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.keytypes import parse
 from unskew.core.stream import BatchWork, StreamSpec, Work
-from unskew.service.batches import feedback_of, scale_of
+from unskew.service.advice import scale_of, timed_of
+from unskew.service.batches import feedback_of
 from unskew.service.ports import PartKey, RoundView, StoredPart
 from unskew.service.problems import Fault
 from unskew.service.stores.memory import MemoryStore
@@ -175,7 +176,7 @@ def test_histograms_that_are_more_together_than_one_can_be_are_refused_with_what
 def test_a_stream_with_many_tasks_gets_advice(partitions: int, map_tasks: int) -> None:
     """Beyond 1,024 of either it was told that ``p`` or ``r`` is not allowed, for good."""
     slow = BatchWork((Work(partitions - 1, rows=5),), 1.0, 0.5, 0.2, 0.3)
-    found = scale_of([_stored(slow)], partitions, map_tasks)
+    found = scale_of([timed_of(_stored(slow))], partitions, map_tasks)
     assert found.zone == 1
     assert found.reduce_tasks <= partitions
     assert scale_of([], partitions, map_tasks).action == "hold"

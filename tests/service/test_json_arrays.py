@@ -16,13 +16,13 @@ from tests.service.faces import answer, report
 from unskew.service import json_arrays
 from unskew.service.documents import AnswerPages
 from unskew.service.json_arrays import Count, Counts, Hash, Hashes, Matrix
-from unskew.service.models import SyncResponse, _Model
+from unskew.service.models import Model, SyncResponse
 from unskew.service.verbs import Synced
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import learning
 
 
-class Arrays(_Model):
+class Arrays(Model):
     hashes: Hashes = np.zeros(0, np.uint64)
     counts: Counts = np.zeros(0, np.int64)
     matrix: Matrix = np.zeros((0, 0))

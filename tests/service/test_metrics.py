@@ -18,20 +18,24 @@ from tests.service.engines import Cuttable, Log, a_report, engines, run, skewed,
 from tests.service.faces import Served, digest_of, histogram, report, served
 from unskew.core.plan import PlanInfo, Version
 from unskew.core.stream import BatchWork, Part, StreamSpec, Work
+from unskew.core.version import __version__
 from unskew.service.engine import Engine
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.metrics import Metrics
 from unskew.service.observing import (
     AgentsSeen,
     BatchSeen,
+    Event,
     PlanBuilt,
     PlanServed,
     RoundMerged,
+    ScaleAdvised,
     StoreCalled,
     StreamChanged,
     WatchersSeen,
     WorkSeen,
 )
+from unskew.service.verbs import Scale
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import histograms, learning
@@ -255,7 +259,7 @@ def test_no_label_has_a_key_and_no_series_outlives_its_stream(world: World) -> N
     world.worked(stream, 1, 2, 3, 4, version=world.version(stream))
     mine = [labels for _, labels in world.page() if ("stream", stream) in labels]
     assert len(mine) > 20
-    allowed = {"stream", "policy", "outcome", "partition", "routing", "stage"}
+    allowed = {"stream", "policy", "outcome", "partition", "routing", "stage", "what"}
     assert {name for labels in mine for name, _ in labels} <= allowed
     world.stub.DeleteStream(pb.DeleteStreamRequest(stream=stream), metadata=world.me)
     assert not [labels for _, labels in world.page() if ("stream", stream) in labels]
@@ -304,7 +308,7 @@ def test_a_plan_that_another_replica_made_is_the_latest_too() -> None:
     assert told(metrics)[key("plan_age_seconds", stream="s")] == 5.0
 
 
-def test_versions_behind_is_of_the_oldest_source_of_the_last_hour() -> None:
+def test_versions_behind_is_of_the_source_that_was_most_behind_when_it_reported_last() -> None:
     """Another incarnation is at least all plans of this one behind; who is silent for long is none."""
     now = 0.0
     metrics = Metrics(lambda: now)
@@ -312,14 +316,68 @@ def test_versions_behind_is_of_the_oldest_source_of_the_last_hour() -> None:
     metrics(batch(7, 1, part=Part("slow", 1), latest=9))
     metrics(batch(9, 1, part=Part("fast", 1), latest=9))
     assert told(metrics)[behind] == 2
-    metrics(built(12, 1))
-    assert told(metrics)[behind] == 5
     metrics(BatchSeen("s", Part("other", 1), BatchWork((), version=Version(0, 100)), Version(1, 12)))
     assert told(metrics)[behind] == 12
     now = 3599.0
     metrics(batch(11, 1, part=Part("fast", 2), latest=12))
     now = 3601.0
     assert told(metrics)[behind] == 1
+
+
+def test_a_source_that_reports_to_another_replica_now_falls_no_further_behind_here() -> None:
+    """Of plans that are made after its last batch it may have used every one."""
+    metrics = Metrics()
+    behind = key("versions_behind", stream="s")
+    metrics(batch(8, 1, part=Part("app", 1), latest=9))
+    metrics(built(30, 1))
+    assert told(metrics)[behind] == 1
+
+
+def test_it_is_told_when_a_replica_heard_last_of_what() -> None:
+    """Several tell of one stream; by this a query knows whom to believe."""
+    now = 0.0
+    metrics = Metrics(lambda: now)
+    events: dict[str, Event] = {
+        "plan": built(3, 5, 5),
+        "report": batch(3, 1, part=Part("a", 1, part=0, parts=2)),
+        "observed": WorkSeen("s", 1, BatchWork((Work(0, rows=3),))),
+        "round": AgentsSeen("s", 1, 20.0),
+        "scale": ScaleAdvised("s", Scale(4, 4, "hold", 2, "why")),
+    }
+    for what, event in events.items():
+        before, now = told(metrics), now + 10.0
+        metrics(event)
+        heard = {of: told(metrics).get(key("heard_timestamp_seconds", stream="s", what=of)) for of in events}
+        was = {of: before.get(key("heard_timestamp_seconds", stream="s", what=of)) for of in events}
+        assert heard == {**was, what: now}
+    now += 10.0
+    metrics(built(1, 9, 1, outcome="repeated"))
+    assert told(metrics)[key("heard_timestamp_seconds", stream="s", what="plan")] == 10.0
+
+
+def test_a_counter_is_told_before_it_counts() -> None:
+    """Of one that begins with its first event, Prometheus sees no increase by that one."""
+    metrics = Metrics()
+    metrics(StoreCalled("put_plan", 0.1))
+    metrics(built(1, 5, 5))
+    found = told(metrics)
+    for reason in ("denied", "limit", "no credential", "unknown credential", "unknown scheme"):
+        assert found[key("rejected_total", reason=reason)] == 0.0
+    for what in ("news", "plan", "report", "round"):
+        assert found[key("skipped_total", what=what)] == 0.0
+    assert found[key("store_errors_total", op="put_plan")] == 0.0
+    assert found[key("stale_plans_total", stream="s")] == 0.0
+
+
+def test_the_release_that_runs_is_told() -> None:
+    assert told(Metrics())[key("build_info", version=__version__)] == 1.0
+
+
+def test_no_counter_has_a_series_more_than_its_own() -> None:
+    """Prometheus' library adds the time of creation to each, which doubles what a stream costs."""
+    metrics = Metrics()
+    metrics(built(1, 5, 5))
+    assert not [name for name, _ in told(metrics) if name.endswith("_created")]
 
 
 def test_observed_is_compared_with_the_plan_of_the_batch_not_with_the_latest() -> None:

@@ -19,9 +19,11 @@ from unskew.core.plan import Version
 from unskew.core.stream import BatchWork, Part, StreamSpec, Work
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1 import plan_pb2
+from unskew.v1.kept_pb2 import KeptBatch
 from unskew.wire.refusals import encoded, parsed, refusal, serialized, shown, text
 
 __all__ = [
+    "came_of",
     "part_from_message",
     "part_to_message",
     "spec_from_bytes",
@@ -274,9 +276,15 @@ def _amount(value: float, field: str) -> float:
     return value + 0.0
 
 
-def work_to_bytes(batch: BatchWork) -> bytes:
-    return serialized(work_to_message(batch))
+def work_to_bytes(batch: BatchWork, came: float = 0.0) -> bytes:
+    """``came``: seconds since 1970 at which it was reported; 0 where nobody knows."""
+    return serialized(work_to_message(batch)) + serialized(KeptBatch(came=int(came * 1e6)))
 
 
 def work_from_bytes(data: bytes) -> BatchWork:
     return work_from_message(parsed(pb.ReportBatchRequest, data, "partitions"))
+
+
+def came_of(data: bytes) -> float:
+    """When the report was taken that these bytes are (``work_to_bytes``)."""
+    return parsed(KeptBatch, data, "came").came / 1e6

@@ -1,4 +1,5 @@
-"""What jobs report of their batches, and what follows from it: the histogram to plan from, feedback, parallelism.
+"""What jobs report of their batches, and what follows from it for plans: the histogram to plan from, feedback.
+The advice on parallelism is made of the same reports in ``advice``.
 
 A report is kept under (source, batch, run, part): the same again changes nothing, and the highest run counts. A
 histogram remembers the key types of its time, because hashes of other types are other hashes.
@@ -8,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleRules, ScaleState
+from unskew.core.autoscale import BatchStats
 from unskew.core.delegation import GroupingRules, Signal, sense
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.histogram import MAX_ROWS, Histogram
@@ -23,22 +24,19 @@ from unskew.core.planners import Feedback
 from unskew.core.stream import UNKNOWN_PARTS, BatchWork, Part, Work
 from unskew.service.base import Base
 from unskew.service.errors import ConflictError
-from unskew.service.observing import ScaleAdvised, WorkSeen
+from unskew.service.observing import WorkSeen
 from unskew.service.ports import PartKey, PartOutcome, StoredPart
 from unskew.service.streams import Known, Streams
-from unskew.service.verbs import Scale
 from unskew.wire.histograms import histogram_from_bytes, histogram_to_bytes
 from unskew.wire.streams import work_from_bytes, work_to_bytes
 
-__all__ = ["Batches", "Evidence", "feedback_of", "scale_of", "stats_of"]
+__all__ = ["HISTOGRAM", "WORK", "Batches", "Evidence", "expected", "feedback_of", "whole"]
 
-_HISTOGRAM, _WORK = "histogram", "work"
+HISTOGRAM, WORK = "histogram", "work"
 _SMALL = 4096  # keys that are packed on the loop
 _AT_ONCE = 8
 _AGES = 1e12  # seconds, and times what a partition can do: beyond that one is as busy as another
 _COUNTS = ("rows", "keys", "fragments")
-_MOST_TASKS = 65_536  # map tasks that advice is given on
-_LOOK_BACK = 64  # batches that the advice on parallelism is made from
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,25 +60,15 @@ class Batches:
             data = _pack(histogram, types)
         else:
             data = await self._base.heavy(_pack, histogram, types)
-        outcome = await self._base.store.put_part(stream, _key(_HISTOGRAM, part), data)
+        outcome = await self._base.store.put_part(stream, _key(HISTOGRAM, part), data)
         return outcome is not PartOutcome.STORED
 
     async def report_work(self, stream: str, part: Part, batch: BatchWork) -> bool:
         await self._streams.get(stream)
         _check_work(batch)
-        outcome = await self._base.store.put_part(stream, _key(_WORK, part), work_to_bytes(batch))
+        data = work_to_bytes(batch, self._base.clock())
+        outcome = await self._base.store.put_part(stream, _key(WORK, part), data)
         return outcome is not PartOutcome.STORED
-
-    async def scale(self, stream: str) -> Scale:
-        known = await self._streams.get(stream)
-        numbers = await self._base.store.batches(stream, _WORK, None, _LOOK_BACK)
-        work = await self._parts(stream, _WORK, numbers)
-        maps = await self._base.store.batches(stream, _HISTOGRAM, None, 1)
-        histograms = await self._parts(stream, _HISTOGRAM, maps)
-        map_tasks = max((many for _, parts in histograms for many in _expected(parts).values()), default=0)
-        scale = await self._base.run(scale_of, [parts for _, parts in work], known.spec.partitions, map_tasks)
-        self._base.observer(ScaleAdvised(stream, scale))
-        return scale
 
     # -- for plans
 
@@ -100,10 +88,10 @@ class Batches:
         if fresh and batch is not None:
             numbers: Sequence[int] = (batch,)
         else:
-            numbers = await self._base.store.batches(stream, _HISTOGRAM, batch, 1 if fresh else spec.history)
+            numbers = await self._base.store.batches(stream, HISTOGRAM, batch, 1 if fresh else spec.history)
         history = History(spec.history if spec.decay else 1, spec.decay or 1.0)
         told: list[str] = []
-        for number, parts in await self._parts(stream, _HISTOGRAM, numbers):
+        for number, parts in await self.parts(stream, HISTOGRAM, numbers):
             found = await self._base.heavy(_merged, parts, spec.key_types)
             if found is not None:
                 history = history.add(found)
@@ -118,13 +106,13 @@ class Batches:
     async def feedback(self, known: Known, before: int | None) -> Feedback:
         """What the last batch that reported its work took."""
         stream = known.record.name
-        numbers = await self._base.store.batches(stream, _WORK, before, 1)
-        for number, parts in await self._parts(stream, _WORK, numbers):
-            self._base.observer(WorkSeen(stream, number, await self._base.run(_whole, parts)))
+        numbers = await self._base.store.batches(stream, WORK, before, 1)
+        for number, parts in await self.parts(stream, WORK, numbers):
+            self._base.observer(WorkSeen(stream, number, await self._base.run(whole, parts)))
             return await self._base.run(feedback_of, parts, known.spec.partitions)
         return Feedback()
 
-    async def _parts(self, stream: str, kind: str, numbers: Sequence[int]) -> list[tuple[int, Sequence[StoredPart]]]:
+    async def parts(self, stream: str, kind: str, numbers: Sequence[int]) -> list[tuple[int, Sequence[StoredPart]]]:
         """The parts of these batches, the earliest batch first."""
         found: list[tuple[int, Sequence[StoredPart]]] = []
         ordered = sorted(numbers)
@@ -147,14 +135,14 @@ def _asked(batch: int | None, *, fresh: bool) -> str:
 
 def _named(number: int, parts: Sequence[StoredPart]) -> str:
     """The batch, and how much of it is there."""
-    expected = sum(_expected(parts).values())
-    return f"batch {number}" if len(parts) >= expected else f"batch {number} ({len(parts)} of {expected} parts)"
+    many = sum(expected(part.key for part in parts).values())
+    return f"batch {number}" if len(parts) >= many else f"batch {number} ({len(parts)} of {many} parts)"
 
 
-def _expected(parts: Sequence[StoredPart]) -> dict[str, int]:
+def expected(keys: Iterable[PartKey]) -> dict[str, int]:
     """How many parts each source has: as it says, or where it does not know as the highest one tells."""
     found: dict[str, int] = {}
-    for key in (part.key for part in parts):
+    for key in keys:
         many = key.part + 1 if key.parts == UNKNOWN_PARTS else key.parts
         found[key.source] = max(found.get(key.source, 0), many)
     return found
@@ -191,7 +179,7 @@ def _check_work(batch: BatchWork) -> None:
         BatchStats(batch.interval, batch.processing, batch.map_time, batch.reduce_time, 0, 0)
 
 
-def _whole(parts: Sequence[StoredPart]) -> BatchWork:
+def whole(parts: Sequence[StoredPart]) -> BatchWork:
     """A batch from its parts: work of a partition adds up, times are the batch's."""
     by_partition: dict[int, Work] = {}
     whole = BatchWork(())
@@ -226,7 +214,7 @@ def _plus(one: Work, other: Work) -> Work:
 def feedback_of(parts: Sequence[StoredPart], partitions: int | None = None) -> Feedback:
     """What the partitions had and took, in their order; who is busy (the busiest first), idle, or neither, and how
     much they want. ``partitions``: how many there are; None: as many as have reported."""
-    batch = _whole(parts)
+    batch = whole(parts)
     if not batch.work or any(sum(getattr(work, name) for work in batch.work) > MAX_ROWS for name in _COUNTS):
         return Feedback()  # parts that are right one by one may be more together than there can be: nothing is learned
     timed = any(work.seconds for work in batch.work)
@@ -272,43 +260,3 @@ def _wanted(batch: BatchWork, signals: Sequence[Signal], partitions: int) -> dic
         for one in signals
         if one.kind in sign and rows[one.worker]
     }
-
-
-# -- parallelism --------------------------------------------------------------------------------------------
-
-
-def stats_of(batch: BatchWork) -> BatchStats | None:
-    """What Prompt's Algorithm 4 looks at; None where the batch did not say how long it took."""
-    if not batch.interval or not batch.processing or not batch.map_time + batch.reduce_time:
-        return None
-    return BatchStats(
-        batch.interval,
-        batch.processing,
-        batch.map_time,
-        batch.reduce_time,
-        sum(work.rows for work in batch.work),
-        sum(work.keys for work in batch.work),
-    )
-
-
-def scale_of(batches: Sequence[Sequence[StoredPart]], partitions: int, map_tasks: int) -> Scale:
-    """The advice after these batches, the earliest first. The reduce tasks of each are those that it had: advice that
-    nobody took is given again. Of the map tasks only their present number is known."""
-    present = min(max(map_tasks, 1), _MOST_TASKS)
-    # A stream may have more of both than the rules would begin with: advice goes down from what there is.
-    rules = ScaleRules(max_p=max(ScaleRules.max_p, present), max_r=max(ScaleRules.max_r, partitions))
-    scaler = AutoScaler(ScaleState(p=present, r=partitions), rules)
-    decision: ScaleDecision | None = None
-    for parts in batches:
-        batch = _whole(parts)
-        stats = stats_of(batch)
-        if stats is None:
-            continue
-        had = 1 + max((work.partition for work in batch.work), default=-1)
-        top = scaler.rules.max_r
-        if had and scaler.state.r != min(had, top):
-            scaler.state = replace(scaler.state, r=min(had, top))
-        decision = scaler.handle(stats)
-    if decision is None:
-        return Scale(map_tasks, partitions, "hold", 0, "no batch has reported how long it took yet")
-    return Scale(decision.p, decision.r, decision.action, decision.zone, decision.reason)

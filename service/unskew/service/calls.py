@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -20,7 +20,7 @@ from unskew.service.access import Access, Identity, changing
 from unskew.service.errors import FieldError
 from unskew.service.problems import TooLargeError
 from unskew.service.spans import note
-from unskew.service.verbs import Built, StreamInfo, Synced, Verbs
+from unskew.service.verbs import Built, Overview, Scale, StreamInfo, Summary, Synced, Verbs
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import histograms, learning, streams
 
@@ -90,6 +90,20 @@ class Calls:
             await self.verbs.delete_stream(self._allowed(who, "DeleteStream", request.stream))
             done.outcome = "deleted"
         return pb.DeleteStreamResponse()
+
+    # -- what is shown: over REST only -------------------------------------------------------------------------
+
+    async def get_overview(self, stream: str, who: Identity) -> tuple[pb.Stream, Overview]:
+        found = await self.verbs.overview(self._allowed(who, "GetOverview", stream))
+        return _stream(found.info), found
+
+    async def list_overviews(
+        self, after: str, limit: int, who: Identity
+    ) -> tuple[Sequence[tuple[pb.Stream, Summary]], str]:
+        """Those that the caller may read, and what to ask ``after`` for more."""
+        found = await self.verbs.summaries(after, limit)
+        mine = [(_stream(one.info), one) for one in found if who.may("ListOverviews", one.info.name)]
+        return mine, found[-1].info.name if len(found) >= limit else ""
 
     # -- histograms and plans ---------------------------------------------------------------------------------
 
@@ -165,7 +179,7 @@ class Calls:
         return pb.ReportBatchResponse(repeated_report=await self.verbs.report_batch(stream, part, work))
 
     async def get_scale(self, request: pb.GetScaleRequest, who: Identity) -> pb.GetScaleResponse:
-        found = await self.verbs.get_scale(self._allowed(who, "GetScale", request.stream))
+        found = await self.scale(request.stream, who)
         return pb.GetScaleResponse(
             map_tasks=found.map_tasks,
             reduce_tasks=found.reduce_tasks,
@@ -173,6 +187,16 @@ class Calls:
             zone=found.zone,
             reason=found.reason,
         )
+
+    async def scale(self, stream: str, who: Identity) -> Scale:
+        """The advice in values; for KEDA (``keda``), as the two below."""
+        return await self.verbs.get_scale(self._allowed(who, "GetScale", stream))
+
+    def watch_scale(self, stream: str, who: Identity) -> AsyncIterator[Scale]:
+        return self.verbs.watch_scale(self._allowed(who, "GetScale", stream))
+
+    def may_scale(self, stream: str, who: Identity) -> None:
+        self._allowed(who, "GetScale", stream)
 
     async def explain(self, request: pb.ExplainRequest, who: Identity) -> pb.ExplainResponse:
         """Under the latest version, if none is given: the answer says which that was."""

@@ -52,6 +52,8 @@ ROLE_OF: Mapping[str, Role] = {
     "WatchPlans": Role.READER,
     "GetScale": Role.READER,
     "Explain": Role.READER,
+    "GetOverview": Role.READER,
+    "ListOverviews": Role.READER,
     "Metrics": Role.READER,  # of all streams: their names are in it
     "Describe": Role.READER,  # of any: the OpenAPI document, reflection
 }

@@ -1,7 +1,8 @@
 """The service's verbs over a store: what ``verbs`` promises, put together from parts that each do one thing.
 
-``streams`` (settings), ``batches`` (what jobs report), ``planning`` (plans are made), ``shelf`` (and handed out),
-``watching`` (and pushed), ``rounds`` (cooperative learning). Decisions are core's, made off the loop.
+``streams`` (settings), ``batches`` (what jobs report), ``advice`` (how many tasks), ``planning`` (plans are made),
+``shelf`` (and handed out), ``watching`` (and pushed), ``rounds`` (cooperative learning). Decisions are
+core's, made off the loop.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ from unskew.core.histogram import Histogram
 from unskew.core.plan import Explanation, PlanInfo, Version
 from unskew.core.stream import BatchWork, Part, StreamSpec
 from unskew.core.sync import Report
+from unskew.service.advice import Advice
 from unskew.service.base import Base, Bell, Tuning, finish, monotonic
 from unskew.service.batches import Batches
+from unskew.service.diary import Diary
 from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
 from unskew.service.mending import MendedStore
-from unskew.service.observing import BatchSeen, ObservedStore, Observer, ignore
+from unskew.service.notes import BatchNote, Expected, Observed, PlanNote, RoundNote
+from unskew.service.observing import BatchSeen, ObservedStore, Observer, ignore, together
 from unskew.service.planning import Planning
 from unskew.service.ports import News, Store
 from unskew.service.rounds import Rounds
 from unskew.service.shelf import Shelf
 from unskew.service.streams import Known, Streams
-from unskew.service.verbs import Built, Fetched, Scale, StreamInfo, Synced
+from unskew.service.verbs import Built, Fetched, Overview, Scale, StreamInfo, Summary, Synced
 from unskew.service.watching import Newsroom, Watching
 
 __all__ = ["Engine"]
@@ -50,11 +54,13 @@ class Engine:
     ) -> None:
         seen = store if observer is ignore else ObservedStore(store, observer)
         mended = MendedStore(seen, observer)
-        self._base = Base(mended, clock, executor, observer, tuning)
+        self._diary = Diary(mended, observer)
+        self._base = Base(mended, clock, executor, together(observer, self._diary), tuning)
         self._streams = Streams(self._base)
         mended.floor = self._streams.floor
         self._shelf = Shelf(self._base, self._streams)
         self._batches = Batches(self._base, self._streams)
+        self._advice = Advice(self._base, self._streams, self._batches)
         self._rounds = Rounds(self._base, self._streams)
         self._planning = Planning(self._base, self._streams, self._shelf, self._batches, self._rounds)
         self._watching = Watching(self._base, self._shelf)
@@ -64,8 +70,10 @@ class Engine:
         self._quiet = Bell()
 
     async def start(self) -> None:
-        """Listen for news."""
+        """Listen for news, keep advice current."""
         self._newsroom.start()
+        self._diary.start()
+        self._advice.start()
 
     async def ping(self) -> None:
         """Whether the store can be asked."""
@@ -83,10 +91,12 @@ class Engine:
         await self._newsroom.close()
         await finish(*self._looks)
         await self._watching.close()
+        await self._advice.close()
         end = monotonic() + self._base.tuning.drain
         while self._under_way and (left := end - monotonic()) > 0:
             await self._quiet.wait(left)
         await self._rounds.close()
+        await self._diary.close()
         self._base.shut()
 
     def _heard(self, news: News | None) -> None:
@@ -101,6 +111,7 @@ class Engine:
             if news.what == "stream":
                 self._streams.forget(news.stream)
                 self._look(news.stream)
+                self._advice.wake(news.stream)
                 self._rounds.heard(news.stream)
             self._shelf.stale(news.stream)
             self._watching.heard(news.stream)
@@ -179,9 +190,46 @@ class Engine:
     async def delete_stream(self, stream: str) -> None:
         self._open()
         await self._do(self._streams.delete(stream))
+        self._advice.wake(stream)
         self._shelf.forget(stream)
         self._watching.heard(stream)
         self._rounds.heard(stream)
+
+    # -- what is shown
+
+    async def overview(self, stream: str) -> Overview:
+        self._open()
+        return await self._do(self._overview(stream))
+
+    async def _overview(self, stream: str) -> Overview:
+        info = await self._get_stream(stream)
+        record, _ = await self._shelf.latest(stream)
+        plan = None if record is None else await self._shelf.plan(stream, record)
+        expected, observed, plans, batches, rounds = await asyncio.gather(
+            self._diary.of(stream, Expected),
+            self._diary.of(stream, Observed),
+            self._diary.of(stream, PlanNote),
+            self._diary.of(stream, BatchNote),
+            self._diary.of(stream, RoundNote),
+        )
+        fitting = next((one for one in expected if plan is not None and one.digest == plan.digest), None)
+        return Overview(info, plan, fitting, next(iter(observed), None), plans, batches, rounds)
+
+    async def summaries(self, after: str, limit: int) -> Sequence[Summary]:
+        self._open()
+        return await self._do(self._summaries(after, limit))
+
+    async def _summaries(self, after: str, limit: int) -> Sequence[Summary]:
+        listed = await self._list_streams(after, limit)
+        found: list[Summary] = []
+        for at in range(0, len(listed), _AT_ONCE):
+            found.extend(await asyncio.gather(*(self._summary(info) for info in listed[at : at + _AT_ONCE])))
+        return found
+
+    async def _summary(self, info: StreamInfo) -> Summary:
+        plans = await self._diary.of(info.name, PlanNote, 1)
+        batches = await self._diary.of(info.name, BatchNote, 1)
+        return Summary(info, next(iter(plans), None), next(iter(batches), None))
 
     # -- reports
 
@@ -196,6 +244,7 @@ class Engine:
     async def _report_batch(self, stream: str, part: Part, batch: BatchWork) -> bool:
         repeated = await self._batches.report_work(stream, part, batch)
         if not repeated:
+            self._advice.heard(stream)
             latest, promised = await self._promised(stream, batch.version)
             self._base.observer(BatchSeen(stream, part, batch, latest, promised))
         return repeated
@@ -214,7 +263,13 @@ class Engine:
 
     async def get_scale(self, stream: str) -> Scale:
         self._open()
-        return await self._do(self._batches.scale(stream))
+        return await self._do(self._advice.scale(stream))
+
+    async def watch_scale(self, stream: str) -> AsyncIterator[Scale]:
+        self._open()
+        async with aclosing(self._advice.watch(stream)) as advice:
+            async for scale in advice:
+                yield scale
 
     # -- plans
 

@@ -1,4 +1,5 @@
-"""The verbs over gRPC: bytes in, ``Calls``, bytes out; statuses with details, health, reflection, drain.
+"""The verbs over gRPC: bytes in, ``Calls``, bytes out; statuses with details, health, reflection, drain; and KEDA's
+scaler (``keda``) beside them.
 
 Messages are parsed here and not by the library: so a caller without a credential is turned away before its bytes are
 looked at, and bytes that are no message are INVALID_ARGUMENT, not INTERNAL. A watch ends well, with OK, when it is old
@@ -12,27 +13,27 @@ import contextlib
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from time import perf_counter
 from typing import Any, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
+from unskew.service import keda
 from unskew.service.access import Access, Identity
 from unskew.service.calls import Calls, check_size, synced_in_bytes
 from unskew.service.errors import LimitError
-from unskew.service.problems import BodyError, Fault
+from unskew.service.grpc_border import Context, Observe, Reflection, Timed, abort, identity, parsed, sans, shown
 from unskew.service.settings import Settings
+from unskew.v1 import keda_pb2
 from unskew.v1 import partitioner_pb2 as pb
 
 __all__ = ["SERVICE", "GrpcFace", "options"]
 
 SERVICE = "unskew.v1.PartitionerService"
-Observe = Callable[[str, str, float], None]
 M = TypeVar("M", bound=Message)
-Context = Any  # grpc.aio.ServicerContext, generic in the stubs and not in the library
+Opened = Callable[[type[Any], bytes, Context], tuple[Any, Identity]]  # a message, and who sends it
 
 
 def options(settings: Settings) -> list[tuple[str, int]]:
@@ -75,7 +76,7 @@ class GrpcFace:
     def __post_init__(self) -> None:
         self._health = health.aio.HealthServicer()
         self._watching: set[asyncio.Future[Any]] = set()
-        self._under_way: set[_Timed] = set()
+        self._under_way: set[Timed] = set()
         self._watchers = 0
         self._draining = False
 
@@ -93,18 +94,32 @@ class GrpcFace:
             "GetScale": self._unary("GetScale", pb.GetScaleRequest, calls.get_scale),
             "Explain": self._unary("Explain", pb.ExplainRequest, calls.explain),
             "ReportHistogram": grpc.stream_unary_rpc_method_handler(self._report_histogram),
-            "WatchPlans": grpc.unary_stream_rpc_method_handler(self._watch_plans),
+            "WatchPlans": self._pushed("WatchPlans", pb.WatchPlansRequest, calls.watch_plans),
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        names = (SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(_Reflection(names, self.access), server)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(keda.SERVICE, self._for_keda()),))
+        names = (SERVICE, keda.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        files = (pb.DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            Reflection(names, keda.described(*files), self.access), server
+        )
+
+    def _for_keda(self) -> dict[str, Any]:
+        scaler, opened = keda.Scaler(self.calls), self._opened_for_keda
+        return {
+            "IsActive": self._unary("KedaIsActive", keda_pb2.ScaledObjectRef, scaler.is_active, opened),
+            "GetMetricSpec": self._unary("KedaGetMetricSpec", keda_pb2.ScaledObjectRef, scaler.metric_spec, opened),
+            "GetMetrics": self._unary("KedaGetMetrics", keda_pb2.GetMetricsRequest, scaler.metrics, opened),
+            "StreamIsActive": self._pushed("KedaStreamIsActive", keda_pb2.ScaledObjectRef, scaler.watch, opened),
+        }
 
     async def ready(self, *, store: bool) -> None:
-        """Tell whether the store can be asked: the service by its name is NOT_SERVING without it; the process, by the
-        empty name, serves."""
+        """Tell whether the store can be asked: the services by their names are NOT_SERVING without it; the process, by
+        the empty name, serves."""
         state = health_pb2.HealthCheckResponse
-        await self._health.set(SERVICE, state.SERVING if store else state.NOT_SERVING)
+        for name in (SERVICE, keda.SERVICE):
+            await self._health.set(name, state.SERVING if store else state.NOT_SERVING)
 
     async def lame(self) -> None:
         """NOT_SERVING from now on; calls are still taken."""
@@ -124,28 +139,49 @@ class GrpcFace:
 
     # -- one message in, one out ------------------------------------------------------------------------------
 
-    def _unary(self, verb: str, kind: type[M], call: Callable[[M, Identity], Awaitable[Message]]) -> Any:
+    def _unary(
+        self,
+        verb: str,
+        kind: type[M],
+        call: Callable[[M, Identity], Awaitable[Message]],
+        opened: Opened | None = None,
+    ) -> Any:
         async def handler(request: M, who: Identity, _context: Context) -> Message:
             return await call(request, who)
 
-        return self._waiting(verb, kind, handler)
+        return self._waiting(verb, kind, handler, opened)
 
     def _waiting(
-        self, verb: str, kind: type[M], call: Callable[[M, Identity, Context], Awaitable[Message | bytes]]
+        self,
+        verb: str,
+        kind: type[M],
+        call: Callable[[M, Identity, Context], Awaitable[Message | bytes]],
+        opened: Opened | None = None,
     ) -> Any:
+        opened = opened or self._opened
+
         async def handler(data: bytes, context: Context) -> bytes:
-            with _Timed(self.observe, verb, self._under_way) as timed:
+            with Timed(self.observe, verb, self._under_way) as timed:
                 try:
-                    who = _identity(self.access, context)
-                    check_size(who, len(data))
-                    answer = await call(_parsed(kind, data), who, context)
+                    answer = await call(*opened(kind, data, context), context)
                     return answer if isinstance(answer, bytes) else answer.SerializeToString()
                 except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
                     fault = timed.failed(why)
-                await _abort(context, fault)
+                await abort(context, fault)
             raise AssertionError("abort raises")
 
         return grpc.unary_unary_rpc_method_handler(handler)
+
+    def _opened(self, kind: type[M], data: bytes, context: Context) -> tuple[M, Identity]:
+        who = identity(self.access, context)
+        check_size(who, len(data))
+        return parsed(kind, data), who
+
+    def _opened_for_keda(self, kind: type[Any], data: bytes, context: Context) -> tuple[Any, Identity]:
+        """Its token may be in the message, so that is looked at before; a small one."""
+        keda.check_request_size(len(data))
+        request = parsed(kind, data)
+        return request, self.access.identify(shown(context) or keda.bearer(request), sans(context))
 
     async def _build_plan(self, request: pb.BuildPlanRequest, who: Identity) -> pb.BuildPlanResponse:
         answer, _ = await self.calls.build_plan(request, who)
@@ -157,33 +193,43 @@ class GrpcFace:
     # -- streams ----------------------------------------------------------------------------------------------
 
     async def _report_histogram(self, chunks: AsyncIterator[bytes], context: Context) -> bytes:
-        with _Timed(self.observe, "ReportHistogram", self._under_way) as timed:
+        with Timed(self.observe, "ReportHistogram", self._under_way) as timed:
             try:
-                who = _identity(self.access, context)
+                who = identity(self.access, context)
                 answer = await self.calls.report_histogram(_each(pb.ReportHistogramRequest, chunks, who), who)
                 return answer.SerializeToString()
             except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
                 fault = timed.failed(why)
-            await _abort(context, fault)
+            await abort(context, fault)
         raise AssertionError("abort raises")
 
-    async def _watch_plans(self, data: bytes, context: Context) -> None:
-        with _Timed(self.observe, "WatchPlans", self._under_way) as timed:
-            self._watchers += 1
-            try:
-                who = _identity(self.access, context)
-                if self._watchers > self.max_watchers:
-                    raise LimitError(f"{self.max_watchers} watches are open here; try again, perhaps elsewhere")
-                found = self.calls.watch_plans(_parsed(pb.WatchPlansRequest, data), who)
-                async with contextlib.aclosing(self._while_young(found)) as young:
-                    async for message in young:
-                        await context.write(message.SerializeToString())
-                return
-            except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
-                fault = timed.failed(why)
-            finally:
-                self._watchers -= 1
-            await _abort(context, fault)
+    def _pushed(
+        self,
+        verb: str,
+        kind: type[M],
+        watch: Callable[[M, Identity], AsyncIterator[Message]],
+        opened: Opened | None = None,
+    ) -> Any:
+        opened = opened or self._opened
+
+        async def handler(data: bytes, context: Context) -> None:
+            with Timed(self.observe, verb, self._under_way) as timed:
+                self._watchers += 1
+                try:
+                    request, who = opened(kind, data, context)
+                    if self._watchers > self.max_watchers:
+                        raise LimitError(f"{self.max_watchers} watches are open here; try again, perhaps elsewhere")
+                    async with contextlib.aclosing(self._while_young(watch(request, who))) as young:
+                        async for message in young:
+                            await context.write(message.SerializeToString())
+                    return
+                except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
+                    fault = timed.failed(why)
+                finally:
+                    self._watchers -= 1
+                await abort(context, fault)
+
+        return grpc.unary_stream_rpc_method_handler(handler)
 
     async def _while_young(self, found: AsyncIterator[M]) -> AsyncGenerator[M, None]:
         """Each message, until the watch is old or the service drains."""
@@ -221,74 +267,4 @@ async def _stopped(step: asyncio.Future[Any]) -> None:
 async def _each(kind: type[M], chunks: AsyncIterator[bytes], who: Identity) -> AsyncIterator[M]:
     async for chunk in chunks:
         check_size(who, len(chunk))
-        yield _parsed(kind, chunk)
-
-
-def _parsed(kind: type[M], data: bytes) -> M:
-    message = kind()
-    try:
-        message.ParseFromString(data)
-    except DecodeError:
-        raise BodyError(f"these bytes are no {kind.DESCRIPTOR.full_name}") from None
-    return message
-
-
-# -- who asks -------------------------------------------------------------------------------------------------
-
-
-def _identity(access: Access, context: Context) -> Identity:
-    if access.open:
-        return access.identify(None)
-    shown = None
-    for key, value in context.invocation_metadata() or ():
-        if key == "authorization":
-            shown = value if isinstance(value, str) else value.decode("utf-8", "replace")
-    return access.identify(shown, _sans(context))
-
-
-def _sans(context: Context) -> tuple[str, ...]:
-    names = context.auth_context().get("x509_subject_alternative_name", ())
-    return tuple(name.decode("utf-8", "replace") for name in names)
-
-
-async def _abort(context: Context, fault: Fault) -> None:
-    await context.abort(fault.grpc_code, fault.message, fault.trailers())
-
-
-class _Timed:
-    """Tells how long a call took, and how it ended. A caller that went away is CANCELLED."""
-
-    def __init__(self, observe: Observe, verb: str, under_way: set[_Timed]) -> None:
-        self._observe, self._verb, self._under_way = observe, verb, under_way
-        self._code, self._started = "OK", perf_counter()
-
-    def __enter__(self) -> _Timed:
-        self._under_way.add(self)
-        return self
-
-    def failed(self, why: Exception) -> Fault:
-        fault = Fault.of(why)
-        self._code = fault.code
-        return fault
-
-    def __exit__(self, kind: type[BaseException] | None, _why: object, _trace: object) -> None:
-        if kind is not None and self._code == "OK":
-            self._code = "CANCELLED"
-        self._under_way.discard(self)
-        self._observe(self._verb, self._code, perf_counter() - self._started)
-
-
-class _Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # the library has no types
-    """What can be called here, told to whoever has any credential."""
-
-    def __init__(self, names: tuple[str, ...], access: Access) -> None:
-        super().__init__(names)
-        self._access = access
-
-    async def ServerReflectionInfo(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:  # noqa: N802 - its name
-        try:
-            self._access.require(_identity(self._access, context), "Describe")
-        except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
-            await _abort(context, Fault.of(why))
-        async for answer in super().ServerReflectionInfo(requests, context):
-            yield answer
+        yield parsed(kind, chunk)

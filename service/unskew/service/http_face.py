@@ -45,6 +45,7 @@ from unskew.service.http_border import (
     who_asks,
     wrong_media_type,
 )
+from unskew.service.page import Page
 from unskew.service.problems import MEDIA_TYPE, BodyError, Fault
 from unskew.v1 import partitioner_pb2 as pb
 
@@ -90,6 +91,7 @@ class HttpFace:
         self._add_streams(api)
         self._add_plans(api)
         self._add_learning(api)
+        Page(self.calls).add_to(api, self._add)
         self._add_health(api)
         return api
 
@@ -100,7 +102,7 @@ class HttpFace:
             code: {"description": "a problem", "content": {MEDIA_TYPE: {"schema": _ref(models.Problem)}}}
             for code in codes
         }
-        if "response_model" in more:
+        if more.pop("protobuf", True) and "response_model" in more:
             answers[200] = {"content": {PROTOBUF: {"schema": {"type": "string", "format": "binary"}}}}
         for code, said in more.pop("responses", {}).items():
             answers[code] = {**answers.get(200, {}), **said} if code in (200, 201) else said

@@ -122,7 +122,8 @@ class EventLog:
 
     def _scale_advised(self, event: ScaleAdvised) -> None:
         scale = event.scale
-        if self._news(event.stream, "scale", f"{scale}") is not None:
+        what = f"{scale.action} {scale.zone} {scale.map_tasks} {scale.reduce_tasks}"
+        if self._news(event.stream, "scale", what) is not None:
             told = {"stream": event.stream, "zone": scale.zone, "map": scale.map_tasks, "reduce": scale.reduce_tasks}
             self._log.info("scale %s: %s", scale.action, scale.reason[:_LONGEST], extra=told)
 

@@ -30,6 +30,7 @@ from unskew.service.access import Access
 from unskew.service.calls import Calls
 from unskew.service.grpc_face import GrpcFace, options
 from unskew.service.http_face import HttpFace
+from unskew.service.kernels import seed, shipped
 from unskew.service.logs import EventLog, configure
 from unskew.service.metrics import Metrics, metrics_app
 from unskew.service.observing import Observer, together
@@ -388,4 +389,5 @@ def main(
     settings = parse(arguments, program)
     check(settings)
     configure(settings.log_level, settings.log_format)
+    seed(os.environ, shipped())
     asyncio.run(serve(settings, announce or (lambda _running: None)))

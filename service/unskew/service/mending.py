@@ -28,6 +28,7 @@ from unskew.service.observing import Observer, StreamChanged, ignore
 from unskew.service.ports import (
     Commit,
     News,
+    Note,
     PartKey,
     PartOutcome,
     PlanOutcome,
@@ -133,6 +134,9 @@ class MendedStore:
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
         return await self._store.parts(stream, kind, batch)
 
+    async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
+        return await self._store.part_keys(stream, kind, batch)
+
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         return await self._store.batches(stream, kind, before, limit)
 
@@ -188,6 +192,14 @@ class MendedStore:
 
     async def answer(self, stream: str) -> Commit | None:
         return await self._store.answer(stream)
+
+    # -- notes: those of a life that was lost are lost with it
+
+    async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
+        await self._store.note(stream, kind, data, keep)
+
+    async def notes(self, stream: str, kind: str, last: int) -> Sequence[Note]:
+        return await self._store.notes(stream, kind, last)
 
     # -- what was seen
 

@@ -6,6 +6,9 @@ so many others were heard of since that Prometheus would have too much to keep.
 
 ``unskew_partition_load`` has, by ``routing``: "plan" and "hash", the rows that the latest plan expects and those that
 plain hashing would give for the same histogram; "observed", those of the last batch that was reported.
+
+Any replica may take any message, so several tell of one stream, each what it heard last: the one is right that heard of
+it last. ``unskew_heard_timestamp_seconds`` says when that was, and queries take the greatest (``docs/metrics.md``).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from time import time
@@ -24,6 +27,7 @@ from prometheus_client import (
     Counter,
     Gauge,
     GCCollector,
+    Info,
     PlatformCollector,
     ProcessCollector,
     generate_latest,
@@ -38,6 +42,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unskew.core.plan import Version
 from unskew.core.stream import BatchWork
+from unskew.core.version import __version__
 from unskew.service.access import Access
 from unskew.service.base import Recent
 from unskew.service.observing import (
@@ -64,6 +69,9 @@ _MOST_STREAMS, _MOST_SOURCES, _MOST_BATCHES = 1000, 100, 4
 _ADOPTER = 3600.0  # seconds after its last report for which a source is counted
 _ANSWERS = {"NotFoundError", "ConflictError", "LimitError", "ConfigError"}  # the store was asked, and said no
 _LIMITS = {"RESOURCE_EXHAUSTED", "413", "429"}
+# Told as 0 from the beginning: of a counter that begins with its first event, Prometheus does not see that one.
+_REASONS = ("denied", "limit", "no credential", "unknown credential", "unknown scheme")
+_SKIPS = ("news", "plan", "report", "round")
 M = TypeVar("M", bound=Any)
 
 
@@ -82,13 +90,13 @@ class _Stream:
     series: dict[tuple[Any, tuple[str, ...]], Any] = field(default_factory=dict)
     latest: Version | None = None
     since: float = 0.0
-    adopted: Recent[str, tuple[Version, float]] = field(default_factory=lambda: Recent(_MOST_SOURCES))
+    lags: Recent[str, tuple[int, float]] = field(default_factory=lambda: Recent(_MOST_SOURCES))
     batches: Recent[tuple[str, int, int], _Parts] = field(default_factory=lambda: Recent(_MOST_BATCHES))
 
     def behind(self, now: float) -> int:
-        """Plans between the latest and the oldest that a source has reported a batch of, of late."""
-        used = [version for version, at in list(self.adopted.values()) if now - at < _ADOPTER]
-        return max((_between(version, self.latest) for version in used), default=0)
+        """How far the last batch of a source was behind the plan that was the latest then, of the source of late where
+        that is most. It does not grow by plans made since: whoever is silent here may report to another replica."""
+        return max((lag for lag, at in list(self.lags.values()) if now - at < _ADOPTER), default=0)
 
 
 def _between(version: Version, latest: Version | None) -> int:
@@ -122,15 +130,25 @@ class _Times(Collector):
         yield family
 
 
+class _Registry(CollectorRegistry):
+    """Without the time of creation that the library tells of every counter: as many series again, for nobody."""
+
+    def collect(self) -> Iterator[Metric]:
+        for family in super().collect():
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
+
+
 class Metrics:
     """A registry, and the observer that fills it. Called on the loop; quick; never raises."""
 
     def __init__(self, clock: Callable[[], float] = time) -> None:
-        self.registry = CollectorRegistry(auto_describe=True)
+        self.registry = _Registry(auto_describe=True)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
         self._clock = clock
         self._streams: OrderedDict[str, _Stream] = OrderedDict()
+        self._made(Info, "build", "The release that runs.").info({"version": __version__})
         self._of_calls()
         self._of_plans()
         self._of_rounds()
@@ -155,13 +173,20 @@ class Metrics:
         self._store_errors = self._made(Counter, "store_errors", "Operations of the store without an answer.", "op")
         self._store_up = self._made(Gauge, "store_up", "Whether the store answered when it was last asked.")
         self._skipped = self._made(Counter, "skipped", "What was not done.", "what")
+        self._ops: set[str] = set()
+        for reason in _REASONS:
+            self._rejected.labels(reason)
+        for what in _SKIPS:
+            self._skipped.labels(what)
 
     def _of_plans(self) -> None:
+        text = "When this replica last heard of it: of several, the one that did last is right."
+        self._heard = self._made(Gauge, "heard_timestamp_seconds", text, "stream", "what")
         self._builds = self._made(Counter, "plan_builds", "Plans asked for.", "stream", "policy", "outcome")
         self._build_seconds = self._times("plan_build_seconds", "Time to make a plan.")
         self._version = self._made(Gauge, "plan_version", "Number of the latest plan.", "stream")
         self._age = self._made(Gauge, "plan_age_seconds", "Since the latest plan was first seen here.", "stream")
-        text = "Plans since the oldest that a source reported a batch of in the last hour."
+        text = "Plans between that of a source's last batch and the latest then: the most of the last hour's sources."
         self._behind = self._made(Gauge, "versions_behind", text, "stream")
         self._stale = self._made(Counter, "stale_plans", "Plans served that may not be the latest.", "stream")
         loads = ("stream", "partition", "routing")
@@ -234,6 +259,9 @@ class Metrics:
         for metric, labels in known.series if known else ():
             metric.remove(*labels)
 
+    def _hear(self, stream: str, what: str) -> None:
+        self._of(self._heard, stream, what).set(self._clock())
+
     def _stream_changed(self, event: StreamChanged) -> None:
         if event.what == "deleted":
             self._forget(event.stream)
@@ -251,6 +279,7 @@ class Metrics:
             known.latest, known.since = version, self._clock()
             self._of(self._version, stream).set(version.number)
             self._of(self._age, stream).set_function(lambda: max(0.0, self._clock() - known.since))
+            self._of(self._stale, stream)  # told as 0 from the beginning
         return version == known.latest
 
     def _plan_built(self, event: PlanBuilt) -> None:
@@ -259,6 +288,7 @@ class Metrics:
         self._build_seconds.observe(event.seconds)
         if not self._seen(stream, info.version):
             return  # a plan of before, asked for again
+        self._hear(stream, "plan")
         self._of(self._hot, stream).set(event.hot_keys)
         self._of(self._fragments, stream).set(event.fragments)
         if event.outcome == "new":
@@ -292,12 +322,13 @@ class Metrics:
     # -- batches
 
     def _batch_seen(self, event: BatchSeen) -> None:
-        part, version, now = event.part, event.batch.version, self._clock()
+        part, version = event.part, event.batch.version
         known = self._known(event.stream)
+        self._hear(event.stream, "report")
         if event.latest is not None:
             self._seen(event.stream, event.latest)
         if version is not None:
-            known.adopted.put(part.source, (version, now))
+            known.lags.put(part.source, (_between(version, known.latest), self._clock()))
             self._of(self._behind, event.stream).set_function(lambda: known.behind(self._clock()))
         key = part.source, part.batch, part.run
         batch = known.batches.put(key, known.batches.get(key) or _Parts())
@@ -316,11 +347,13 @@ class Metrics:
         """A whole batch. One of which only some parts came to this replica is told when a plan is made from it."""
         if any(rows.values()):
             loads = _listed(rows, partitions)
+            self._hear(stream, "observed")
             self._of(self._observed, stream).set(_imbalance(loads))
             self._loads(stream, loads, "observed")
 
     def _scale_advised(self, event: ScaleAdvised) -> None:
         scale = event.scale
+        self._hear(event.stream, "scale")
         self._of(self._scale, event.stream, "map").set(scale.map_tasks)
         self._of(self._scale, event.stream, "reduce").set(scale.reduce_tasks)
         self._of(self._zone, event.stream).set(scale.zone)
@@ -333,11 +366,15 @@ class Metrics:
         self._of(self._dsync, event.stream).set(event.dsync)
 
     def _agents_seen(self, event: AgentsSeen) -> None:
+        self._hear(event.stream, "round")
         self._of(self._agents, event.stream).set(event.agents)
         self._of(self._dsync, event.stream).set(event.dsync)
 
     def _store_called(self, event: StoreCalled) -> None:
         self._store.observe(event.seconds, event.op)
+        if event.op not in self._ops:
+            self._ops.add(event.op)
+            self._store_errors.labels(event.op)  # told as 0 from the beginning
         if event.error is not None and event.error not in _ANSWERS:
             self._store_errors.labels(event.op).inc()
 

@@ -38,6 +38,7 @@ __all__ = [
     "Built",
     "Explain",
     "Explanation",
+    "Model",
     "PlanDocument",
     "Problem",
     "ReportBatch",
@@ -75,7 +76,7 @@ Seconds = Annotated[float, Field(ge=0.0)]
 VersionText = Annotated[str, Field(max_length=50, description="incarnation.number", examples=["1760000000000000.3"])]
 
 
-class _Model(BaseModel):
+class Model(BaseModel):
     # Strings are not remembered by the JSON parser: no hash comes twice, and looking takes longer than making it.
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True, cache_strings="keys")
 
@@ -91,7 +92,7 @@ def _unpacked(data: bytes) -> NDArray[np.uint64]:
 # -- streams --------------------------------------------------------------------------------------------------
 
 
-class StreamSpec(_Model):
+class StreamSpec(Model):
     """One routing policy, and how often agents report. What is left out has its default."""
 
     partitions: int = Field(ge=1, le=8192)
@@ -131,7 +132,7 @@ def _parameter(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
 
 
-class Stream(_Model):
+class Stream(Model):
     """A stream as it stands."""
 
     name: str
@@ -157,7 +158,7 @@ class Stream(_Model):
         )
 
 
-class StreamPage(_Model):
+class StreamPage(Model):
     """Streams by name; ``next`` is what to ask ``after``, empty at the end. A page may hold fewer than asked for."""
 
     streams: list[Stream]
@@ -167,14 +168,14 @@ class StreamPage(_Model):
 # -- histograms and plans -------------------------------------------------------------------------------------
 
 
-class Tail(_Model):
+class Tail(Model):
     """Rows and distinct keys of all unlisted keys, per host: equal ranges of the hash space, a power of two of them."""
 
     rows: PerHost
     keys: PerHost
 
 
-class Histogram(_Model):
+class Histogram(Model):
     """Rows of each key, and of the unlisted keys per host. More than 50,000 keys: send protobuf."""
 
     hashes: Hashes = Field(description="key hashes, as Spark's xxhash64 returns them, each once")
@@ -188,7 +189,7 @@ class Histogram(_Model):
         return {name: _packed(array) for name, array in arrays.items()}
 
 
-class _Part(_Model):
+class _Part(Model):
     source: str = Field(min_length=1, max_length=200, description="application and query: whose batches these are")
     batch: int = Field(ge=-1, le=2**62)
     run: int = Field(0, ge=0, le=2**62, description="higher in a re-run of the batch: then this one counts")
@@ -206,7 +207,7 @@ class ReportHistogram(Histogram, _Part):
         return pb.ReportHistogramRequest(stream=stream, part=self.part_message(), **self.fields())
 
 
-class ReportedHistogram(_Model):
+class ReportedHistogram(Model):
     """What was taken; ``repeated_report``: it, or a later one, was there already, and nothing changed."""
 
     rows: int
@@ -218,7 +219,7 @@ class ReportedHistogram(_Model):
         return cls.model_construct(rows=message.rows, keys=message.keys, repeated_report=message.repeated_report)
 
 
-class BuildPlan(_Model):
+class BuildPlan(Model):
     """A plan for a batch, from what was reported for it (``fresh``) or for the batches before it; or from the
     histogram given here."""
 
@@ -231,7 +232,7 @@ class BuildPlan(_Model):
         return pb.BuildPlanRequest(stream=stream, batch=self.batch, fresh=self.fresh, histogram=histogram)
 
 
-class Split(_Model):
+class Split(Model):
     """``2**bits`` slots: a row with spread hash s is in slot k = (s >>> 1) >>> (63 - bits), and goes to ``first[k]`` if
     (s >>> 1) < ``cut[k]``, else to ``second[k]``."""
 
@@ -241,7 +242,7 @@ class Split(_Model):
     cut: list[Hash]
 
 
-class HotKey(_Model):
+class HotKey(Model):
     """A key with a route of its own: one partition, or a split."""
 
     hash: Hash
@@ -251,7 +252,7 @@ class HotKey(_Model):
     reason: str
 
 
-class PlanDocument(_Model):
+class PlanDocument(Model):
     """A plan. A row whose key hash is in ``hot`` goes where that says; another to
     ``tail[hash >>> (64 - log2(length of tail))]``."""
 
@@ -273,7 +274,7 @@ class PlanDocument(_Model):
     tail: list[int]
 
 
-class Built(_Model):
+class Built(Model):
     """The plan, what happened, and why."""
 
     version: VersionText
@@ -286,7 +287,7 @@ class Built(_Model):
 # -- learning -------------------------------------------------------------------------------------------------
 
 
-class QTable(_Model):
+class QTable(Model):
     """Rows of a Q-table in ascending order of hash: for each key a value per worker (-2: never tried), its rows, and
     the workers that hold it."""
 
@@ -337,7 +338,7 @@ class QTable(_Model):
         )
 
 
-class FrequentItems(_Model):
+class FrequentItems(Model):
     """The mergeable summary of the keys that came: no key has more than ``error`` rows beyond its count."""
 
     capacity: int = Field(ge=1, lt=2**32)
@@ -352,7 +353,7 @@ class FrequentItems(_Model):
         return pb.FrequentItems(hashes=_packed(self.hashes), counts=_packed(self.counts), **rest)
 
 
-class SyncReport(_Model):
+class SyncReport(Model):
     """An agent's report: everything since its report before."""
 
     agent: str = Field(min_length=1, max_length=200)
@@ -367,7 +368,7 @@ class SyncReport(_Model):
     guest: bool = Field(default=False, description="no round waits for it: an agent that reports after it holds that")
 
 
-class SyncRequest(_Model):
+class SyncRequest(Model):
     """A report, and how long to wait for its round; ``incarnation`` and ``epoch`` of the newest answer there is."""
 
     report: SyncReport
@@ -398,7 +399,7 @@ class SyncRequest(_Model):
         )
 
 
-class SyncAnswer(_Model):
+class SyncAnswer(Model):
     """The global state after a round: news if (incarnation, epoch) is greater than what the agent has."""
 
     incarnation: int
@@ -428,7 +429,7 @@ class SyncAnswer(_Model):
         )
 
 
-class SyncResponse(_Model):
+class SyncResponse(Model):
     """No answer: not yet; ask again with the same report."""
 
     answer: SyncAnswer | None
@@ -442,7 +443,7 @@ class SyncResponse(_Model):
 # -- batches, parallelism, explanations -----------------------------------------------------------------------
 
 
-class PartitionWork(_Model):
+class PartitionWork(Model):
     """What one partition had and took; 0 where not known."""
 
     partition: int = Field(ge=0, lt=8192)
@@ -475,13 +476,13 @@ class ReportBatch(_Part):
         )
 
 
-class Reported(_Model):
+class Reported(Model):
     """``repeated_report``: it was there already, and nothing changed."""
 
     repeated_report: bool
 
 
-class Scale(_Model):
+class Scale(Model):
     """Advice on parallelism. Zone 1: too many tasks, 2: as it should be, 3: too few; 0: not known yet."""
 
     map_tasks: int
@@ -497,7 +498,7 @@ class Scale(_Model):
         return cls.model_validate({**plain, "action": action})
 
 
-class Explain(_Model):
+class Explain(Model):
     """A key, one value for each of its columns (null for NULL), with Spark's types of them if the stream's spec does
     not say; or a hash. Here and not in the address, so that keys stay out of access logs."""
 
@@ -507,14 +508,14 @@ class Explain(_Model):
     version: VersionText | None = None
 
 
-class Fragment(_Model):
+class Fragment(Model):
     """A place of the key, and its share of the key's rows."""
 
     partition: int
     share: Share
 
 
-class Explanation(_Model):
+class Explanation(Model):
     """Where the key goes, and why. ``share`` is of all rows."""
 
     hash: Hash
@@ -541,14 +542,14 @@ class Explanation(_Model):
 # -- errors ---------------------------------------------------------------------------------------------------
 
 
-class FieldProblem(_Model):
+class FieldProblem(Model):
     """What is wrong with one field."""
 
     field: str
     detail: str
 
 
-class Problem(_Model):
+class Problem(Model):
     """RFC 9457. ``code`` is the name of the gRPC status that the same call would get."""
 
     type: str

@@ -15,6 +15,7 @@ from unskew.core.stream import BatchWork, Part
 from unskew.service.ports import (
     Commit,
     News,
+    Note,
     PartKey,
     PartOutcome,
     PlanOutcome,
@@ -52,7 +53,8 @@ class StreamChanged:
 @dataclass(frozen=True)
 class PlanBuilt:
     """``outcome`` as in ``Built``; ``info`` is that of the plan that was answered. ``by_hash``: the rows per partition
-    that plain hashing would have given for the same histogram, where they were counted."""
+    that plain hashing would have given for the same histogram, where they were counted; ``by_plan``: those that the
+    plan gives it, which are not those of ``info`` where an older plan was kept."""
 
     stream: str
     policy: str
@@ -65,6 +67,7 @@ class PlanBuilt:
     fragments: int
     info: PlanInfo
     by_hash: tuple[int, ...] = ()
+    by_plan: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -222,6 +225,9 @@ class ObservedStore:
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
         return await self._call("parts", self._store.parts(stream, kind, batch))
 
+    async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
+        return await self._call("part_keys", self._store.part_keys(stream, kind, batch))
+
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         return await self._call("batches", self._store.batches(stream, kind, before, limit))
 
@@ -251,3 +257,9 @@ class ObservedStore:
 
     async def answer(self, stream: str) -> Commit | None:
         return await self._call("answer", self._store.answer(stream))
+
+    async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
+        await self._call("note", self._store.note(stream, kind, data, keep))
+
+    async def notes(self, stream: str, kind: str, last: int) -> Sequence[Note]:
+        return await self._call("notes", self._store.notes(stream, kind, last))

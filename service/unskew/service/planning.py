@@ -21,7 +21,7 @@ from unskew.core.stream import StreamSpec
 from unskew.service.base import Base, Flights
 from unskew.service.batches import Batches, Evidence
 from unskew.service.errors import NotFoundError, UnavailableError
-from unskew.service.observing import MOST_SHOWN, PlanBuilt, Skipped
+from unskew.service.observing import PlanBuilt, Skipped
 from unskew.service.ports import PlanOutcome, PlanRecord
 from unskew.service.rounds import Rounds
 from unskew.service.shelf import Shelf
@@ -50,26 +50,26 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """A plan to answer with; ``data`` is empty where it is the present one, which is stored already. ``by_hash``: the
-    rows per partition under plain hashing, to be shown beside the plan's."""
+    """A plan to answer with; ``data`` is empty where it is the present one, which is stored already. To be shown: the
+    rows per partition that plain hashing would give for what was reported, and those that this plan does."""
 
     plan: Plan
     data: bytes
     outcome: str
     reason: str
     by_hash: tuple[int, ...] = ()
+    by_plan: tuple[int, ...] = ()
 
 
 def draft(asked: Asked) -> Draft:
     """The decision, and its bytes. Pure."""
-    return replace(_drafted(asked), by_hash=_by_hash(asked))
-
-
-def _by_hash(asked: Asked) -> tuple[int, ...]:
-    histogram, spec = asked.evidence.histogram, asked.spec
-    if histogram is None or spec.partitions > MOST_SHOWN:
-        return ()
-    return make_planner("hash", spec.partitions, spec.seed, spec.weights or None).plan(histogram).info.loads
+    made, histogram, spec = _drafted(asked), asked.evidence.histogram, asked.spec
+    if histogram is None or made.outcome == NOTHING:
+        return made
+    hashed = make_planner("hash", spec.partitions, spec.seed, spec.weights or None).plan(histogram)
+    # One that is kept has its loads from when it was made.
+    loads = made.plan.info.loads if made.outcome == NEW else tuple(made.plan.loads(histogram).tolist())
+    return replace(made, by_hash=hashed.info.loads, by_plan=loads)
 
 
 def _drafted(asked: Asked) -> Draft:
@@ -232,6 +232,7 @@ class Planning:
                 plan.fragments_held,
                 plan.info,
                 made.by_hash,
+                made.by_plan,
             )
         )
         return Built(record.data, record.digest, record.version, made.outcome, made.reason)

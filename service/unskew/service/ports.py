@@ -23,6 +23,7 @@ __all__ = [
     "Commit",
     "Member",
     "News",
+    "Note",
     "PartKey",
     "PartOutcome",
     "PlanOutcome",
@@ -180,6 +181,17 @@ class News:
     rounds: tuple[int, int] | None = field(default=None, compare=False)  # the open epoch and the last merged one
 
 
+# -- notes --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that happened to a stream, kept to be shown; and when, in seconds since 1970 by the store's clock."""
+
+    at: float
+    data: bytes
+
+
 class Store(Protocol):
     """Raises ``UnavailableError`` where it cannot be asked in time: then it may have done what was asked, or not."""
 
@@ -218,6 +230,9 @@ class Store(Protocol):
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
         """The reports that count, of one batch, of all sources; in the order of their keys."""
 
+    async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
+        """Their keys alone: the data may be megabytes."""
+
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         """The latest batches that have reports, descending, all smaller than ``before``."""
 
@@ -249,3 +264,10 @@ class Store(Protocol):
 
     async def answer(self, stream: str) -> Commit | None:
         """The answer of the last merged epoch."""
+
+    # notes
+    async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
+        """Add a note, unless it says what the last one of its kind does; of each kind the last ``keep`` stay."""
+
+    async def notes(self, stream: str, kind: str, last: int) -> Sequence[Note]:
+        """The last so many of this kind, the earliest first."""

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from unskew.core.histogram import Histogram
-from unskew.core.plan import Explanation, Version
+from unskew.core.plan import Explanation, Plan, Version
 from unskew.core.stream import BatchWork, Part, StreamSpec
 from unskew.core.sync import Answer, Report
+from unskew.service.notes import BatchNote, Expected, Observed, PlanNote, RoundNote
 
-__all__ = ["Built", "Fetched", "Scale", "StreamInfo", "Synced", "Verbs"]
+__all__ = ["Built", "Fetched", "Overview", "Scale", "StreamInfo", "Summary", "Synced", "Verbs"]
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,36 @@ class Synced:
 
 @dataclass(frozen=True)
 class Scale:
-    """Prompt's advice. Zone 0: not known yet."""
+    """Prompt's advice. Zone 0: not known yet. ``map_tasks`` is 0 as long as nobody has told how many there are."""
 
     map_tasks: int
     reduce_tasks: int
     action: str  # "hold", "out", "in"
     zone: int
     reason: str
+    since: float = 0.0  # seconds since 1970 of the last report of a batch, or else of the stream's creation
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A stream as a line in a list: the last plan that was made and the last batch that was reported, if any."""
+
+    info: StreamInfo
+    plan: PlanNote | None
+    batch: BatchNote | None
+
+
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """A stream as it stands and as it went. ``expected`` is of the present plan."""
+
+    info: StreamInfo
+    plan: Plan | None
+    expected: Expected | None
+    observed: Observed | None
+    plans: Sequence[PlanNote]
+    batches: Sequence[BatchNote]
+    rounds: Sequence[RoundNote]
 
 
 class Verbs(Protocol):
@@ -109,4 +133,12 @@ class Verbs(Protocol):
 
     async def get_scale(self, stream: str) -> Scale: ...
 
+    def watch_scale(self, stream: str) -> AsyncIterator[Scale]:
+        """The advice now, and again whenever there may be another: after each report of a batch here, and now and
+        then."""
+
     async def explain(self, stream: str, key: int, version: Version | None = None) -> Explanation: ...
+
+    async def overview(self, stream: str) -> Overview: ...
+
+    async def summaries(self, after: str, limit: int) -> Sequence[Summary]: ...

@@ -7,7 +7,7 @@ when their round is merged. Incarnations rise over all streams, so that a stream
 from __future__ import annotations
 
 import bisect
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,6 +16,7 @@ from unskew.service.ports import (
     Commit,
     Member,
     News,
+    Note,
     PartKey,
     PartOutcome,
     PlanOutcome,
@@ -151,6 +152,7 @@ class _Stream:
     plans: dict[Version, PlanRecord] = field(default_factory=dict)  # the latest is last
     purposes: dict[str, Version] = field(default_factory=dict)
     rounds: _Rounds = field(default_factory=_Rounds)
+    notes: dict[str, deque[Note]] = field(default_factory=dict)  # by kind
 
     def put_part(self, key: PartKey, data: bytes, most: int) -> PartOutcome:
         kind = self.batches.setdefault(key.kind, {})
@@ -285,6 +287,9 @@ class MemoryStore:
         held = found.batches.get(kind, {}).get(batch) if found else None
         return () if held is None else tuple(StoredPart(key, held.held[key]) for key in sorted(held.held))
 
+    async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
+        return tuple(part.key for part in await self.parts(stream, kind, batch))
+
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         found = self._streams.get(stream)
         numbers = found.batches.get(kind, {}) if found else {}
@@ -342,3 +347,15 @@ class MemoryStore:
     async def answer(self, stream: str) -> Commit | None:
         found = self._streams.get(stream)
         return None if found is None else found.rounds.last
+
+    # -- notes
+
+    async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
+        of = self._of(stream).notes
+        had = of.get(kind, ())
+        more = () if had and had[-1].data == data else (Note(self._clock(), data),)
+        of[kind] = deque((*had, *more), keep)
+
+    async def notes(self, stream: str, kind: str, last: int) -> Sequence[Note]:
+        found = self._streams.get(stream)
+        return tuple(found.notes.get(kind, ()))[-last:] if found else ()

@@ -24,6 +24,7 @@ from unskew.service.ports import (
     Commit,
     Member,
     News,
+    Note,
     PartKey,
     PartOutcome,
     PlanOutcome,
@@ -251,13 +252,14 @@ class RedisStore:
 
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
         heard, held = await self._shelf(stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}")
-        runs = {source.decode(): line.decode().split(" ") for source, line in heard}
-        found = []
-        for line, data in held:
-            part, _, source = line.decode().partition(" ")
-            run, parts = runs[source]
-            found.append(StoredPart(PartKey(kind, source, batch, int(run), int(part), int(parts)), data))
+        keys = _part_keys(kind, batch, heard, [line for line, _ in held])
+        found = [StoredPart(key, data) for key, (_, data) in zip(keys, held, strict=True)]
         return tuple(sorted(found, key=lambda one: one.key))
+
+    async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
+        # However small the data is, it is more than is asked for: the names come without it.
+        heard, lines, _ = await self._run("shelf", stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}", -1)
+        return tuple(sorted(_part_keys(kind, batch, pairs(heard), lines)))
 
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         numbers = [int(text) for text in await self._run("batches", stream, kind)]
@@ -320,6 +322,14 @@ class RedisStore:
     async def answer(self, stream: str) -> Commit | None:
         return _commit(await self._run("answer", stream))
 
+    # -- notes
+
+    async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
+        await self._change("note", stream, kind, data, keep)
+
+    async def notes(self, stream: str, kind: str, last: int) -> Sequence[Note]:
+        return tuple(_note(line) for line in await self._run("notes", stream, kind, last))
+
 
 def _micros(seconds: float) -> int:
     return round(seconds * _MICROS)
@@ -332,6 +342,17 @@ def _version_text(version: Version) -> str:
 def _stream(name: str, record: Sequence[bytes]) -> StreamRecord:
     spec, created, incarnation, owner = record
     return StreamRecord(name, spec, int(created) / _MICROS, int(incarnation), (owner or b"").decode())
+
+
+def _part_keys(kind: str, batch: int, heard: Pairs, lines: Sequence[bytes]) -> list[PartKey]:
+    """``heard``: of each source the run that counts and its number of parts; ``lines``: the parts that came."""
+    runs = {source.decode(): line.decode().split(" ") for source, line in heard}
+    found = []
+    for line in lines:
+        part, _, source = line.decode().partition(" ")
+        run, parts = runs[source]
+        found.append(PartKey(kind, source, batch, int(run), int(part), int(parts)))
+    return found
 
 
 def _plan(found: Sequence[bytes] | None) -> PlanRecord | None:
@@ -347,6 +368,11 @@ def _commit(found: Sequence[Any]) -> Commit | None:
     if epoch is None:
         return None
     return Commit(int(epoch), answer, tuple(ReportKey(*name) for name in json.loads(names)), keep)
+
+
+def _note(line: bytes) -> Note:
+    at, _, data = line.partition(b" ")
+    return Note(int(at) / _MICROS, data)
 
 
 def _members(leases: Sequence[bytes], names: Sequence[bytes]) -> tuple[Member, ...]:

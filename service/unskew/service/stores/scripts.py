@@ -12,6 +12,7 @@ Keys of a stream, all under one hash tag ``{prefix:stream}:``
 - ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> when it came, digest, size; ``a`` zset of agents
   by lease;
   ``q`` hash: agent -> the last name taken and the last merged; ``c`` hash: the last commit.
+- ``n:<kind>`` list: notes, each behind the time it came.
 
 Times are whole microseconds by Redis TIME. A number that may pass 2^53 (session, seq, run, version) is 20 digits of
 text, which compare as they should. ``#!lua`` lets Redis refuse a script as a whole, before it has written anything: on
@@ -391,12 +392,30 @@ _ANSWER = """
 return redis.call('HMGET', base .. 'c', 'epoch', 'answer', 'keep', 'names')
 """
 
+_NOTE = """
+local kind, data, keep = unpack(ARGV, 4)
+if not alive() then return 'gone' end
+local N = base .. 'n:' .. kind
+local last = redis.call('LINDEX', N, -1)
+if not last or string.sub(last, string.find(last, ' ', 1, true) + 1) ~= data then
+  redis.call('RPUSH', N, whole(now) .. ' ' .. data)
+end
+redis.call('LTRIM', N, '-' .. keep, '-1')
+own(N)
+return 'stored'
+"""
+
+_NOTES = """
+return redis.call('LRANGE', base .. 'n:' .. ARGV[4], '-' .. ARGV[5], '-1')
+"""
+
 _TEXTS = {
     "put_stream": _PUT_STREAM,
     "renew_stream": _RENEW_STREAM,
     "put_part": _PUT_PART,
     "put_plan": _PUT_PLAN,
     "report": _REPORT,
+    "note": _NOTE,
 }
 _EVEN_WHEN_FULL = {
     "stream": _STREAM,
@@ -412,6 +431,7 @@ _EVEN_WHEN_FULL = {
     "reports": _REPORTS,
     "commit": _COMMIT,
     "answer": _ANSWER,
+    "notes": _NOTES,
 }
 
 SCRIPTS = {name: Script(name, f"#!lua\n{_COMMON}{body}") for name, body in _TEXTS.items()} | {

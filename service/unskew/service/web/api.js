@@ -1,0 +1,59 @@
+// The service's REST verbs: with the token that was typed in, if any, and the entity tags of what is shown.
+
+const TOKEN = "unskew-token";
+const PATIENCE = 8000; // ms
+
+/** An answer that is none: ``status`` 0 where there was nobody to answer. */
+export class Refused extends Error {
+  constructor(status, said) {
+    super(said);
+    this.status = status;
+  }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(TOKEN),
+  set: (text) => sessionStorage.setItem(TOKEN, text),
+  forget: () => sessionStorage.removeItem(TOKEN),
+};
+
+async function send(path, options = {}) {
+  const headers = { accept: "application/json", ...options.headers };
+  if (token.get()) headers.authorization = `Bearer ${token.get()}`;
+  let answer;
+  try {
+    answer = await fetch(path, { ...options, headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) });
+  } catch (why) {
+    throw new Refused(0, why.name === "TimeoutError" ? "no answer in time" : "no connection");
+  }
+  if (answer.ok || answer.status === 304) return answer;
+  const problem = await answer.json().catch(() => ({}));
+  throw new Refused(answer.status, problem.detail ?? answer.statusText);
+}
+
+/** What a path has, or null while that is what it had when it was asked last. */
+export class Watched {
+  constructor(path) {
+    this.path = path;
+    this.tag = null;
+  }
+
+  async ask() {
+    const answer = await send(this.path, this.tag ? { headers: { "if-none-match": this.tag } } : {});
+    if (answer.status === 304) return null;
+    const found = await answer.json();
+    this.tag = answer.headers.get("etag");
+    return found;
+  }
+}
+
+const of = (stream) => `v1/streams/${encodeURIComponent(stream)}`;
+
+export const overview = (stream) => new Watched(`${of(stream)}/overview`);
+export const scale = async (stream) => (await send(`${of(stream)}/scale`)).json();
+export const page = (after, limit) => new Watched(`v1/overview?limit=${limit}&after=${encodeURIComponent(after)}`);
+
+export async function explain(stream, asked) {
+  const options = { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(asked) };
+  return (await send(`${of(stream)}/explain`, options)).json();
+}

@@ -1,0 +1,111 @@
+"""The web page when the service goes away and comes back, and when it wants to know who asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.servers import Server, single
+from tests.service.faces import digest_of
+from tests.service.processes import process
+from tests.ui.conftest import Opened, Watched, played
+from tests.ui.drawn import bars, settled
+from tests.ui.play import BY_UNSKEW
+from tests.ui.test_page import STREAM, _check_axe
+from unskew.client import Client
+
+pytestmark = pytest.mark.xdist_group("ui")
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with single(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+def picture(page: Page) -> Any:
+    """What is drawn and said of a stream, but for when."""
+    drawn = {name: bars(page, name) for name in ("hash", "plan", "observed")}
+    texts = page.locator("h1, .lead, .why, .tile, tbody, .lines path.line").all_text_contents()
+    lines = page.locator(".lines path.line").evaluate_all("paths => paths.map(one => one.getAttribute('d'))")
+    return drawn, texts, lines
+
+
+def test_the_page_outlives_a_restart_of_the_service(opened: Opened, redis: Server, tmp_path: Path) -> None:
+    """It says that nobody answers and since when, goes on by itself, and shows the same as before: what it is drawn
+    from is in Redis. Meanwhile, and only then, the browser complains."""
+    with played(tmp_path / "before", "--store", redis.url, batches=4) as (service, _):
+        shown = opened(service.url(""))
+        page = shown.open(STREAM)
+        settled(page)
+        page.wait_for_timeout(100)  # one more frame: the lines are drawn after the bars
+        before = picture(page)
+        down = time.monotonic()
+        service.run.kill()
+        service.run.wait()
+        expect(page.locator("#banner")).to_contain_text("Not reachable, last seen ")
+        expect(page.locator("#seen")).to_contain_text("last seen")
+    folder = tmp_path / "after"
+    folder.mkdir()
+    ports = ("--http-port", str(service.http), "--store", redis.url)
+    with process(folder, *ports):
+        expect(page.locator("#seen")).to_contain_text("live")
+        up = time.monotonic()
+        shown.expected = lambda at, said: down <= at <= up and "ERR_" in said
+        expect(page.locator("#banner")).to_have_text("")
+        assert picture(page) == before
+        page.reload()
+        settled(page)
+        assert picture(page)[:2] == before[:2]
+
+
+TOKENS = "\n".join(
+    f"{digest_of(token)} {token} {rest}"
+    for token, rest in (("owner", "admin *"), ("viewer", "reader demo/*"), ("stranger", "reader other/*"))
+)
+
+
+def _type(page: Page, token: str) -> None:
+    page.get_by_label("Token").fill(token)
+    page.keyboard.press("Enter")
+
+
+def test_where_credentials_are_wanted_the_page_asks_for_a_token(opened: Opened, tmp_path: Path) -> None:
+    """It is open itself, and empty. A token that is not known or may not read is told so; the right one shows what it
+    may see, stays for the session, and can be forgotten."""
+    with ExitStack() as stack:
+        service = stack.enter_context(process(tmp_path, UNSKEW_TOKENS=TOKENS))
+        client = stack.enter_context(Client(f"grpc://127.0.0.1:{service.grpc}", token="owner", insecure=True))
+        client.put_stream(BY_UNSKEW, partitions=4, policy="kip")
+        client.put_stream("other/one", partitions=4, policy="kip")
+        shown = opened(service.url(""))
+        shown.expected = lambda _at, said: "401" in said or "403" in said  # the browser's own line for such an answer
+        _check_tokens(shown)
+
+
+def _check_tokens(shown: Watched) -> None:
+    page = shown.open()
+    alert = page.get_by_role("alert")
+    expect(alert).to_have_text("This service wants to know who asks.")
+    expect(page.get_by_label("Token")).to_be_focused()
+    _check_axe(page)
+    shown.shot("token")
+    _type(page, "nobody")
+    expect(alert).to_have_text("This token is not known here, or has expired.")
+    _type(page, "stranger")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.goto(shown.base + STREAM)
+    expect(alert).to_contain_text("stranger may not call GetOverview on stream 'demo/by-unskew'")
+    _type(page, "viewer")
+    expect(page.locator(".lead")).to_contain_text("kip over 4 partitions")
+    page.reload()
+    expect(page.locator(".lead")).to_contain_text("kip over 4 partitions")
+    page.get_by_role("button", name="Forget token").click()
+    expect(alert).to_have_text("This service wants to know who asks.")
+    assert page.evaluate("[sessionStorage.length, localStorage.length, document.cookie]") == [0, 0, ""]
