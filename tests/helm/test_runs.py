@@ -1,0 +1,204 @@
+"""What is rendered runs: the container as a process with its command, environment, files and probes, the pod of
+`helm test` against it, SIGTERM. The image's own part (user, read-only root) is in tests/packaging."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from tests.helm.charts import Rendered, render, secrets, value_files
+from tests.helm.kubelet import Container, Started, bare, python, running
+from tests.helm.papers import TOKEN, foreign_secrets
+from tests.servers import free_ports, redis_program, wait_for
+from unskew.service.main import check
+from unskew.service.settings import load
+
+pytestmark = [
+    pytest.mark.xdist_group("helm"),
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with the openssl command"),
+]
+Foreign = Mapping[str, Mapping[str, bytes]]
+# One second between two questions: a pod then leaves after two.
+SOON = ("--set", "readinessProbe.periodSeconds=1")
+
+
+@pytest.fixture(scope="module")
+def foreign(tmp_path_factory: pytest.TempPathFactory) -> Foreign:
+    return foreign_secrets(tmp_path_factory.mktemp("papers"))
+
+
+def container(rendered: Rendered, pod: dict[str, object], foreign: Foreign, folder: Path) -> Container:
+    configs = {one["metadata"]["name"]: one["data"] for one in rendered.all("ConfigMap")}
+    folder.mkdir(exist_ok=True)
+    return Container(pod, {**foreign, **secrets(rendered)}, configs, folder)
+
+
+def tried(rendered: Rendered, service: Started, foreign: Foreign, folder: Path, **changed: str) -> tuple[int, str]:
+    """The pod of `helm test`, with the addresses of this service; its exit code and what it said."""
+    test = container(rendered, rendered.one("Pod", "-test"), foreign, folder)
+    test.mount()
+    given = test.environment()
+    scheme = given["TRY_URL"].partition(":")[0]
+    here = {
+        "TRY_URL": f"{scheme}://localhost:{service.ports['http']}",
+        "TRY_GRPC": f"localhost:{service.ports['grpc']}",
+    }
+    done = subprocess.run(
+        python(test.command(given)),
+        env={**bare(), **given, **here, **changed},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("values", value_files())
+def test_the_service_takes_what_is_rendered(
+    values: str, foreign: Foreign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Environment and files of the pod, as they are: `unskew config check` would say yes. The address too, for which it
+    wants credentials."""
+    rendered = render(values)
+    one = container(rendered, rendered.pod, foreign, tmp_path / "pod")
+    if values == "everything":  # its own volume, which the chart knows nothing of
+        one = Container(one.pod, one.secrets, {**one.configs, "more": {}}, one.folder)
+    one.mount()
+    environment = one.environment()
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    settings = load()
+    check(settings)
+    assert settings.host in ("0.0.0.0", "::")
+    assert settings.guarded is (values != "insecure")
+    ports = {port["name"]: port["containerPort"] for port in one.spec["ports"]}
+    assert ports == {"http": settings.http_port, "grpc": settings.grpc_port, "metrics": settings.metrics_port}
+    assert one.spec["args"] == ["serve"]
+
+
+def test_an_install_with_nothing_said_serves_plans_and_leaves_in_peace(foreign: Foreign, tmp_path: Path) -> None:
+    """Probes say yes, `helm test` passes with the generated token and not with another, Prometheus has its own; after
+    SIGTERM the pod is not ready and still answers, and leaves with 0 within its time."""
+    rendered = render("minimal", *SOON)
+    made = secrets(rendered)["unskew-auth"]
+    with running(container(rendered, rendered.pod, foreign, tmp_path / "pod")) as service:
+        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert service.probe(name), name
+        code, said = tried(rendered, service, foreign, tmp_path / "test")
+        assert code == 0, said
+        assert "key 42 goes to 4 partitions" in said
+        code, said = tried(rendered, service, foreign, tmp_path / "test", TRY_TOKEN="another")
+        assert code == 1
+        assert "401" in said
+        assert _scraped(service, made["metrics-token"]) == 200
+        assert _scraped(service, b"another") == 401
+        _drains(service)
+
+
+def _scraped(service: Started, token: bytes) -> int:
+    headers = {"authorization": f"Bearer {token.decode()}"}
+    url = f"http://127.0.0.1:{service.ports['metrics']}/metrics"
+    return httpx.get(url, headers=headers, trust_env=False).status_code
+
+
+def _drains(service: Started) -> None:
+    """While load balancers take note it answers, and says that it is not ready."""
+    service.process.terminate()
+    end = time.monotonic() + 5
+    while service.probe("readinessProbe"):
+        assert time.monotonic() < end
+        time.sleep(0.02)  # the signal is on its way
+    assert service.probe("livenessProbe")
+    assert service.process.wait(service.container.pod["spec"]["terminationGracePeriodSeconds"]) == 0
+    assert '"message": "stopped"' in service.log.read_text()
+
+
+@contextmanager
+def trial_redis(rendered: Rendered, folder: Path) -> Iterator[int]:
+    """The chart's Redis for trials, as a process, on a free port."""
+    pod = rendered.one("Deployment", "-redis")["spec"]["template"]
+    one = container(rendered, pod, {}, folder)
+    one.mount()
+    (port,) = free_ports(1)
+    program, *arguments = one.command(one.environment())
+    assert program == "redis-server"
+    command = [redis_program(), *arguments, "--port", str(port), "--bind", "127.0.0.1"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=folder) as process:
+        try:
+            password = one.environment()["REDISCLI_AUTH"]
+            with redis.Redis("127.0.0.1", port, password=password, protocol=2) as client:
+                wait_for("the trial's Redis", lambda: bool(client.ping()))
+            yield port
+        finally:
+            process.kill()
+
+
+def test_two_replicas_with_certificates_share_a_trial_redis(foreign: Foreign, tmp_path: Path) -> None:
+    """HTTPS probes, `helm test` by the authority of the Secret; what one pod is told the other knows."""
+    rendered = render("trial-redis", "--set", "tls.existingSecret=unskew-tls", *SOON)
+    assert rendered.one("Deployment")["spec"]["replicas"] == 2
+    with trial_redis(rendered, tmp_path / "redis") as port:
+        once = Retry(NoBackoff(), 0)
+        with redis.Redis("127.0.0.1", port, protocol=2, retry=once) as nobody, pytest.raises(redis.AuthenticationError):
+            nobody.ping()
+        told = secrets(rendered)["unskew-redis"]["url"].decode()
+        store = told.replace("unskew-redis.plans.svc:6379", f"127.0.0.1:{port}")
+        assert store != told
+        with (
+            running(container(rendered, rendered.pod, foreign, tmp_path / "one"), UNSKEW_STORE=store) as one,
+            running(container(rendered, rendered.pod, foreign, tmp_path / "two"), UNSKEW_STORE=store) as two,
+        ):
+            assert one.probe("readinessProbe")
+            assert two.probe("livenessProbe")
+            code, said = tried(rendered, one, foreign, tmp_path / "test")
+            assert code == 0, said
+            # REST of one, gRPC of the other, as through the Services.
+            code, said = tried(rendered, two, foreign, tmp_path / "test", TRY_GRPC=f"localhost:{one.ports['grpc']}")
+            assert code == 0, said
+            assert _put(one, rendered, foreign) == 201
+            assert _put(two, rendered, foreign) == 200  # it is there already
+            assert one.leave() >= 2.0
+
+
+def _put(service: Started, rendered: Rendered, foreign: Foreign) -> int:
+    headers = {"authorization": f"Bearer {secrets(rendered)['unskew-auth']['token'].decode()}"}
+    with httpx.Client(verify=_trusting(foreign), headers=headers, trust_env=False) as client:
+        url = f"https://localhost:{service.ports['http']}/v1/streams/clicks"
+        return client.put(url, json={"partitions": 2}).status_code
+
+
+def test_with_certificates_of_callers_the_test_shows_its_own(foreign: Foreign, tmp_path: Path) -> None:
+    """Probes see that it listens, for a kubelet has none to show; `helm test` passes with its own, not without."""
+    rendered = render("mtls", *SOON)
+    with running(container(rendered, rendered.pod, foreign, tmp_path / "pod")) as service:
+        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert service.probe(name), name
+        code, said = tried(rendered, service, foreign, tmp_path / "test")
+        assert code == 0, said
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"https://localhost:{service.ports['http']}/healthz", verify=_trusting(foreign), trust_env=False)
+        assert service.probe("livenessProbe")
+
+
+def _trusting(foreign: Foreign) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=foreign["unskew-tls"]["ca.crt"].decode())
+
+
+def test_tokens_of_ones_own_let_the_test_in(foreign: Foreign, tmp_path: Path) -> None:
+    """A file of digests that somebody else keeps, a Redis elsewhere; the test has a token that it is told of."""
+    rendered = render("ha", *SOON)
+    with running(container(rendered, rendered.pod, foreign, tmp_path / "pod"), UNSKEW_STORE="memory") as service:
+        code, said = tried(rendered, service, foreign, tmp_path / "test")
+        assert code == 0, said
+        assert TOKEN.decode() not in service.log.read_text() + said
