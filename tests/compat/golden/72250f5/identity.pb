@@ -1,0 +1,1 @@
+ˆqsë¿–6e0aclicks"q*user2string:struct<n:bigint>Bat
