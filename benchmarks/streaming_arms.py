@@ -69,6 +69,12 @@ class Arm:
     planned: ForEachBatch | None = None
     bound: int = 0  # partitions of the last batch's plan
     took: list[float] = field(default_factory=list)
+    longest: list[float] = field(default_factory=list)  # seconds of each batch's longest task
+    imbalance: list[float] = field(default_factory=list)
+
+    def worked(self, loads: Sequence[int], tasks: Sequence[float]) -> None:
+        self.longest.append(max(tasks))
+        self.imbalance.append(max(loads) * len(loads) / max(sum(loads), 1))
 
     def run(self, number: int, *, settled: bool = False) -> float:
         began = time.perf_counter()
@@ -102,7 +108,7 @@ def arm(
             def work(df: DataFrame, number: int) -> None:
                 here = sk.plans.bound
                 one.bound = 0 if here is None or here.plan is None else here.plan.partitions
-                job(df, partitions if elastic is None else elastic.most, wait, one.out / str(number))
+                one.worked(*job(df, partitions if elastic is None else elastic.most, wait, one.out / str(number))[:2])
 
             name = f"bench-{home.name}"
             sk = stack.enter_context(Unskew(spark, stream=name, partitions=partitions, service=service))
@@ -114,7 +120,8 @@ def arm(
         else:
 
             def plain(df: DataFrame, number: int) -> None:
-                job(df if way == "sliced" else df.repartition("word"), partitions, wait, one.out / str(number))
+                placed = df if way == "sliced" else df.repartition("word")
+                one.worked(*job(placed, partitions, wait, one.out / str(number))[:2])
 
         query = stack.enter_context(Query(spark, home, planned or plain))
         one = Arm(query, folder / "source", home / "out", planned)

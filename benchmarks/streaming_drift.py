@@ -15,7 +15,7 @@ from contextlib import ExitStack
 import numpy as np
 
 from benchmarks.serving import serving
-from benchmarks.streaming_arms import arm, bench, keys_of, median, write_batch
+from benchmarks.streaming_arms import Arm, arm, bench, keys_of, median, write_batch
 
 CHANGE = 20
 WAIT = 1e-4
@@ -27,17 +27,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=24_000)
     asked = parser.parse_args()
     gone = range(asked.batches * 3 // 10, asked.batches * 3 // 10 + asked.batches * 30 // 200)
-    took = run(asked.batches, asked.rows, gone)
+    arms = run(asked.batches, asked.rows, gone)
     least = asked.rows * WAIT / 16
     print(
         f"{asked.batches} batches of {asked.rows:,} rows, other hot keys every {CHANGE}; least possible {least:.2f} s"
     )
     calm = [number for number in range(2, asked.batches) if number % CHANGE >= 2]
-    for way, seconds in took.items():
-        told = [seconds[number] for number in calm]
+    for way, one in arms.items():
+        told = [one.took[number] for number in calm]
         p99, middle = float(np.percentile(told, 99)), median(told)
         print(f"{way:7} median {middle:.3f} s, 99th percentile {p99:.3f} s: {p99 / middle:.2f}x (mark 1.3)")
-    ours = took["unskew"]
+        for number in sorted(calm, key=lambda number: -one.took[number])[:8]:
+            print(
+                f"        batch {number:3}: {one.took[number]:.2f} s, longest task {one.longest[number]:.2f} s, "
+                f"imbalance {one.imbalance[number]:.2f}"
+            )
+    ours = arms["unskew"].took
     inside = [ours[number] for number in gone if number in calm]
     outside = [ours[number] for number in calm if number not in gone]
     print(
@@ -46,7 +51,7 @@ def main() -> None:
     )
 
 
-def run(batches: int, rows: int, gone: range) -> dict[str, list[float]]:
+def run(batches: int, rows: int, gone: range) -> dict[str, Arm]:
     keys = keys_of(7, batches * rows, 1.5, CHANGE * rows).reshape(batches, rows)
     with bench() as (spark, folder), ExitStack() as stack, ExitStack() as present:
         service = present.enter_context(serving())
@@ -62,7 +67,7 @@ def run(batches: int, rows: int, gone: range) -> dict[str, list[float]]:
                 present.enter_context(serving("--grpc-port", str(service.grpc)))
             for one in list(arms.values())[:: 1 if number % 2 else -1]:
                 one.run(number)
-        return {way: one.took for way, one in arms.items()}
+        return arms
 
 
 if __name__ == "__main__":
