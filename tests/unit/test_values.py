@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from unskew.core.histogram import Histogram
 from unskew.core.placement import Placement, build_plan
 from unskew.core.plan import Plan, PlanInfo
 from unskew.core.planners import make_planner
-from unskew.core.values import frozen, hashes_of
+from unskew.core.values import derived, frozen, hashes_of
 
 
 def test_the_callers_array_stays_his_and_the_value_does_not_follow_it() -> None:
@@ -105,3 +106,46 @@ def test_lists_of_hashes_will_do() -> None:
 def test_planning_from_hashes_instead_of_counts_says_what_to_do() -> None:
     with pytest.raises(ConfigError, match=r"Histogram\.from_hashes"):
         make_planner("kip", 4).plan(some_histogram().hashes)  # type: ignore[arg-type]
+
+
+class _Slow:
+    """A value whose table takes as long as somebody wants."""
+
+    def __init__(self, begun: threading.Event, end: threading.Event) -> None:
+        self.begun, self.end, self.made = begun, end, 0
+
+    @derived
+    def table(self) -> list[int]:
+        """What it has."""
+        self.made += 1
+        self.begun.set()
+        assert self.end.wait(30)
+        return [1]
+
+
+def test_what_is_derived_is_made_once_and_kept() -> None:
+    ended = threading.Event()
+    ended.set()
+    value = _Slow(threading.Event(), ended)
+    assert value.table is value.table
+    assert value.made == 1
+    assert _Slow.table.__doc__ == "What it has."
+
+
+def test_a_value_waits_for_no_other_while_something_is_derived() -> None:
+    """With a lock for all values a child that was forked in such a moment would wait for good: 1 of 15 did."""
+    begun, end, free = threading.Event(), threading.Event(), threading.Event()
+    free.set()
+    slow, other, found = _Slow(begun, end), _Slow(threading.Event(), free), threading.Event()
+    threads = [
+        threading.Thread(target=lambda: slow.table),
+        threading.Thread(target=lambda: other.table and found.set(), daemon=True),
+    ]
+    threads[0].start()
+    assert begun.wait(30)
+    threads[1].start()
+    waited = found.wait(5)
+    end.set()
+    for thread in threads:
+        thread.join(30)
+    assert waited

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+
+from unskew.core.values import derived
 
 __all__ = ["BLOCK", "Block", "ByteRows"]
 
@@ -122,7 +123,7 @@ class Block:
         width = self._padded.shape[1]
         return self._padded.reshape(-1).take(numbers + np.arange(0, width * len(self), width), mode="clip")
 
-    @cached_property
+    @derived
     def _padded(self) -> U64:
         width = (self.longest >> 3) + 1  # one spare word: a tail of no bytes is read too
         flat = pc.ascii_rpad(self.array, 8 * width, padding="\0").buffers()[2]

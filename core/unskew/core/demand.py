@@ -6,13 +6,13 @@ Which keys are listed decides how fine a plan can be and how large it gets; the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.histogram import Histogram, exact_sum, top_rows
 from unskew.core.limits import MAX_BYTES, MAX_SLOTS, host_bits
+from unskew.core.values import derived
 
 __all__ = ["MAX_LISTED", "SPREAD_PER_FRAGMENT", "Demand", "listed_budget", "slot_budget"]
 
@@ -71,7 +71,7 @@ class Demand:
             histogram.keys,
         )
 
-    @cached_property
+    @derived
     def tail_rows(self) -> int:
         return exact_sum(self.host_rows)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import reduce
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.errors import HistogramError
-from unskew.core.values import by_fields, frozen, hashes_of, sealed
+from unskew.core.values import by_fields, derived, frozen, hashes_of, sealed
 
 __all__ = ["MAX_ROWS", "Histogram", "Tail", "exact_sum", "fold_hosts", "host_of", "top_rows"]
 
@@ -170,17 +170,17 @@ class Histogram:
         summed = np.add.reduceat(rows, first) if len(first) else rows
         return cls(sealed(keys[first]), sealed(summed), tail, _checked=True)
 
-    @cached_property
+    @derived
     def listed(self) -> int:
         """Rows of the keys that are listed one by one."""
         return exact_sum(self.counts)
 
-    @cached_property
+    @derived
     def total(self) -> int:
         """Rows of all keys."""
         return self.listed + (exact_sum(self.tail.rows) if self.tail else 0)
 
-    @cached_property
+    @derived
     def keys(self) -> int:
         """Distinct keys, those of the tail included."""
         return len(self.hashes) + (exact_sum(self.tail.keys) if self.tail else 0)

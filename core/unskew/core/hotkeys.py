@@ -7,14 +7,13 @@ tables are refused, stands in ``plan`` and ``plancheck``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.lookup import Lookup, find_lookup
 from unskew.core.slots import UNITS_BITS, units_of
-from unskew.core.values import by_fields, frozen
+from unskew.core.values import by_fields, derived, frozen
 
 __all__ = ["SPLIT", "HotKeys", "SplitSlots", "pick"]
 
@@ -42,7 +41,7 @@ class SplitSlots:
 
     __reduce__ = by_fields
 
-    @cached_property
+    @derived
     def offset(self) -> I64:
         ends = np.cumsum(np.left_shift(np.int64(1), self.bits.astype(np.int64)))
         return np.concatenate([np.zeros(1, np.int64), ends])
@@ -52,7 +51,7 @@ class SplitSlots:
         at = slice(int(self.offset[key]), int(self.offset[key + 1]))
         return units_of(int(self.bits[key]), self.first[at].tolist(), self.second[at].tolist(), self.cut[at].tolist())
 
-    @cached_property
+    @derived
     def fragments(self) -> int:
         """How many places all these keys have, together."""
         key = np.repeat(np.arange(len(self.bits)), np.diff(self.offset))
@@ -61,7 +60,7 @@ class SplitSlots:
         at = key << 32  # and a partition below it
         return len(np.unique(np.concatenate([(at + self.first)[part > 0], (at + self.second)[part < width]])))
 
-    @cached_property
+    @derived
     def either(self) -> I32:
         """``first`` and ``second`` in turn: the partition of a row is at 2 slot + (is it at or above the cut)."""
         return np.stack([self.first, self.second], axis=1).reshape(-1)
@@ -111,7 +110,7 @@ class HotKeys:
     def __len__(self) -> int:
         return len(self.hashes)
 
-    @cached_property
+    @derived
     def table(self) -> tuple[U64, I32, I64]:
         """Per bucket: the key there, its home and its index. An empty bucket holds a key of another bucket, which
         no row that comes to this one can have."""
@@ -120,7 +119,7 @@ class HotKeys:
         index[at] = np.arange(len(at))
         return self.hashes[index], self.home[index], index
 
-    @cached_property
+    @derived
     def split_table(self) -> tuple[I64, U64]:
         """Per bucket: where the slots of the split key there begin, and the shift that leaves its slot bits. Where
         no split key is, slot 0 is named and not used."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ from unskew.core.histogram import Histogram, exact_sum, fold_hosts, host_of
 from unskew.core.hotkeys import SPLIT, HotKeys, pick
 from unskew.core.plancheck import check_plan
 from unskew.core.slots import UNITS_BITS
-from unskew.core.values import by_fields, frozen, hashes_of
+from unskew.core.values import by_fields, derived, frozen, hashes_of
 
 __all__ = ["Explanation", "Plan", "PlanInfo", "Version"]
 
@@ -120,7 +119,7 @@ class Plan:
     def tail_bits(self) -> int:
         return len(self.tail).bit_length() - 1
 
-    @cached_property
+    @derived
     def digest(self) -> str:
         """Identifies everything that decides a route, and nothing else."""
         slots = self.hot.slots

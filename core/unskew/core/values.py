@@ -6,17 +6,46 @@ unpickled in another process.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.errors import KeyTypeError
 
-__all__ = ["by_fields", "frozen", "hashes_of", "sealed", "unchecked"]
+__all__ = ["by_fields", "derived", "frozen", "hashes_of", "sealed", "unchecked"]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class derived(Generic[T_co]):  # noqa: N801 - used as `property` is
+    """A property of a value that is worked out on first use and kept with it.
+
+    Not ``functools.cached_property``: until Python 3.12 that has a lock for all instances together, and a process that
+    forks while another thread works one out leaves it locked in the child for good. Here two threads may work out the
+    same; of a value both get equal ones.
+    """
+
+    def __init__(self, make: Callable[[Any], T_co]) -> None:
+        self._make, self.__doc__ = make, make.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, value: None, owner: type) -> derived[T_co]: ...
+
+    @overload
+    def __get__(self, value: object, owner: type) -> T_co: ...
+
+    def __get__(self, value: object | None, owner: type) -> derived[T_co] | T_co:
+        if value is None:
+            return self
+        made: T_co = value.__dict__.setdefault(self._name, self._make(value))
+        return made
 
 
 def frozen(values: ArrayLike, dtype: Any) -> NDArray[Any]:
