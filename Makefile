@@ -19,7 +19,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A caller's PYTHONPATH or active venv must not decide what is tested.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help venv demo test test-long test-spark check lint types layers stubs stubs-check protolint bench wheel dist constraints java redis clean clean-kernels
+.PHONY: help venv demo test test-long test-spark check lint types layers stubs stubs-check protolint reference sbom bench image wheel dist \
+    pictures constraints java redis clean clean-kernels
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,8 +81,22 @@ protolint: $(STAMP)
 stubs: $(STAMP)  ## generate the protobuf stubs that are committed
 	$(BIN)/python tools/stubs.py
 
+reference: $(STAMP)  ## write what is made of the code: docs/reference, the dashboards, the chart's table of values
+	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.dashboards
+	$(BIN)/python tools/chart_readme.py
+
 bench: $(STAMP)  ## every benchmark, one after another
 	$(BIN)/python tools/run_benchmarks.py
+
+image:  ## build an image: make image PYTHON_DIGEST=sha256:... [TARGET=executor SPARK_DIGEST=sha256:...]
+	@bash tools/image.sh $(or $(TARGET),service)
+
+sbom: $(STAMP)  ## what the images carry: CycloneDX lists into dist/, licences into docs/licences.md
+	$(BIN)/python tools/sbom.py
+
+pictures: $(STAMP)  ## take the pictures of the documentation anew, from a run of the demo and of the service's page
+	@JAVA_HOME="$$(bash tools/java.sh)"; export JAVA_HOME; $(BIN)/python tools/before_after.py && $(BIN)/python tools/page_pictures.py
 
 wheel: $(STAMP)  ## build the wheel into dist/
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist

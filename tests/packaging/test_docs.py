@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import doctest
 import importlib
@@ -13,7 +14,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
+from tests.cli.command import in_process
 from unskew import core, wire
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,11 +93,12 @@ def test_the_examples_in_docstrings_are_true() -> None:
     assert tried > 0
 
 
+BINARY = {".pb", ".png", ".parquet"}
 # Each pattern is written so that it does not match its own line.
 FORBIDDEN = {
     "a package registry": r"pypi[.]org|pythonhosted[.]org|registry[.]npmjs|repo1?[.]maven|crates[.]io",
     "an index option": r"--(?:extra-)?index-url|--find-links|--trusted-host[ =]",
-    "a path of one machine": r"(?<![\w.])/(?:root|home/\w+|Users/\w+|work/(?:main|shared))/",
+    "a path of one machine": r"(?<![\w.}])/(?:root|home/\w+|Users/\w+|work/(?:main|shared))/",
 }
 
 
@@ -104,9 +108,58 @@ def test_no_file_names_one_machine_or_registry(what: str) -> None:
     pattern = re.compile(FORBIDDEN[what])
     found = []
     for file in own_files():
-        if file == Path(__file__) or b"\0" in (content := file.read_bytes())[:8000]:
+        if file == Path(__file__) or file.suffix in BINARY or b"\0" in (content := file.read_bytes())[:8000]:
             continue
         for number, line in enumerate(content.decode("utf-8").splitlines(), 1):
             if pattern.search(line):
                 found.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
     assert found == []
+
+
+SHOWN = re.compile(r"^```([a-z]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^(?:\$ )?(?:\.venv/bin/)?unskew ([a-z]+)(?: ([a-z]+))?([^\n#|&]*)", re.MULTILINE)
+
+
+def shown(*kinds: str) -> list[tuple[str, str, str]]:
+    """Blocks of these kinds, with their page."""
+    found = [(page, kind, text) for page in pages() for kind, text in SHOWN.findall((ROOT / page).read_text())]
+    return [one for one in found if one[1] in kinds]
+
+
+def test_python_that_is_shown_can_be_read_and_imports_what_there_is() -> None:
+    """In diffs too, of what is added: each name of ours in an import is there."""
+    tried = 0
+    for page, kind, text in shown("python", "diff"):
+        lines = [line[2:] if line[:1] in "+ " else "" for line in text.splitlines()] if kind == "diff" else [text]
+        with contextlib.suppress(SyntaxError) if kind == "diff" else contextlib.nullcontext():
+            # Of a diff only what is whole by itself is code: dots stand for the rest of a function.
+            for node in ast.walk(ast.parse("\n".join(lines), page)):
+                if isinstance(node, ast.ImportFrom) and str(node.module).startswith("unskew"):
+                    module = importlib.import_module(str(node.module))
+                    assert [name.name for name in node.names if not hasattr(module, name.name)] == [], page
+                    tried += 1
+    assert tried > 5
+
+
+def test_yaml_and_shell_that_are_shown_can_be_read() -> None:
+    """YAML as YAML, and what a shell is given by a shell that does not run it."""
+    for page, _, text in shown("yaml"):
+        assert all(document for document in yaml.safe_load_all(text)), page
+    for page, _, text in shown("console", "bash", "sh"):
+        script = re.sub(r"^\$ ", "", text, flags=re.MULTILINE)
+        done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (page, done.stderr)
+
+
+def test_every_command_of_ours_that_is_shown_exists_with_its_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """`unskew x --y` in a block of any page."""
+    tried = 0
+    for page, _, text in shown("", "console", "bash", "sh"):
+        for name, second, rest in COMMAND.findall(text.replace("\\\n", " ")):
+            words = [name, *([second] if (name, second) == ("config", "check") else [])]
+            helped = in_process(capsys, *words, "--help")
+            assert helped.code == 0, (page, words)
+            options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest))
+            assert options <= set(re.findall(r"--[a-z-]+", helped.out)), (page, words)
+            tried += 1
+    assert tried > 10

@@ -386,7 +386,7 @@ def test_the_openapi_document_is_whole(client: httpx.Client) -> None:
         ("GET", "/v1/streams"), ("PUT", at), ("GET", at), ("DELETE", at), ("POST", f"{at}/histograms"),
         ("POST", f"{at}/plans"), ("GET", f"{at}/plans/latest"), ("GET", f"{at}/plans/{{version}}"),
         ("POST", f"{at}/sync"), ("POST", f"{at}/batches"), ("GET", f"{at}/scale"), ("GET", f"{at}/explain"),
-        ("POST", f"{at}/explain"),
+        ("POST", f"{at}/explain"), ("GET", f"{at}/overview"), ("GET", "/v1/overview"),
     }  # fmt: skip
     schemas = document["components"]["schemas"]
     names = {ref.rpartition("/")[2] for ref in _references(document)}
