@@ -14,6 +14,7 @@ from unskew.core.plan import Version
 from unskew.service.errors import ConflictError, LimitError, NotFoundError, UnavailableError
 from unskew.service.ports import (
     Commit,
+    Marks,
     News,
     PartKey,
     PartOutcome,
@@ -272,6 +273,30 @@ async def the_latest_batches_are_listed_and_the_last_reported_are_kept(backend: 
         await store.put_part("clicks", part(0, 1, batch=batch), b"")
     assert await store.batches("clicks", "histogram", None, 9) == (12, 7, 5, 1, 0)
     assert await store.parts("clicks", "histogram", 3) == ()
+
+
+@law
+async def a_batch_has_another_mark_after_each_report_to_it(backend: Backend) -> None:
+    """And no other batch has; what changes nothing leaves it. Whoever looks sees what anybody reported."""
+    store, incarnation = await with_stream(backend)
+    assert await store.marks("clicks", ("work", "histogram")) == Marks(incarnation, {"work": {}, "histogram": {}})
+    await store.put_part("clicks", part(0, 2, kind="work"), b"one")
+    await store.put_part("clicks", part(0, 1, batch=-4, kind="work"), b"two")
+    await store.put_part("clicks", part(0, 1), b"of another kind")
+    before = (await backend.open().marks("clicks", ("work",))).of["work"]
+    assert sorted(before) == [-4, 3]
+    assert await store.put_part("clicks", part(0, 2, kind="work"), b"repeated") is PartOutcome.REPEATED
+    assert (await store.marks("clicks", ("work",))).of["work"] == before
+    await backend.open().put_part("clicks", part(1, 2, kind="work"), b"three")
+    after = (await store.marks("clicks", ("work",))).of["work"]
+    assert after[-4] == before[-4]
+    assert after[3] not in before.values()
+    await store.put_part("clicks", part(0, 1, run=2, kind="work"), b"again")
+    assert (await store.marks("clicks", ("work",))).of["work"][3] not in (*before.values(), after[3])
+    await store.delete_stream("clicks")
+    assert await store.marks("clicks", ("work",)) is None
+    again, _ = await store.put_stream("clicks", b"")
+    assert (await store.marks("clicks", ("work",))).incarnation == again.incarnation != incarnation
 
 
 @law

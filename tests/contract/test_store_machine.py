@@ -122,6 +122,7 @@ class Twins(RuleBasedStateMachine):
         self.both(lambda side: side.store.put_part(name, key, value))
         self.both(lambda side: side.store.parts(name, key.kind, key.batch))
         self.both(lambda side: side.store.part_keys(name, key.kind, key.batch))
+        self.both(lambda side: _order(side.store, name))
 
     @rule(name=streams, kind=st.sampled_from(["histogram", "work"]), before=st.none() | st.integers(-1, 9))
     def batches(self, name: str, kind: str, before: int | None) -> None:
@@ -162,6 +163,13 @@ class Twins(RuleBasedStateMachine):
     def commit(self, name: str, epoch: int, names: list[ReportKey]) -> None:
         self.both(lambda side: side.store.commit(name, Commit(epoch, b"any", tuple(names), b"")))
         self.both(lambda side: side.rounds(name))
+
+
+async def _order(store: Store, name: str) -> list[tuple[str, int]] | None:
+    """Batches by when they were reported to last: marks are a store's own, their order is not."""
+    found = await store.marks(name, ("histogram", "work"))
+    marked = [] if found is None else [(mark, kind, n) for kind, of in found.of.items() for n, mark in of.items()]
+    return None if found is None else [(kind, number) for _, kind, number in sorted(marked)]
 
 
 async def _said(asked: Awaitable[Any]) -> Any:

@@ -26,7 +26,7 @@ from unskew.core.sync import Answer, Report
 from unskew.service.errors import NotFoundError
 from unskew.service.main import Running, build
 from unskew.service.settings import Settings
-from unskew.service.verbs import Built, Fetched, Overview, Scale, StreamInfo, Summary, Synced
+from unskew.service.verbs import Built, Fetched, Overview, Scale, StreamInfo, Summary, Synced, Wanted
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
@@ -89,11 +89,12 @@ class FakeVerbs:
         plan = plan_from_bytes(self.plans[stream]) if stream in self.plans else None
         return Overview(self._info(stream), plan, None, None, [], [], [])
 
-    async def summaries(self, after: str, limit: int) -> Sequence[Summary]:
-        return [Summary(info, None, None) for info in await self.list_streams(after, limit)]
+    async def summaries(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[Summary]:
+        return [Summary(info, None, None) for info in await self.list_streams(after, limit, wanted)]
 
-    async def list_streams(self, after: str, limit: int) -> Sequence[StreamInfo]:
-        return [self._info(name) for name in sorted(self.streams) if name > after][:limit]
+    async def list_streams(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[StreamInfo]:
+        names = [name for name in sorted(self.streams) if name > after and (wanted is None or wanted(name))]
+        return [self._info(name) for name in names[:limit]]
 
     async def delete_stream(self, stream: str) -> None:
         self._take("delete_stream", stream)

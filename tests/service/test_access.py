@@ -318,6 +318,10 @@ def test_a_caller_sees_only_the_streams_that_are_for_it(guarded: Served) -> None
     }
     for path in ("/v1/streams", "/v1/overview"):
         assert httpx.get(guarded.base + path, trust_env=False).status_code == 401
+        mine = {"authorization": "Bearer reader"}
+        page = httpx.get(guarded.base + path, params={"limit": 1}, headers=mine, trust_env=False).json()
+        assert page["next"] == STREAM, "a name of somebody else's stream"
+        assert len(page["streams"]) == 1, "a page is full where there is enough for it"
     with grpc.insecure_channel(guarded.target) as channel, pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
         guarded.stub(channel).ListStreams(pb.ListStreamsRequest())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from unskew.service.engine import Engine
 from unskew.service.errors import NotFoundError
 from unskew.service.metrics import Metrics
 from unskew.service.observing import ScaleAdvised, StoreCalled
+from unskew.service.ports import PartKey
 from unskew.service.verbs import Scale
+from unskew.wire.streams import work_to_bytes
 
 SLOW = BatchWork(tuple(Work(at, 100, 10, 10, 2.0) for at in range(4)), 10.0, 9.9, 1.0, 8.9)
 LIGHT = BatchWork(tuple(Work(at, 100, 10, 10, 0.1) for at in range(4)), 10.0, 1.0, 0.1, 0.9)
@@ -161,7 +164,90 @@ def test_a_batch_that_runs_again_counts_as_it_was_the_last_time() -> None:
     run(main())
 
 
-def test_asking_again_reads_the_last_batches_only() -> None:
+def test_a_later_query_whose_batches_begin_at_0_again_is_heard() -> None:
+    """Of two sources, or after a fresh checkpoint, numbers say nothing of what came last. It was taken for idle."""
+
+    async def main() -> None:
+        now, store = [5000.0], Cuttable()
+        async with engines(store, clock=lambda: now[0]) as (engine,):
+            await engine.put_stream("clicks", StreamSpec(4))
+            await report(engine, range(50))
+            before = await engine.get_scale("clicks")
+            now[0] = before.since + 5000.0
+            for number in range(40):
+                await engine.report_batch("clicks", Part("another", number), LIGHT)
+            after, late = await engine.get_scale("clicks"), Engine(store, clock=lambda: now[0])
+            assert after.since == pytest.approx(now[0])
+            assert after == await late.get_scale("clicks")
+            await late.close()
+
+    run(main())
+
+
+def test_what_the_release_before_reported_is_taken_for_new() -> None:
+    """It does not say when it came. Who takes workers from idle streams must not hear that it is one."""
+
+    async def main() -> None:
+        store = Cuttable()
+        async with engines(store) as (engine,):
+            await engine.put_stream("clicks", StreamSpec(4))
+            made = time.time()
+            for number in range(3):
+                key = PartKey("work", "old", number, 0, 0, 1)
+                await store.put_part("clicks", key, work_to_bytes(SLOW))
+            await asyncio.sleep(0.05)
+            first = await engine.get_scale("clicks")
+            assert first.since >= made + 0.05
+            assert (await engine.get_scale("clicks")).since == first.since
+
+    run(main())
+
+
+def test_a_look_that_ends_after_its_stream_was_deleted_shows_nothing() -> None:
+    """Else a gauge of a stream that is gone stays until the replica is restarted."""
+
+    async def main() -> None:
+        metrics = Metrics()
+        async with engines(observer=metrics) as (engine,):
+            await engine.put_stream("clicks", StreamSpec(4))
+            await report(engine, range(5))
+            run_, gate, inside = engine._base.run, asyncio.Event(), asyncio.Event()
+
+            async def slow(*args: Any, **named: Any) -> Any:
+                inside.set()
+                await gate.wait()
+                return await run_(*args, **named)
+
+            engine._base.run = slow  # type: ignore[method-assign]
+            look = asyncio.ensure_future(engine.get_scale("clicks"))
+            await inside.wait()
+            await engine.delete_stream("clicks")
+            gate.set()
+            await asyncio.wait([look])
+            look.exception()
+            assert shown(metrics) == (None, None)
+
+    run(main())
+
+
+def test_looking_after_what_is_shown_does_not_keep_a_stream_alive() -> None:
+    """And reads nothing where nothing was reported: only whether there was anything."""
+
+    async def main() -> None:
+        store = Cuttable()
+        async with engines(store, tuning=Tuning(poll=0.02)) as (engine,):
+            await engine.put_stream("clicks", StreamSpec(4))
+            await report(engine, range(5))
+            await engine.get_scale("clicks")
+            await asyncio.sleep(0.1)
+            store.asked.clear()
+            await until(lambda: store.asked.count("marks") >= 5)
+            assert {op for op in store.asked if op != "ping"} == {"marks"}
+
+    run(main())
+
+
+def test_asking_again_reads_nothing_twice() -> None:
     """Whoever is asked after each batch would else read 64 of them each time."""
 
     async def main() -> None:
@@ -173,7 +259,11 @@ def test_asking_again_reads_the_last_batches_only() -> None:
             before = await engine.get_scale("clicks")
             log.clear()
             assert await engine.get_scale("clicks") == before
-            assert sum(call.op == "parts" for call in log.of(StoreCalled)) <= 5
+            assert sum(call.op == "parts" for call in log.of(StoreCalled)) == 0
             assert log.of(ScaleAdvised)[-1].scale == before
+            log.clear()
+            await report(engine, range(20, 22))
+            await engine.get_scale("clicks")
+            assert sum(call.op == "parts" for call in log.of(StoreCalled)) == 2
 
     run(main())

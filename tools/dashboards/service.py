@@ -10,7 +10,7 @@ __all__ = ["SERVICE"]
 
 FAULTS = 'code=~"INTERNAL|UNKNOWN|UNAVAILABLE|DEADLINE_EXCEEDED|DATA_LOSS|5.."'
 REFUSED = 'code!~"OK|2..|304|CANCELLED|499|INTERNAL|UNKNOWN|UNAVAILABLE|DEADLINE_EXCEEDED|DATA_LOSS|5.."'
-PROMPT = 'method!~"Sync|WatchPlans"'
+PROMPT = 'method!~"Sync|WatchPlans|KedaStreamIsActive"'
 CHOSEN = "${datasource:queryparam}&${namespace:queryparam}&${job:queryparam}"
 OF_STREAM = f"/d/unskew-stream?{CHOSEN}&var-stream=${{__value.raw:percentencode}}"
 

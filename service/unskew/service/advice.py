@@ -1,26 +1,26 @@
 """How many map and reduce tasks a stream should have (Prompt, ``core.autoscale``): on request, pushed, and as a metric.
 
-Advice is made anew from what the store has, so every replica gives the same. It is shown as a metric by each replica
-that a report of the stream came to, or that was asked for it: those look again every few seconds, for as long as the
-stream is there, so that none goes on showing what was right once.
+Advice is made from what the store has, so every replica gives the same; a batch is read again after each report to
+it (``Store.marks``). It is shown as a metric by each replica that a report of the stream came to, or that was asked for
+it: those look again every few seconds, for as long as the stream is there, so that none goes on showing what was right
+once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleRules, ScaleState
-from unskew.core.errors import UnskewError
 from unskew.core.stream import BatchWork
 from unskew.service.base import Base, Recent, apart, finish, monotonic
 from unskew.service.batches import HISTOGRAM, WORK, Batches, expected, whole
-from unskew.service.errors import NotFoundError, ServiceError
+from unskew.service.errors import NotFoundError
 from unskew.service.observing import ScaleAdvised, Skipped
-from unskew.service.ports import StoredPart
-from unskew.service.streams import Known, Streams
+from unskew.service.ports import Marks, StoredPart
+from unskew.service.streams import Streams, no_stream
 from unskew.service.verbs import Scale
 from unskew.wire.streams import came_of
 
@@ -28,7 +28,7 @@ __all__ = ["Advice", "Timed", "scale_of", "stats_of", "timed_of"]
 
 _MOST_TASKS = 65_536  # map tasks that advice is given on
 _LOOK_BACK = 64  # batches that it is made from
-_MAY_CHANGE = 4  # the last batches of these, which may still be reported to or run again
+_KINDS = (WORK, HISTOGRAM)
 _STREAMS = 1000  # whose batches are remembered, and whose advice is shown
 _APART = 1.0  # seconds between two looks for one watcher, however many reports come
 
@@ -36,7 +36,7 @@ _APART = 1.0  # seconds between two looks for one watcher, however many reports 
 class Advice:
     def __init__(self, base: Base, streams: Streams, batches: Batches) -> None:
         self._base, self._streams, self._batches = base, streams, batches
-        self._settled: Recent[str, tuple[int, dict[int, Timed]]] = Recent(_STREAMS)
+        self._read: Recent[str, _Read] = Recent(_STREAMS)
         self._shown: Recent[str, Scale | None] = Recent(_STREAMS)  # None: not told yet
         self._watching: dict[str, set[asyncio.Event]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -64,30 +64,46 @@ class Advice:
 
     async def scale(self, stream: str) -> Scale:
         """The advice now, told to the observer too."""
-        scale = await self._made(stream)
-        self._tell(stream, scale)
-        return scale
+        read = await self._made(stream)
+        self._tell(stream, read)
+        return read.scale
 
     async def _look(self, stream: str) -> Scale:
         """The same, told only if there is something to tell."""
-        scale = await self._made(stream)
-        if _numbers(scale) != _numbers(self._shown.get(stream)):
-            self._tell(stream, scale)
-        return scale
+        read = await self._made(stream)
+        if _numbers(read.scale) != _numbers(self._shown.get(stream)):
+            self._tell(stream, read)
+        return read.scale
 
-    async def _made(self, stream: str) -> Scale:
+    async def _made(self, stream: str) -> _Read:
         known = await self._streams.get(stream)
-        numbers = await self._base.store.batches(stream, WORK, None, _LOOK_BACK)
-        last = await self._base.store.batches(stream, HISTOGRAM, None, 1)
-        keys = await self._base.store.part_keys(stream, HISTOGRAM, last[0]) if last else ()
-        map_tasks = max(expected(keys).values(), default=0)
-        timed = await self._timed(known, numbers)
-        scale = await self._base.run(scale_of, timed, known.spec.partitions, map_tasks)
-        return replace(scale, since=max([known.record.created, *(batch.came for batch in timed)]))
+        marks = await self._base.store.marks(stream, _KINDS)
+        if marks is None:
+            raise no_stream(stream)
+        had = self._read.find(stream)
+        had = had if had is not None and had.marks.incarnation == marks.incarnation else None
+        asked = known.spec.partitions, known.record.created
+        if had is not None and (had.marks, had.asked) == (marks, asked):
+            return had
+        timed = await self._timed(stream, marks, had)
+        map_tasks = await self._map_tasks(stream, marks, had)
+        scale = await self._base.run(scale_of, list(timed.values()), known.spec.partitions, map_tasks)
+        since = max([known.record.created, *(batch.came for batch in timed.values())])
+        made = _Read(marks, asked, map_tasks, replace(scale, since=since), timed)
+        self._read.put(stream, made)
+        return made
 
-    def _tell(self, stream: str, scale: Scale) -> None:
-        self._shown.put(stream, scale)
-        self._base.observer(ScaleAdvised(stream, scale))
+    def _tell(self, stream: str, read: _Read) -> None:
+        """Not of a stream that was deleted while it was looked at."""
+        if self._read.find(stream) is read and self._streams.knows(stream):
+            self._shown.put(stream, read.scale)
+            self._base.observer(ScaleAdvised(stream, read.scale))
+
+    def forget(self, stream: str) -> None:
+        """It was deleted; its watchers are to see that."""
+        self._shown.pop(stream, None)
+        self._read.pop(stream, None)
+        self.wake(stream)
 
     async def watch(self, stream: str) -> AsyncGenerator[Scale, None]:
         """The advice now, then after each report here, and every ``poll`` because of reports elsewhere."""
@@ -113,26 +129,38 @@ class Advice:
             await asyncio.sleep(self._base.tuning.poll)
             for stream in list(self._shown):
                 try:
-                    await self._look(stream)
+                    await self._current(stream)
                 except NotFoundError:
                     self._shown.pop(stream, None)
-                    self._settled.pop(stream, None)
-                except (ServiceError, UnskewError) as why:
-                    self._base.observer(Skipped(stream, "advice", str(why)))
+                    self._read.pop(stream, None)
+                except Exception as why:  # noqa: BLE001 - whatever it is, the next stream is to be looked at
+                    self._base.observer(Skipped(stream, "advice", f"{type(why).__name__}: {why}"))
 
-    async def _timed(self, known: Known, numbers: Sequence[int]) -> list[Timed]:
-        """What advice is made from, the earliest batch first. Reports still come to the last few batches; those before
-        them are read once, so that who asks after each batch is answered from a few reads."""
-        stream, life = known.record.name, known.record.incarnation
-        had, settled = self._settled.find(stream) or (life, {})
-        kept = settled if had == life else {}
-        asked = [number for at, number in enumerate(numbers) if at < _MAY_CHANGE or number not in kept]
-        read = await self._batches.parts(stream, WORK, asked)
-        found = await self._base.run(lambda: {number: timed_of(parts) for number, parts in read})
-        every = {number: found.get(number, kept.get(number)) for number in sorted(numbers)}
-        timed = {number: batch for number, batch in every.items() if batch is not None}
-        self._settled.put(stream, (life, timed))
-        return list(timed.values())
+    async def _current(self, stream: str) -> None:
+        """One look at a stream that nothing was reported to; one that is gone is asked for, so that all hear of it."""
+        marks, had = await self._base.store.marks(stream, _KINDS), self._read.find(stream)
+        if marks is None:
+            await self._streams.get(stream, fresh=True)
+        elif had is None or had.marks != marks or self._shown.get(stream) is None:
+            await self._look(stream)
+
+    async def _timed(self, stream: str, marks: Marks, had: _Read | None) -> dict[int, Timed]:
+        """What advice is made from, the earliest batch first: read where it was reported to since."""
+        now, known = marks.of[WORK], {} if had is None else had.timed
+        numbers = sorted(now)[-_LOOK_BACK:]
+        same = {n: known[n] for n in numbers if n in known and had is not None and had.marks.of[WORK][n] == now[n]}
+        read = await self._batches.parts(stream, WORK, [number for number in numbers if number not in same])
+        clock = self._base.clock()
+        found = await self._base.run(lambda: {number: timed_of(parts, clock) for number, parts in read})
+        return {number: batch for number in numbers if (batch := same.get(number) or found.get(number)) is not None}
+
+    async def _map_tasks(self, stream: str, marks: Marks, had: _Read | None) -> int:
+        """As many as the last histogram has parts; 0: none was reported."""
+        if had is not None and had.marks.of[HISTOGRAM] == marks.of[HISTOGRAM]:
+            return had.map_tasks
+        last = max(marks.of[HISTOGRAM], default=None)
+        keys = () if last is None else await self._base.store.part_keys(stream, HISTOGRAM, last)
+        return max(expected(keys).values(), default=0)
 
 
 def stats_of(batch: BatchWork) -> BatchStats | None:
@@ -153,6 +181,17 @@ def _numbers(scale: Scale | None) -> tuple[object, ...]:
     return () if scale is None else (scale.map_tasks, scale.reduce_tasks, scale.action, scale.zone)
 
 
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """What was read of a stream, and the advice that was made of it."""
+
+    marks: Marks
+    asked: tuple[int, float]
+    map_tasks: int
+    scale: Scale
+    timed: Mapping[int, Timed] = field(default_factory=dict)
+
+
 @dataclass(frozen=True)
 class Timed:
     """Of a batch, what advice is made from: its reduce tasks, what it took (None: it did not say), when it came."""
@@ -162,10 +201,11 @@ class Timed:
     came: float = 0.0
 
 
-def timed_of(parts: Sequence[StoredPart]) -> Timed:
+def timed_of(parts: Sequence[StoredPart], now: float = 0.0) -> Timed:
+    """``now``: when a report came that does not say it, of the release before: what is not known to be old is new."""
     batch = whole(parts)
     tasks = 1 + max((work.partition for work in batch.work), default=-1)
-    return Timed(tasks, stats_of(batch), max((came_of(part.data) for part in parts), default=0.0))
+    return Timed(tasks, stats_of(batch), max((came_of(part.data) or now for part in parts), default=0.0))
 
 
 def scale_of(batches: Sequence[Timed], partitions: int, map_tasks: int) -> Scale:

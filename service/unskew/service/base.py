@@ -31,6 +31,7 @@ class Tuning:
     lease: float = 3.0  # DSYNCs that an agent is waited for
     fresh: float = 0.1  # what was read so long ago is taken for present, if no news came
     poll: float = 5.0  # between two looks where no news came
+    glance: float = 3.0  # how old a line of a list may be
     impatience: float = 0.1  # that the store is waited for where something is known already
     retry: float = 0.25  # after the store could not be asked; doubles up to ``poll``
     takeover: float = 0.25  # before a round is merged that another replica sealed

@@ -108,8 +108,9 @@ class Batches:
         stream = known.record.name
         numbers = await self._base.store.batches(stream, WORK, before, 1)
         for number, parts in await self.parts(stream, WORK, numbers):
-            self._base.observer(WorkSeen(stream, number, await self._base.run(whole, parts)))
-            return await self._base.run(feedback_of, parts, known.spec.partitions)
+            partitions = known.spec.partitions
+            self._base.observer(WorkSeen(stream, number, await self._base.run(whole, parts), partitions))
+            return await self._base.run(feedback_of, parts, partitions)
         return Feedback()
 
     async def parts(self, stream: str, kind: str, numbers: Sequence[int]) -> list[tuple[int, Sequence[StoredPart]]]:

@@ -28,7 +28,16 @@ from unskew.service.notes import (
     imbalance_of,
     read,
 )
-from unskew.service.observing import BatchSeen, Event, Observer, PlanBuilt, RoundMerged, Skipped, WorkSeen
+from unskew.service.observing import (
+    BatchSeen,
+    Event,
+    Observer,
+    PlanBuilt,
+    RoundMerged,
+    Skipped,
+    StreamChanged,
+    WorkSeen,
+)
 from unskew.service.ports import Store
 
 __all__ = ["Diary"]
@@ -44,7 +53,8 @@ class Diary:
 
     def __init__(self, store: Store, observer: Observer) -> None:
         self._store, self._observer = store, observer
-        self._waiting: asyncio.Queue[tuple[str, AnyNote]] = asyncio.Queue(_WAITING)
+        self._waiting: asyncio.Queue[tuple[str, int, AnyNote]] = asyncio.Queue(_WAITING)
+        self._lives: Recent[str, int] = Recent(_STREAMS)  # how often a stream of this name went
         self._whole: Recent[str, int] = Recent(_STREAMS)  # the last batch that was told as a whole
         self._task: asyncio.Task[None] | None = None
         self._on: dict[type, Callable[[Any], None]] = {
@@ -52,6 +62,7 @@ class Diary:
             RoundMerged: self._round_merged,
             BatchSeen: self._batch_seen,
             WorkSeen: self._work_seen,
+            StreamChanged: self._stream_changed,
         }
 
     def start(self) -> None:
@@ -78,9 +89,15 @@ class Diary:
     def _put(self, stream: str, *notes: AnyNote) -> None:
         for note in notes:
             try:
-                self._waiting.put_nowait((stream, note))
+                self._waiting.put_nowait((stream, self._lives.get(stream, 0), note))
             except asyncio.QueueFull:
                 self._observer(Skipped(stream, "note", f"{_WAITING} are waiting to be written"))
+
+    def _stream_changed(self, event: StreamChanged) -> None:
+        """What waits is of the life that ended, and no part of the next one."""
+        if event.what in ("deleted", "restored"):
+            self._lives.put(event.stream, self._lives.get(event.stream, 0) + 1)
+            self._whole.pop(event.stream, None)
 
     def _plan_built(self, event: PlanBuilt) -> None:
         info = event.info
@@ -121,13 +138,12 @@ class Diary:
     def _batch_seen(self, event: BatchSeen) -> None:
         if event.part.parts == 1:
             self._whole.put(event.stream, event.part.batch)
-            partitions = len(event.promised.loads) if event.promised else 0
-            self._batch(event.stream, event.part.batch, event.part.source, event.batch, partitions)
+            self._batch(event.stream, event.part.batch, event.part.source, event.batch, event.partitions)
 
     def _work_seen(self, event: WorkSeen) -> None:
         if self._whole.find(event.stream) != event.number:
             self._whole.put(event.stream, event.number)
-            self._batch(event.stream, event.number, "", event.batch, 0)
+            self._batch(event.stream, event.number, "", event.batch, event.partitions)
 
     def _batch(self, stream: str, number: int, source: str, batch: BatchWork, partitions: int) -> None:
         loads = _loads(batch, partitions)
@@ -140,9 +156,10 @@ class Diary:
 
     async def _write(self) -> None:
         while True:
-            stream, note = await self._waiting.get()
+            stream, life, note = await self._waiting.get()
             try:
-                await self._store.note(stream, note.kind, note.data(), note.keep)
+                if life == self._lives.get(stream, 0):
+                    await self._store.note(stream, note.kind, note.data(), note.keep)
             except NotFoundError:
                 pass  # the stream was deleted meanwhile, and what was written of it with it
             except Exception as why:  # noqa: BLE001 - whatever it is, the next note is to be written

@@ -12,15 +12,16 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from typing import TypeVar
 
 from unskew.core.errors import UnskewError
 from unskew.core.histogram import Histogram
-from unskew.core.plan import Explanation, PlanInfo, Version
+from unskew.core.plan import Explanation, Version
 from unskew.core.stream import BatchWork, Part, StreamSpec
 from unskew.core.sync import Report
 from unskew.service.advice import Advice
-from unskew.service.base import Base, Bell, Tuning, finish, monotonic
+from unskew.service.base import Base, Bell, Recent, Tuning, finish, monotonic
 from unskew.service.batches import Batches
 from unskew.service.diary import Diary
 from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
@@ -28,17 +29,19 @@ from unskew.service.mending import MendedStore
 from unskew.service.notes import BatchNote, Expected, Observed, PlanNote, RoundNote
 from unskew.service.observing import BatchSeen, ObservedStore, Observer, ignore, together
 from unskew.service.planning import Planning
-from unskew.service.ports import News, Store
+from unskew.service.ports import News, Store, StreamRecord
 from unskew.service.rounds import Rounds
 from unskew.service.shelf import Shelf
 from unskew.service.streams import Known, Streams
-from unskew.service.verbs import Built, Fetched, Overview, Scale, StreamInfo, Summary, Synced
+from unskew.service.verbs import Built, Fetched, Overview, Scale, StreamInfo, Summary, Synced, Wanted
 from unskew.service.watching import Newsroom, Watching
 
 __all__ = ["Engine"]
 
 T = TypeVar("T")
 _AT_ONCE = 16
+_PAGE = 200  # streams that are looked at for those that are wanted
+_SUMMED = 2000
 
 
 class Engine:
@@ -61,6 +64,7 @@ class Engine:
         self._shelf = Shelf(self._base, self._streams)
         self._batches = Batches(self._base, self._streams)
         self._advice = Advice(self._base, self._streams, self._batches)
+        self._summed: Recent[StreamRecord, tuple[float, Summary]] = Recent(_SUMMED)
         self._rounds = Rounds(self._base, self._streams)
         self._planning = Planning(self._base, self._streams, self._shelf, self._batches, self._rounds)
         self._watching = Watching(self._base, self._shelf)
@@ -160,16 +164,27 @@ class Engine:
     async def _get_stream(self, stream: str) -> StreamInfo:
         return await self._info(await self._streams.get(stream, fresh=True))
 
-    async def list_streams(self, after: str, limit: int) -> Sequence[StreamInfo]:
+    async def list_streams(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[StreamInfo]:
         self._open()
-        return await self._do(self._list_streams(after, limit))
+        return await self._do(self._list_streams(after, limit, wanted))
 
-    async def _list_streams(self, after: str, limit: int) -> Sequence[StreamInfo]:
-        page = await self._streams.page(after, limit)
+    async def _list_streams(self, after: str, limit: int, wanted: Wanted | None) -> Sequence[StreamInfo]:
+        page = await self._page(after, limit, wanted)
         found: list[StreamInfo] = []
         for at in range(0, len(page), _AT_ONCE):
             found.extend(await asyncio.gather(*(self._listed(known) for known in page[at : at + _AT_ONCE])))
         return found
+
+    async def _page(self, after: str, limit: int, wanted: Wanted | None) -> Sequence[Known]:
+        """The first so many of those wanted, or all. Of the others nothing but their names is looked at."""
+        found: list[Known] = []
+        size = limit if wanted is None else max(limit, _PAGE)
+        while True:
+            page = await self._streams.page(after, size)
+            found.extend(known for known in page if wanted is None or wanted(known.record.name))
+            if len(page) < size or len(found) >= limit:
+                return found[:limit]
+            after = page[-1].record.name
 
     async def _listed(self, known: Known) -> StreamInfo:
         """One that is deleted while the list is made is told as it was read: a list is of one moment, and who asks for
@@ -190,7 +205,7 @@ class Engine:
     async def delete_stream(self, stream: str) -> None:
         self._open()
         await self._do(self._streams.delete(stream))
-        self._advice.wake(stream)
+        self._advice.forget(stream)
         self._shelf.forget(stream)
         self._watching.heard(stream)
         self._rounds.heard(stream)
@@ -215,21 +230,27 @@ class Engine:
         fitting = next((one for one in expected if plan is not None and one.digest == plan.digest), None)
         return Overview(info, plan, fitting, next(iter(observed), None), plans, batches, rounds)
 
-    async def summaries(self, after: str, limit: int) -> Sequence[Summary]:
+    async def summaries(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[Summary]:
         self._open()
-        return await self._do(self._summaries(after, limit))
+        return await self._do(self._summaries(after, limit, wanted))
 
-    async def _summaries(self, after: str, limit: int) -> Sequence[Summary]:
-        listed = await self._list_streams(after, limit)
+    async def _summaries(self, after: str, limit: int, wanted: Wanted | None) -> Sequence[Summary]:
+        page = await self._page(after, limit, wanted)
         found: list[Summary] = []
-        for at in range(0, len(listed), _AT_ONCE):
-            found.extend(await asyncio.gather(*(self._summary(info) for info in listed[at : at + _AT_ONCE])))
+        for at in range(0, len(page), _AT_ONCE):
+            found.extend(await asyncio.gather(*(self._summary(known) for known in page[at : at + _AT_ONCE])))
         return found
 
-    async def _summary(self, info: StreamInfo) -> Summary:
-        plans = await self._diary.of(info.name, PlanNote, 1)
-        batches = await self._diary.of(info.name, BatchNote, 1)
-        return Summary(info, next(iter(plans), None), next(iter(batches), None))
+    async def _summary(self, known: Known) -> Summary:
+        """Read once for all who look at the list: it is five look-ups a stream, and pages ask every few seconds."""
+        had = self._summed.find(known.record)
+        if had is not None and monotonic() - had[0] < self._base.tuning.glance:
+            return had[1]
+        name = known.record.name
+        info = await self._listed(known)
+        plans, batches = await asyncio.gather(self._diary.of(name, PlanNote, 1), self._diary.of(name, BatchNote, 1))
+        found = Summary(info, next(iter(plans), None), next(iter(batches), None))
+        return self._summed.put(known.record, (monotonic(), found))[1]
 
     # -- reports
 
@@ -245,21 +266,24 @@ class Engine:
         repeated = await self._batches.report_work(stream, part, batch)
         if not repeated:
             self._advice.heard(stream)
-            latest, promised = await self._promised(stream, batch.version)
-            self._base.observer(BatchSeen(stream, part, batch, latest, promised))
+            self._base.observer(await self._seen(stream, part, batch))
         return repeated
 
-    async def _promised(self, stream: str, version: Version | None) -> tuple[Version | None, PlanInfo | None]:
-        """The latest version, and what the plan of this one says of itself: only to be shown."""
-        if version is None:
-            return None, None
+    async def _seen(self, stream: str, part: Part, batch: BatchWork) -> BatchSeen:
+        """The batch beside the latest version and what its own plan says of itself: only to be shown, so whatever
+        cannot be had now is left out."""
+        seen = BatchSeen(stream, part, batch)
         try:
+            seen = replace(seen, partitions=(await self._streams.get(stream)).spec.partitions)
+            if batch.version is None:
+                return seen
             latest, _ = await self._shelf.latest(stream)
-            record = await self._shelf.at(stream, version)
+            record = await self._shelf.at(stream, batch.version)
             plan = None if record is None else await self._shelf.plan(stream, record)
         except (ServiceError, UnskewError):
-            return None, None
-        return latest.version if latest else None, plan.info if plan else None
+            return seen
+        seen = replace(seen, latest=latest.version if latest else None)
+        return replace(seen, promised=plan.info, partitions=plan.partitions) if plan else seen
 
     async def get_scale(self, stream: str) -> Scale:
         self._open()

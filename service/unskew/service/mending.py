@@ -27,6 +27,7 @@ from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
 from unskew.service.observing import Observer, StreamChanged, ignore
 from unskew.service.ports import (
     Commit,
+    Marks,
     News,
     Note,
     PartKey,
@@ -139,6 +140,9 @@ class MendedStore:
 
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         return await self._store.batches(stream, kind, before, limit)
+
+    async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
+        return await self._store.marks(stream, kinds)
 
     # -- plans
 

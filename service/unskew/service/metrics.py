@@ -71,7 +71,7 @@ _ANSWERS = {"NotFoundError", "ConflictError", "LimitError", "ConfigError"}  # th
 _LIMITS = {"RESOURCE_EXHAUSTED", "413", "429"}
 # Told as 0 from the beginning: of a counter that begins with its first event, Prometheus does not see that one.
 _REASONS = ("denied", "limit", "no credential", "unknown credential", "unknown scheme")
-_SKIPS = ("news", "plan", "report", "round")
+_SKIPS = ("advice", "news", "note", "plan", "report", "round")
 M = TypeVar("M", bound=Any)
 
 
@@ -163,7 +163,7 @@ class Metrics:
             StoreCalled: self._store_called,
             StreamChanged: self._stream_changed,
             WatchersSeen: self._watchers_seen,
-            WorkSeen: lambda event: self._observe(event.stream, _rows(event.batch)),
+            WorkSeen: lambda event: self._observe(event.stream, _rows(event.batch), event.partitions),
         }
 
     def _of_calls(self) -> None:
@@ -245,6 +245,14 @@ class Metrics:
             found = series[key] = metric.labels(*key[1])
         return found
 
+    def _drop(self, metric: Any, stream: str, *rest: str) -> bool:
+        """Tell it no longer; whether it was told."""
+        key = metric, (stream, *rest)
+        found = self._known(stream).series.pop(key, None) is not None
+        if found:
+            metric.remove(*key[1])
+        return found
+
     def _known(self, stream: str) -> _Stream:
         found = self._streams.get(stream)
         if found is None:
@@ -293,10 +301,11 @@ class Metrics:
         self._of(self._fragments, stream).set(event.fragments)
         if event.outcome == "new":
             self._of(self._moved, stream).set(info.moved_rows)
-        if any(info.loads):
-            self._of(self._predicted, stream).set(_imbalance(info.loads))
-        self._loads(stream, info.loads, "plan")
-        if event.by_hash or len(info.loads) > MOST_SHOWN:
+        loads = event.by_plan or info.loads  # of a plan that was kept: for the rows that hashing is shown for too
+        if any(loads):
+            self._of(self._predicted, stream).set(_imbalance(loads))
+        self._loads(stream, loads, "plan")
+        if event.by_hash or len(loads) > MOST_SHOWN:
             self._loads(stream, event.by_hash, "hash")
 
     def _plan_served(self, event: PlanServed) -> None:
@@ -312,11 +321,8 @@ class Metrics:
         told = loads if len(loads) <= MOST_SHOWN else ()
         for partition, rows in enumerate(told):
             self._of(self._load, stream, str(partition), routing).set(rows)
-        known = self._known(stream)
         partition = len(told)
-        while (gone := (self._load, (stream, str(partition), routing))) in known.series:
-            del known.series[gone]
-            self._load.remove(*gone[1])
+        while self._drop(self._load, stream, str(partition), routing):
             partition += 1
 
     # -- batches
@@ -338,12 +344,12 @@ class Metrics:
         if len(batch.came) == part.parts:
             known.batches.pop(key)
             promised = event.promised.loads if event.promised else ()
-            self._observe(event.stream, batch.rows, len(promised))
+            self._observe(event.stream, batch.rows, event.partitions)
             if any(promised) and any(batch.rows.values()):
                 ratio = _imbalance(_listed(batch.rows, len(promised))) / _imbalance(promised)
                 self._of(self._against, event.stream).set(ratio)
 
-    def _observe(self, stream: str, rows: Mapping[int, int], partitions: int = 0) -> None:
+    def _observe(self, stream: str, rows: Mapping[int, int], partitions: int) -> None:
         """A whole batch. One of which only some parts came to this replica is told when a plan is made from it."""
         if any(rows.values()):
             loads = _listed(rows, partitions)
@@ -354,8 +360,11 @@ class Metrics:
     def _scale_advised(self, event: ScaleAdvised) -> None:
         scale = event.scale
         self._hear(event.stream, "scale")
-        self._of(self._scale, event.stream, "map").set(scale.map_tasks)
         self._of(self._scale, event.stream, "reduce").set(scale.reduce_tasks)
+        if scale.map_tasks:
+            self._of(self._scale, event.stream, "map").set(scale.map_tasks)
+        else:  # not known: who scales by it must not read 0
+            self._drop(self._scale, event.stream, "map")
         self._of(self._zone, event.stream).set(scale.zone)
 
     # -- rounds and the store

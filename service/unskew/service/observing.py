@@ -14,6 +14,7 @@ from unskew.core.plan import PlanInfo, Version
 from unskew.core.stream import BatchWork, Part
 from unskew.service.ports import (
     Commit,
+    Marks,
     News,
     Note,
     PartKey,
@@ -104,13 +105,15 @@ class AgentsSeen:
 @dataclass(frozen=True)
 class BatchSeen:
     """A batch, or a part of it, was reported. ``latest`` is the latest plan's version then; ``promised`` what the plan
-    says of itself that the batch was bound to. Each is None where it is not known."""
+    says of itself that the batch was bound to. Each is None where it is not known. ``partitions``: how many the rows
+    were for, also those that had none."""
 
     stream: str
     part: Part
     batch: BatchWork
     latest: Version | None = None
     promised: PlanInfo | None = None
+    partitions: int = 0
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ class WorkSeen:
     stream: str
     number: int
     batch: BatchWork
+    partitions: int = 0
 
 
 @dataclass(frozen=True)
@@ -230,6 +234,9 @@ class ObservedStore:
 
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         return await self._call("batches", self._store.batches(stream, kind, before, limit))
+
+    async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
+        return await self._call("marks", self._store.marks(stream, kinds))
 
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
         return await self._call("put_plan", self._store.put_plan(stream, plan, after))

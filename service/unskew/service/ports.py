@@ -12,7 +12,7 @@ incarnation, so that no older answer or plan is taken for news.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Protocol
@@ -79,6 +79,14 @@ class PartOutcome(Enum):
     STORED = "stored"
     REPEATED = "repeated"  # this part of this run was there: it stays as it was
     OLDER = "older"  # a later run of the batch was there
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Of each batch of a stream, by kind and number, a mark that is another one after each report to it."""
+
+    incarnation: int
+    of: Mapping[str, Mapping[int, int]]
 
 
 # -- plans --------------------------------------------------------------------------------------------------
@@ -235,6 +243,10 @@ class Store(Protocol):
 
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         """The latest batches that have reports, descending, all smaller than ``before``."""
+
+    async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
+        """Whether anything was reported since somebody looked last; None where there is no such stream. A look like
+        this does not put off the day on which a stream that nobody uses goes."""
 
     # plans
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:

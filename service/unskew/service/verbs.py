@@ -7,9 +7,9 @@ face answers that as INVALID_ARGUMENT).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from unskew.core.histogram import Histogram
 from unskew.core.plan import Explanation, Plan, Version
@@ -17,7 +17,9 @@ from unskew.core.stream import BatchWork, Part, StreamSpec
 from unskew.core.sync import Answer, Report
 from unskew.service.notes import BatchNote, Expected, Observed, PlanNote, RoundNote
 
-__all__ = ["Built", "Fetched", "Overview", "Scale", "StreamInfo", "Summary", "Synced", "Verbs"]
+__all__ = ["Built", "Fetched", "Overview", "Scale", "StreamInfo", "Summary", "Synced", "Verbs", "Wanted"]
+
+Wanted: TypeAlias = Callable[[str], bool]  # by a stream's name
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ class Verbs(Protocol):
 
     async def get_stream(self, stream: str) -> StreamInfo: ...
 
-    async def list_streams(self, after: str, limit: int) -> Sequence[StreamInfo]: ...
+    async def list_streams(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[StreamInfo]:
+        """By name, those of which ``wanted`` says yes."""
 
     async def delete_stream(self, stream: str) -> None: ...
 
@@ -141,4 +144,5 @@ class Verbs(Protocol):
 
     async def overview(self, stream: str) -> Overview: ...
 
-    async def summaries(self, after: str, limit: int) -> Sequence[Summary]: ...
+    async def summaries(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[Summary]:
+        """The same streams, each as a line; of a few seconds ago at most."""

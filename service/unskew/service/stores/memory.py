@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from unskew.core.plan import Version
 from unskew.service.ports import (
     Commit,
+    Marks,
     Member,
     News,
     Note,
@@ -42,6 +43,7 @@ class _Batch:
 
     runs: dict[str, tuple[int, int]] = field(default_factory=dict)
     held: dict[PartKey, bytes] = field(default_factory=dict)
+    mark: int = 0
 
     def put(self, key: PartKey, data: bytes) -> PartOutcome:
         run, parts = self.runs.get(key.source, (-1, 0))
@@ -153,6 +155,7 @@ class _Stream:
     purposes: dict[str, Version] = field(default_factory=dict)
     rounds: _Rounds = field(default_factory=_Rounds)
     notes: dict[str, deque[Note]] = field(default_factory=dict)  # by kind
+    arrivals: int = 0
 
     def put_part(self, key: PartKey, data: bytes, most: int) -> PartOutcome:
         kind = self.batches.setdefault(key.kind, {})
@@ -161,6 +164,7 @@ class _Stream:
         if outcome is PartOutcome.STORED:
             kind.pop(key.batch, None)
             kind[key.batch] = batch
+            batch.mark = self.arrivals = self.arrivals + 1
             while len(kind) > most:
                 del kind[next(iter(kind))]
         return outcome
@@ -294,6 +298,13 @@ class MemoryStore:
         found = self._streams.get(stream)
         numbers = found.batches.get(kind, {}) if found else {}
         return tuple(sorted((n for n in numbers if before is None or n < before), reverse=True)[:limit])
+
+    async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
+        found = self._streams.get(stream)
+        if found is None:
+            return None
+        of = {kind: {number: batch.mark for number, batch in found.batches.get(kind, {}).items()} for kind in kinds}
+        return Marks(found.record.incarnation, of)
 
     # -- plans
 

@@ -22,6 +22,7 @@ from unskew.core.plan import Version
 from unskew.service.errors import UnavailableError
 from unskew.service.ports import (
     Commit,
+    Marks,
     Member,
     News,
     Note,
@@ -264,6 +265,14 @@ class RedisStore:
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         numbers = [int(text) for text in await self._run("batches", stream, kind)]
         return tuple(sorted((n for n in numbers if before is None or n < before), reverse=True)[:limit])
+
+    async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
+        found = await self._run("marks", stream, *kinds)
+        if found is None:
+            return None
+        incarnation, *scored = found
+        of = {kind: {int(n): int(score) for n, score in pairs(one)} for kind, one in zip(kinds, scored, strict=True)}
+        return Marks(int(incarnation), of)
 
     # -- plans
 

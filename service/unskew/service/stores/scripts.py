@@ -218,6 +218,14 @@ _BATCHES = """
 return redis.call('ZRANGE', base .. 'b:' .. ARGV[4], 0, -1)
 """
 
+_MARKS = """
+local inc = redis.call('HGET', M, 'inc')
+if not inc then return false end
+local found = {inc}
+for at = 4, #ARGV do found[at - 2] = redis.call('ZRANGE', base .. 'b:' .. ARGV[at], 0, -1, 'WITHSCORES') end
+return found
+"""
+
 _PUT_PLAN = """
 local version, digest, data, purpose, after, most = unpack(ARGV, 4)
 if not alive() then return 'gone' end
@@ -423,6 +431,7 @@ _EVEN_WHEN_FULL = {
     "shelf": _SHELF,
     "books": _BOOKS,
     "batches": _BATCHES,
+    "marks": _MARKS,
     "plan": _PLAN,
     "plan_for": _PLAN_FOR,
     "round": _ROUND,

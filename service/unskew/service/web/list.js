@@ -44,8 +44,9 @@ export class List {
       make("p", { class: "muted small" }, "Imbalance is the rows of the fullest partition over the mean: 1.00 is even."));
   }
 
+  /** A line costs the service some look-ups: of many it is asked less often. */
   get pause() {
-    return this.asked.length > 1 ? 10_000 : 2_000;
+    return this.pages.flatMap((one) => one.streams).length > 50 ? 10_000 : 2_000;
   }
 
   /** All pages of the list; drawn anew if any of them is another. */

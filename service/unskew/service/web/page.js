@@ -31,7 +31,7 @@ function answered() {
 
 /** What went wrong, and after how many milliseconds to try again; null: not by itself. */
 function failed(why) {
-  if (!(why instanceof Refused)) throw why;
+  byId("forget").hidden = !token.get();
   if (why.status === 401 || why.status === 403) {
     ask(why);
     return null;
@@ -58,19 +58,31 @@ async function turn(shown) {
     answered();
   } catch (why) {
     if (shown !== view) return;
-    pause = failed(why);
+    if (!(why instanceof Refused)) reportError(why); // ours: seen in the console, and tried again all the same
+    pause = why instanceof Refused ? failed(why) : AGAIN;
   }
   if (pause !== null && !document.hidden) timer = setTimeout(() => turn(shown), pause);
 }
 
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && view) turn(view);
+  if (!document.hidden && view && main.contains(view.element)) turn(view); // not while a token is typed in
 });
 
 // -- views
 
+/** The stream that the address names; empty: none. */
+function named() {
+  if (!location.hash.startsWith("#/streams/")) return "";
+  const name = location.hash.slice("#/streams/".length);
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name; // a "%" that was typed in
+  }
+}
+
 function open() {
-  const stream = location.hash.startsWith("#/streams/") ? decodeURIComponent(location.hash.slice("#/streams/".length)) : "";
+  const stream = named();
   const first = view === null;
   view = stream ? new Stream(stream) : new List();
   document.title = stream ? `${stream} · unskew` : "unskew";
@@ -88,15 +100,21 @@ function ask(why) {
   const said = why.status === 401
     ? token.get() ? "This token is not known here, or has expired." : "This service wants to know who asks."
     : `This token may not see that: ${why.message}.`;
+  const told = make("p", { role: "alert" }, said);
   const form = make("form", { onsubmit: (event) => {
     event.preventDefault();
-    token.set(field.value.trim());
+    const text = field.value.trim();
+    if (!token.fits(text)) {
+      write(told, "That is no token: it has letters or spaces that a token cannot have.");
+      return;
+    }
+    token.set(text);
     open();
   } },
   make("div", { class: "field" }, make("label", { for: "token" }, "Token"), field),
   make("button", { type: "submit", class: "main" }, "Go on"));
   main.replaceChildren(make("section", { class: "card narrow", "aria-labelledby": "ask" },
-    make("h1", { id: "ask", tabindex: "-1" }, "Who are you?"), make("p", { role: "alert" }, said),
+    make("h1", { id: "ask", tabindex: "-1" }, "Who are you?"), told,
     make("p", { class: "muted small" }, "A reader's token is enough. It stays in this tab and is sent to this service only."), form));
   field.focus();
 }

@@ -35,7 +35,6 @@ export class Stream {
     this.name = this.title = name;
     this.pause = 2_000;
     this.watched = overview(name);
-    this.advised = "";
     this.bars = new Bars();
     this.explain = new Explain(name);
     this.tiles = {
@@ -141,11 +140,7 @@ export class Stream {
   async ask() {
     const found = await this.watched.ask();
     if (found) this.show(found);
-    const last = found && `${found.stream.spec.partitions} ${found.batches.at(-1)?.at} ${found.plan?.version}`;
-    if (found && last !== this.advised) {
-      this.advise(await scale(this.name));
-      this.advised = last;
-    }
+    this.advise(await scale(this.name));
   }
 
   show(found) {
