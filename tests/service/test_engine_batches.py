@@ -95,7 +95,7 @@ def test_work_is_taken_once():
             batch = work([1.0, 2.0], interval=5.0, processing=2.5, map_time=0.5, reduce_time=2.0)
             assert not await engine.report_batch("clicks", Part("app", 3), batch)
             assert await engine.report_batch("clicks", Part("app", 3), batch)
-            assert log.of(BatchSeen) == [BatchSeen("clicks", Part("app", 3), batch)]
+            assert log.of(BatchSeen) == [BatchSeen("clicks", Part("app", 3), batch, partitions=2)]
             with pytest.raises(NotFoundError):
                 await engine.report_batch("visits", Part("app", 3), batch)
             with pytest.raises(ConfigError, match="map_seconds"):

@@ -373,6 +373,37 @@ def test_the_release_that_runs_is_told() -> None:
     assert told(Metrics())[key("build_info", version=__version__)] == 1.0
 
 
+def test_how_many_map_tasks_is_not_told_while_nobody_knows() -> None:
+    """Who scales by the metric would read 0 and take the workers away."""
+    metrics = Metrics()
+    stage = {of: key("scale_partitions", stream="s", stage=of) for of in ("map", "reduce")}
+    metrics(ScaleAdvised("s", Scale(8, 4, "hold", 2, "why")))
+    assert (told(metrics)[stage["map"]], told(metrics)[stage["reduce"]]) == (8, 4)
+    metrics(ScaleAdvised("s", Scale(0, 4, "hold", 2, "why")))
+    assert stage["map"] not in told(metrics)
+    assert told(metrics)[stage["reduce"]] == 4
+
+
+def test_a_plan_that_is_kept_is_shown_for_the_rows_that_hashing_is_shown_for() -> None:
+    """It was made from fewer: bars of 10 and of 100 rows say nothing of skew."""
+    metrics = Metrics()
+    info = PlanInfo(stream="s", version=Version(1, 1), loads=(5, 5))
+    metrics(PlanBuilt("s", "kip", "kept", "why", 0.1, "digest", 2, 1, 0, info, by_hash=(90, 10), by_plan=(60, 40)))
+    found = told(metrics)
+    assert found[key("partition_load", stream="s", partition=0, routing="plan")] == 60
+    assert found[key("partition_load", stream="s", partition=0, routing="hash")] == 90
+    assert found[key("predicted_imbalance", stream="s")] == 1.2
+
+
+def test_a_batch_is_observed_over_all_partitions_that_it_was_for() -> None:
+    metrics = Metrics()
+    seen = BatchSeen("s", Part("app", 1), BatchWork((Work(0, rows=8),)), partitions=4)
+    metrics(seen)
+    assert told(metrics)[key("observed_imbalance", stream="s")] == 4.0
+    metrics(WorkSeen("s", 1, BatchWork((Work(0, rows=8),)), 8))
+    assert told(metrics)[key("observed_imbalance", stream="s")] == 8.0
+
+
 def test_no_counter_has_a_series_more_than_its_own() -> None:
     """Prometheus' library adds the time of creation to each, which doubles what a stream costs."""
     metrics = Metrics()

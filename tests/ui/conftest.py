@@ -30,6 +30,7 @@ from unskew.client import Client
 ROOT = Path(__file__).resolve().parents[2]
 SHOTS = Path(os.environ.get("UNSKEW_SHOTS") or ROOT / "tests-artefacts" / "ui")
 """Where pictures of the page are left, to be looked at."""
+BATCHES = 6
 
 
 def _chromium() -> str:
@@ -118,7 +119,7 @@ def opened(browser: Browser) -> Iterator[Opened]:
 
 
 @contextmanager
-def played(folder: Path, *flags: str, batches: int = 6) -> Iterator[tuple[Process, Client]]:
+def played(folder: Path, *flags: str, batches: int = BATCHES) -> Iterator[tuple[Process, Client]]:
     """A service through which a run has been played, and a client of it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

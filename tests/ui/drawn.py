@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from PIL import Image
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 __all__ = ["Bar", "bars", "colour", "mean_line", "settled"]
 
@@ -57,4 +57,4 @@ def colour(picture: bytes, x: float, y: float) -> tuple[int, ...]:
 def settled(page: Page) -> None:
     """Until a stream is shown."""
     page.wait_for_selector("path.series.plan[d^=M]", state="attached")
-    page.wait_for_function("!document.querySelector('.tile:nth-child(4) .figure').textContent.startsWith('–')")
+    expect(page.locator(".tile:nth-child(4) .figure")).not_to_have_text(re.compile("^–"))

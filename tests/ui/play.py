@@ -17,10 +17,11 @@ from unskew.client import Client
 from unskew.core import Histogram, Plan, hash_keys
 from unskew.core.stream import BatchWork, Part, Work
 
-__all__ = ["BY_HASH", "BY_UNSKEW", "SOURCE", "hot_name", "play", "wide"]
+__all__ = ["AGENTS", "BY_HASH", "BY_UNSKEW", "SOURCE", "hot_name", "play", "wide"]
 
 BY_HASH, BY_UNSKEW, SOURCE = "demo/by-hash", "demo/by-unskew", "demo/stream"
-_ROWS, _KEYS, _SHARE, _CHANGE, _AGENTS = 40_000, 3000, 0.39, 3, 3
+_ROWS, _KEYS, _SHARE, _CHANGE = 40_000, 3000, 0.39, 3
+AGENTS = 3
 
 
 def hot_name(batch: int) -> str:
@@ -80,8 +81,8 @@ def _round(client: Client, batch: int, workers: int) -> None:
         report = a_report(f"agent-{number}", batch + 1, workers=workers, longer=batch in (2, 3, 6) and number == 0)
         client.sync(BY_UNSKEW, report)
 
-    with ThreadPoolExecutor(_AGENTS) as agents:
-        list(agents.map(sync, range(_AGENTS)))
+    with ThreadPoolExecutor(AGENTS) as agents:
+        list(agents.map(sync, range(AGENTS)))
 
 
 def wide(client: Client, stream: str = "wide", partitions: int = 1000, hot: int = 500) -> None:

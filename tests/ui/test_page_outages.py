@@ -65,6 +65,34 @@ def test_the_page_outlives_a_restart_of_the_service(opened: Opened, redis: Serve
         assert picture(page)[:2] == before[:2]
 
 
+@pytest.mark.parametrize("body", ["<h1>Bad gateway</h1>", '{"stream": {"na'])
+def test_an_answer_that_is_none_stops_nothing(opened: Opened, tmp_path: Path, body: str) -> None:
+    """A proxy's page with status 200, or an answer cut off in the middle: it is said, and asked again. It stopped for
+    good, under a line that said "live"."""
+    with played(tmp_path / "run", batches=2) as (service, _):
+        shown = opened(service.url(""))
+        page = shown.open(STREAM)
+        settled(page)
+        page.route("**/overview", lambda route: route.fulfill(status=200, content_type="application/json", body=body))
+        expect(page.locator("#banner")).to_contain_text("Not reachable, last seen ")
+        page.unroute("**/overview")
+        expect(page.locator("#banner")).to_have_text("")
+        expect(page.locator("#seen")).to_contain_text("live")
+        page.goto("about:blank")
+
+
+def test_an_address_that_is_none_is_a_stream_that_is_not_there(opened: Opened, tmp_path: Path) -> None:
+    """A "%" that was typed in left an empty page."""
+    with process(tmp_path) as service:
+        shown = opened(service.url(""))
+        shown.expected = lambda _at, said: "422" in said or "404" in said
+        page = shown.open("/#/streams/%")
+        expect(page.locator("#banner")).not_to_have_text("")
+        page.get_by_role("link", name="All streams").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Streams")
+        page.goto("about:blank")
+
+
 TOKENS = "\n".join(
     f"{digest_of(token)} {token} {rest}"
     for token, rest in (("owner", "admin *"), ("viewer", "reader demo/*"), ("stranger", "reader other/*"))
@@ -96,6 +124,12 @@ def _check_tokens(shown: Watched) -> None:
     expect(page.get_by_label("Token")).to_be_focused()
     _check_axe(page)
     shown.shot("token")
+    _type(page, "naïve–token")
+    expect(alert).to_contain_text("That is no token")
+    page.get_by_label("Token").fill("half a tok")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # back from where tokens are kept
+    page.wait_for_timeout(300)
+    expect(page.get_by_label("Token")).to_have_value("half a tok")
     _type(page, "nobody")
     expect(alert).to_have_text("This token is not known here, or has expired.")
     _type(page, "stranger")
