@@ -37,6 +37,8 @@ def main() -> None:
         told = [one.took[number] for number in calm]
         p99, middle = float(np.percentile(told, 99)), median(told)
         print(f"{way:7} median {middle:.3f} s, 99th percentile {p99:.3f} s: {p99 / middle:.2f}x (mark 1.3)")
+        blocks = [f"{median(one.took[at : at + CHANGE]):.2f}" for at in range(0, asked.batches, CHANGE)]
+        print(f"        medians of {CHANGE} batches each: {' '.join(blocks)}")
         for number in sorted(calm, key=lambda number: -one.took[number])[:8]:
             print(
                 f"        batch {number:3}: {one.took[number]:.2f} s, longest task {one.longest[number]:.2f} s, "

@@ -43,6 +43,7 @@ def taken(browser: Browser, address: str, scheme: str) -> None:
     explained(page)
     page.screenshot(path=OUT / f"page-{scheme}.png", full_page=True)
     if scheme == "light":
+        page.screenshot(path=OUT / "page-top.png", clip={"x": 0, "y": 0, "width": WIDTH, "height": 795})
         page.goto(f"{address}/#/")
         expect(page.locator("tbody tr")).to_have_count(2)
         page.screenshot(path=OUT / "streams-light.png", clip={"x": 0, "y": 0, "width": WIDTH, "height": 330})
