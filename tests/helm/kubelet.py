@@ -2,7 +2,8 @@
 its volumes as files, its probes, SIGTERM.
 
 What is not as it is rendered: mounts are folders below one of the test's, the address is loopback, ports are free ones.
-A pod has its own file system and network; a process of a test has not.
+A pod has its own file system, network and user; a process of a test has not. So who may read a mounted file is worked
+out (``unreadable``), from its mode, the pod's groups and the image's user.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import httpx
 
 from tests.helm.charts import ROOT, Document
 
-__all__ = ["Container", "Started", "entrypoint", "running"]
+__all__ = ["Container", "FailedMountError", "Started", "entrypoint", "image_user", "running"]
 
 Secrets = Mapping[str, Mapping[str, bytes]]
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
@@ -38,6 +39,26 @@ def entrypoint() -> list[str]:
     found = re.findall(r"^ENTRYPOINT (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert len(found) == 1
     return list(json.loads(found[0]))
+
+
+def image_user() -> tuple[int, int]:
+    """User and group of the service's image."""
+    found = re.findall(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    assert len(found) == 1
+    return int(found[0][0]), int(found[0][1])
+
+
+class FailedMountError(Exception):
+    """What a kubelet would say again and again, while the pod does not start."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One of a volume, as the kubelet leaves it: root's, of this group."""
+
+    content: bytes
+    mode: int
+    group: int
 
 
 @dataclass(frozen=True)
@@ -56,22 +77,65 @@ class Container:
 
     def mount(self) -> None:
         """Write what its volumes have."""
-        volumes = {volume["name"]: volume for volume in self.pod["spec"]["volumes"]}
         for mount in self.spec["volumeMounts"]:
-            below = self.local(mount["mountPath"])
-            below.mkdir(parents=True, exist_ok=True)
-            for name, content in self._content(volumes[mount["name"]]).items():
-                (below / name).write_bytes(content)
+            self.local(mount["mountPath"]).mkdir(parents=True, exist_ok=True)
+        for path, file in self._files().items():
+            self.local(path).unlink(missing_ok=True)
+            self.local(path).write_bytes(file.content)
+            self.local(path).chmod(file.mode)
 
-    def _content(self, volume: Document) -> Mapping[str, bytes]:
-        if "configMap" in volume:
-            return {name: text.encode() for name, text in self.configs[volume["configMap"]["name"]].items()}
-        if "secret" not in volume:
-            assert "emptyDir" in volume, volume
+    def unreadable(self) -> list[str]:
+        """Mounted files that the container's user could not read."""
+        user, groups = self._who()
+        found = []
+        for path, file in self._files().items():
+            allowed = 0o040 if file.group in groups else 0o004
+            found += [] if user == 0 or file.mode & allowed else [path]
+        return found
+
+    def _who(self) -> tuple[int, set[int]]:
+        """The user, and all groups that it is in. A user whom the image does not know is in root's group."""
+        pod = self.pod["spec"].get("securityContext", {})
+        context = {**pod, **self.spec.get("securityContext", {})}
+        ours, own = image_user()
+        user = context.get("runAsUser", ours)
+        group = context.get("runAsGroup", own if user == ours else 0)
+        return user, {group, *pod.get("supplementalGroups", ()), *([pod["fsGroup"]] if "fsGroup" in pod else ())}
+
+    def _files(self) -> dict[str, File]:
+        """What its volumes have, by the path in the container."""
+        volumes = {volume["name"]: volume for volume in self.pod["spec"]["volumes"]}
+        return {
+            f"{mount['mountPath']}/{name}": file
+            for mount in self.spec["volumeMounts"]
+            for name, file in self._content(volumes[mount["name"]]).items()
+        }
+
+    def _content(self, volume: Document) -> Mapping[str, File]:
+        if "emptyDir" in volume:
             return {}
-        secret = self.secrets[volume["secret"]["secretName"]]
-        items = volume["secret"].get("items") or [{"key": key, "path": key} for key in secret]
-        return {item["path"]: secret[item["key"]] for item in items}
+        kind, name, there = (
+            ("secret", "secretName", self.secrets) if "secret" in volume else ("configMap", "name", self._configs)
+        )
+        source: Document = volume[kind]
+        keys = there[source[name]]
+        items = source.get("items") or [{"key": key, "path": key} for key in keys]
+        missing = [item["key"] for item in items if item["key"] not in keys]
+        if missing and not source.get("optional"):
+            raise FailedMountError(f"references non-existent {kind} key: {', '.join(missing)}")
+        mode = source.get("defaultMode", 0o644)
+        return {
+            item["path"]: self._file(keys[item["key"]], item.get("mode", mode)) for item in items if item["key"] in keys
+        }
+
+    @property
+    def _configs(self) -> Secrets:
+        return {name: {key: text.encode() for key, text in texts.items()} for name, texts in self.configs.items()}
+
+    def _file(self, content: bytes, mode: int) -> File:
+        """With an fsGroup the file is that group's, which may read it."""
+        group = self.pod["spec"].get("securityContext", {}).get("fsGroup")
+        return File(content, mode, 0) if group is None else File(content, mode | 0o440, group)
 
     def local(self, path: str) -> Path:
         return self.folder / path.lstrip("/")

@@ -40,6 +40,7 @@ def foreign_secrets(folder: Path) -> dict[str, dict[str, bytes]]:
     tokens = f"{digest} test admin helm-test\nsan=spiffe://plans/helm-test test admin helm-test\n"
     return {
         "unskew-tls": {**server, "ca.crt": ca},
+        "unskew-public": server,
         "corporate": {"server.pem": server["tls.crt"], "server.key": server["tls.key"], "ca.pem": ca},
         "client-ca": {"ca.crt": ca},
         "test-client": client,

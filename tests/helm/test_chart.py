@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.helm.charts import CHART, NAMESPACE, ROOT, VALUES, Document, helm, render, secrets, value_files
+from tests.helm.kubelet import image_user
 from unskew.core.version import __version__
 from unskew.service.settings import Settings
 from unskew.service.stores.address import read_address
@@ -110,7 +111,7 @@ def test_pods_are_hardened(values: str) -> None:
     for pod in pods(values):
         spec = pod["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
-        assert spec["securityContext"]["runAsUser"] >= 999
+        assert spec["securityContext"].get("runAsUser", image_user()[0]) >= 999
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert spec["automountServiceAccountToken"] is False
         assert spec["enableServiceLinks"] is False
@@ -155,7 +156,7 @@ def test_a_pod_has_the_time_that_it_takes_to_leave(values: str) -> None:
     pod = render(values).pod["spec"]
     env = {one["name"]: one.get("value") for one in pod["containers"][0]["env"]}
     delay, drain = float(env["UNSKEW_DRAIN_DELAY"]), float(env["UNSKEW_DRAIN"])
-    assert delay >= 2 * pod["containers"][0]["readinessProbe"]["periodSeconds"]
+    assert delay >= 2 * pod["containers"][0]["readinessProbe"].get("periodSeconds", 10)  # Kubernetes' own
     assert pod["terminationGracePeriodSeconds"] >= delay + drain + 5
 
 
@@ -228,6 +229,15 @@ def test_prometheus_gets_a_token_that_reads_and_a_name_to_expect() -> None:
     secured = render("everything").one("ServiceMonitor")["spec"]["endpoints"][0]
     assert secured["scheme"] == "https"
     assert secured["tlsConfig"]["serverName"] == f"unskew-plans.{NAMESPACE}.svc"
+    assert secured["tlsConfig"]["ca"] == {"secret": {"name": "unskew-tls", "key": "ca.crt"}}
+
+
+def test_without_an_authority_prometheus_goes_by_its_own() -> None:
+    """`tls.caKey: ""`: a key that is not in the Secret would make the operator leave the target out."""
+    endpoint = render("public-certificate").one("ServiceMonitor")["spec"]["endpoints"][0]
+    assert endpoint["tlsConfig"] == {"serverName": f"unskew.{NAMESPACE}.svc"}
+    volumes = {volume["name"] for volume in render("public-certificate").one("Pod", "-test")["spec"]["volumes"]}
+    assert volumes == {"script"}
 
 
 def test_rules_and_dashboards_are_those_of_the_folders() -> None:

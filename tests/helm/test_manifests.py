@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.helm.charts import CHART, ROOT, VALUES, helm, render, value_files
+from tests.helm.charts import CHART, ROOT, VALUES, Document, helm, render, value_files
 from tests.helm.schemas import OLDEST, faults, versions
+from tests.monitoring.prometheus import promtool
 
 pytestmark = pytest.mark.xdist_group("helm")
 
@@ -57,6 +60,29 @@ def test_a_fault_would_be_seen(values: str, kind: str, path: tuple[str | int, ..
     place[path[-1]] = value  # type: ignore[index]  # the same
     found = faults(document, versions()[-1])
     assert any(str(path[-1]) in fault for fault in found), found
+
+
+def checked(spec: Document, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What Prometheus would say of a PrometheusRule, which the operator gives it as a file."""
+    (folder / "rules.json").write_text(json.dumps(spec))
+    return promtool("check", "rules", "--lint=all", "--lint-fatal", folder / "rules.json")
+
+
+@pytest.mark.parametrize("more", [(), ("--set", "fullnameOverride=other", "--set", "nameOverride=its-own")])
+@pytest.mark.parametrize("values", ["monitoring", "everything"])
+def test_prometheus_takes_the_rules_as_they_are_rendered(values: str, more: tuple[str, ...], tmp_path: Path) -> None:
+    """With the release's own names in them."""
+    (rule,) = render(values, *more).all("PrometheusRule")
+    done = checked(rule["spec"], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_prometheus_would_not_take_a_rule_with_a_fault(tmp_path: Path) -> None:
+    spec = copy.deepcopy(render("monitoring").one("PrometheusRule")["spec"])
+    spec["groups"][0]["rules"][0]["expr"] += " )"
+    done = checked(spec, tmp_path)
+    assert done.returncode != 0
+    assert "parse error" in done.stderr
 
 
 @pytest.mark.parametrize("values", value_files())

@@ -27,6 +27,8 @@ WRONG = [
     ("auth.insecure=perhaps", "auth.insecure"),
     ("auth.clientCa.secret=ca", "secret"),
     ("tls.existingSecret=Not_A_Name", "tls.existingSecret"),
+    ("tls.caKey=not/a/key", "tls.caKey"),
+    ("httpRoute.backendTls=maybe", "httpRoute.backendTls"),
     ("service.type=ExternalName", "service.type"),
     ("service.grpcPort=70000", "service.grpcPort"),
     ("livenessProbe.period=5", "period"),
@@ -65,6 +67,13 @@ UNFIT = [
         "autoscaling.minReplicas",
         "autoscaling.maxReplicas",
     ),
+    (
+        ["autoscaling.enabled=true", "redis.url=redis://a", "autoscaling.targetCPUUtilizationPercentage=0"],
+        "autoscaling.targetCPUUtilizationPercentage",
+        "autoscaling.targetMemoryUtilizationPercentage",
+    ),
+    (["httpRoute.enabled=true", "tls.existingSecret=a"], "httpRoute.backendTls", "BackendTLSPolicy"),
+    (["ingress.enabled=true", "tls.existingSecret=a"], "ingress.backendTls", "annotation"),
     (["keda.enabled=true", "keda.stream=clicks"], "keda.tokenFromEnv", "name the variable"),
     (["keda.enabled=true", "auth.insecure=true"], "keda.stream", "name the stream"),
     (["keda.enabled=true", "auth.insecure=true", "keda.stream=a"], "keda.scaleTargetRef.name", "scaled"),
@@ -77,6 +86,15 @@ def test_a_wrong_value_is_refused_by_name(wrong: str, name: str) -> None:
     assert done.returncode != 0
     assert "values.schema.json" in done.stderr or "values don't meet the specifications" in done.stderr
     assert name in done.stderr.partition("unskew:")[2], done.stderr
+
+
+@pytest.mark.parametrize("release", ["1st", "my.release", "un.unskew", "r" * 50 + "--r"])
+def test_a_release_whose_services_could_not_be_called_so_is_refused(release: str) -> None:
+    """helm takes the name, Kubernetes would not take the Service's; with fullnameOverride both are content."""
+    done = helm("template", "--name-template", release)
+    assert done.returncode != 0
+    assert f"fullnameOverride: the release {release} would have a Service" in done.stderr
+    assert helm("template", "--name-template", release, "--set", "fullnameOverride=plans").returncode == 0
 
 
 @pytest.mark.parametrize(("given", "name", "told"), UNFIT)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import ssl
 import subprocess
@@ -18,7 +19,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from tests.helm.charts import Rendered, render, secrets, value_files
-from tests.helm.kubelet import Container, Started, bare, python, running
+from tests.helm.kubelet import Container, FailedMountError, Started, bare, python, running
 from tests.helm.papers import TOKEN, foreign_secrets
 from tests.servers import free_ports, redis_program, wait_for
 from unskew.service.main import check
@@ -78,6 +79,7 @@ def test_the_service_takes_what_is_rendered(
     environment = one.environment()
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
+    assert one.unreadable() == []
     settings = load()
     check(settings)
     assert settings.host in ("0.0.0.0", "::")
@@ -85,6 +87,36 @@ def test_the_service_takes_what_is_rendered(
     ports = {port["name"]: port["containerPort"] for port in one.spec["ports"]}
     assert ports == {"http": settings.http_port, "grpc": settings.grpc_port, "metrics": settings.metrics_port}
     assert one.spec["args"] == ["serve"]
+
+
+@pytest.mark.parametrize("values", [values for values in value_files() if values != "existing-secrets"])
+def test_the_pod_of_the_test_can_read_its_files(values: str, foreign: Foreign, tmp_path: Path) -> None:
+    rendered = render(values)
+    one = container(rendered, rendered.one("Pod", "-test"), foreign, tmp_path / "pod")
+    one.mount()
+    assert one.unreadable() == []
+
+
+@pytest.mark.parametrize(
+    ("values", "mode", "given"),
+    [("minimal", 0o440, {"fsGroup": 10001}), ("bare", 0o444, {}), ("openshift", 0o444, {})],
+)
+def test_files_of_secrets_are_for_the_pods_group_or_for_everybody_in_it(
+    values: str, mode: int, given: dict[str, int], foreign: Foreign, tmp_path: Path
+) -> None:
+    """Without an fsGroup they are root's, and the image's user is in no group of root's."""
+    rendered = render(values)
+    volumes = [volume["secret"] for volume in rendered.pod["spec"]["volumes"] if "secret" in volume]
+    assert {volume["defaultMode"] for volume in volumes} == {mode}
+    context = rendered.pod["spec"].get("securityContext", {})
+    assert {name: value for name, value in context.items() if name == "fsGroup"} == given
+    closed = copy.deepcopy(rendered.pod)
+    closed["spec"]["securityContext"] = {"runAsUser": 10001, "runAsGroup": 10001}
+    for volume in closed["spec"]["volumes"]:
+        if "secret" in volume:
+            volume["secret"]["defaultMode"] = 0o440
+    # The check itself: what root's group alone may read is told.
+    assert len(container(rendered, closed, foreign, tmp_path / "pod").unreadable()) >= len(volumes)
 
 
 def test_an_install_with_nothing_said_serves_plans_and_leaves_in_peace(foreign: Foreign, tmp_path: Path) -> None:
@@ -189,6 +221,36 @@ def test_with_certificates_of_callers_the_test_shows_its_own(foreign: Foreign, t
         with pytest.raises(httpx.TransportError):
             httpx.get(f"https://localhost:{service.ports['http']}/healthz", verify=_trusting(foreign), trust_env=False)
         assert service.probe("livenessProbe")
+
+
+def test_a_certificate_that_everybody_knows_needs_no_authority(foreign: Foreign, tmp_path: Path) -> None:
+    """`tls.caKey: ""`, with a Secret as `kubectl create secret tls` makes it: REST and gRPC go by the system's
+    authorities."""
+    rendered = render("public-certificate", *SOON)
+    (tmp_path / "authorities").write_bytes(foreign["client-ca"]["ca.crt"])
+    with running(container(rendered, rendered.pod, foreign, tmp_path / "pod")) as service:
+        known = {"SSL_CERT_FILE": str(tmp_path / "authorities")}
+        code, said = tried(rendered, service, foreign, tmp_path / "test", **known)
+        assert code == 0, said
+        assert "ok   gRPC serves" in said
+
+
+def test_a_secret_without_an_authority_is_named_by_the_test(foreign: Foreign, tmp_path: Path) -> None:
+    """The pod starts and says what is missing, where it would have waited for its volume for ever."""
+    rendered = render("tls")
+    pod, without = copy.deepcopy(rendered.one("Pod", "-test")), {**foreign, "unskew-tls": foreign["unskew-public"]}
+    test = container(rendered, pod, without, tmp_path)
+    test.mount()
+    given = test.environment()
+    done = subprocess.run(
+        python(test.command(given)), env={**bare(), **given}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "no key as tls.caKey says" in done.stdout
+    assert done.stderr == ""
+    del pod["spec"]["volumes"][1]["secret"]["optional"]
+    with pytest.raises(FailedMountError, match=r"ca\.crt"):
+        test.mount()
 
 
 def _trusting(foreign: Foreign) -> ssl.SSLContext:

@@ -45,11 +45,18 @@ class Rootfs:
     """Stages built in one mount namespace, which is gone with all of them when this is closed."""
 
     def __init__(
-        self, folder: Path, given: Mapping[str, str], machine: Mapping[str, str], shown: Mapping[str, Path]
+        self,
+        folder: Path,
+        given: Mapping[str, str],
+        machine: Mapping[str, str],
+        shown: Mapping[str, Path],
+        lacking: Mapping[str, str],
     ) -> None:
         """``given`` are build arguments. ``machine`` is in the environment of each step, as an engine passes on the
-        settings of a proxy. The checkout is hidden from the steps; folders ``shown`` are mounted where they say."""
+        settings of a proxy. The checkout is hidden from the steps; folders ``shown`` are mounted where they say.
+        ``lacking`` is done before a stage's own steps: what its base has, and this machine has not."""
         self._folder, self._given, self._machine, self._shown = folder, given, machine, shown
+        self._lacking = lacking
         self.environments: dict[str, dict[str, str]] = {}
         # The namespace lives as long as this process, which ends with its standard input.
         self._holder = subprocess.Popen(
@@ -89,6 +96,8 @@ class Rootfs:
             if source and source not in self.environments:
                 self.build(dockerfile, source)
         self._mount(target)
+        if target in self._lacking:
+            self._run(target, "/", self._lacking[target], {"PATH": SYSTEM})
         self._steps(stage, given)
 
     def _steps(self, stage: Stage, given: Mapping[str, str]) -> None:
@@ -162,6 +171,7 @@ class Rootfs:
     def command(self, stage: Stage, arguments: Sequence[str], given: Mapping[str, str]) -> list[str]:
         """This command as a process of the image: its user, environment and root, no capability, none to be had."""
         user, _, group = stage.last("USER").partition(":")
+        group = group or self._group(stage.name, user)
         environment = {**self.environments[stage.name], **given}
         less = ["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--clear-groups"]
         return [
@@ -169,6 +179,11 @@ class Rootfs:
             *("setpriv", f"--reuid={user}", f"--regid={group}", *less),
             *("env", "-i", *(f"{name}={value}" for name, value in environment.items()), *arguments),
         ]
+
+    def _group(self, stage: str, user: str) -> str:
+        """Whose group an image does not say: that of its passwd, and root's for a user who is not in it."""
+        users = [line.split(":") for line in self._under(stage, "/etc/passwd").read_text().splitlines()]
+        return next((group for _, _, number, group, *_ in users if number == user), "0")
 
     @contextmanager
     def container(self, stage: Stage, log: Path, **given: str) -> Iterator[subprocess.Popen[str]]:

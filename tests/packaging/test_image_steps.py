@@ -1,6 +1,7 @@
 """The Dockerfile's steps done without an engine, and what they make run as in a pod: no root, nothing to write to.
 
 The small dose takes the dependencies from the venv of the tests, where pip would fetch them; all else is as written.
+This machine's Python stands in for that of both bases. Spark's own image has PySpark and a user, which are put there.
 """
 
 from __future__ import annotations
@@ -11,23 +12,24 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.packaging.dockerfile import read, words
+from tests.packaging.dockerfile import Stage, read, words
 from tests.packaging.rootfs import PYTHON, ROOT, Rootfs, unable
 from unskew.core.version import __version__
 
 pytestmark = pytest.mark.xdist_group("image")
 
 DOCKERFILE = read(ROOT / "Dockerfile")
-SERVICE = DOCKERFILE.stages["service"]
+SERVICE, EXECUTOR = DOCKERFILE.stages["service"], DOCKERFILE.stages["executor"]
 GIVEN = {"PYTHON_DIGEST": "sha256:" + "a" * 64, "SPARK_DIGEST": "sha256:" + "b" * 64, "VERSION": __version__}
-BORROWED = "/mnt/packages"
+BORROWED, SPARK = "/mnt/packages", "/mnt/spark"
+SPARKS_USER = "groupadd --system --gid 185 spark && useradd --system --uid 185 --gid 185 --home-dir /nonexistent spark"
 SMALL, FULL = "the venv's dependencies", "all installed"
 
 
@@ -38,11 +40,11 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         pytest.skip(why)
     machine = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     machine["HOME"] = str(Path.home())
-    shown: dict[str, Path] = {}
+    shown = borrowed(tmp_path_factory.mktemp("spark"), SPARK, lambda name: name.startswith(("pyspark", "py4j")))
     if request.param == SMALL:
-        shown = borrowed(tmp_path_factory.mktemp("packages"))
+        shown |= borrowed(tmp_path_factory.mktemp("packages"), BORROWED, _dependency)
         machine |= {"PIP_NO_DEPS": "1", "PYTHONPATH": BORROWED}
-    rootfs = Rootfs(tmp_path_factory.mktemp("image"), GIVEN, machine, shown)
+    rootfs = Rootfs(tmp_path_factory.mktemp("image"), GIVEN, machine, shown, {"executor": SPARKS_USER})
     try:
         rootfs.build(DOCKERFILE, "service")
         rootfs.locked("service")
@@ -53,19 +55,24 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         rootfs.close()
 
 
-def borrowed(folder: Path) -> dict[str, Path]:
-    """The packages of the tests' venv, without what a new venv brings itself and without ours."""
+def borrowed(folder: Path, where: str, wanted: Callable[[str], bool]) -> dict[str, Path]:
+    """Packages of the tests' venv, to be seen there."""
     packages = Path(sysconfig.get_path("purelib"))
     folder.chmod(0o755)
     for one in packages.iterdir():
-        if not one.name.lower().startswith(("pip", "setuptools", "_distutils", "unskew", "_editable")):
+        if wanted(one.name.lower()):
             (folder / one.name).symlink_to(one)
-    return {str(packages): packages, BORROWED: folder}
+    return {str(packages): packages, where: folder}
 
 
-def inside(image: Rootfs, *command: str, **given: str) -> subprocess.CompletedProcess[str]:
+def _dependency(name: str) -> bool:
+    """Neither what a new venv brings itself, nor ours, nor what only Spark's image has."""
+    return not name.startswith(("pip", "setuptools", "_distutils", "unskew", "_editable", "pyspark", "py4j"))
+
+
+def inside(image: Rootfs, *command: str, stage: Stage = SERVICE, **given: str) -> subprocess.CompletedProcess[str]:
     """A command in the image, as the image's user."""
-    return subprocess.run(image.command(SERVICE, command, given), capture_output=True, text=True, timeout=60)
+    return subprocess.run(image.command(stage, command, given), capture_output=True, text=True, timeout=60)
 
 
 def ports(run: subprocess.Popen[str], log: Path) -> dict[str, int]:
@@ -158,3 +165,57 @@ def test_it_does_not_open_itself_to_everybody(image: Rootfs) -> None:
     done = inside(image, *words(SERVICE.last("ENTRYPOINT")), *words(SERVICE.last("CMD")), UNSKEW_HOST="0.0.0.0")
     assert done.returncode == 2
     assert "--tokens-file" in done.stderr
+
+
+# -- Spark's drivers and executors -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def executor(image: Rootfs) -> Rootfs:
+    """The executor's image beside the service's, of the same wheel."""
+    image.build(DOCKERFILE, "executor")
+    # As spark-submit and Spark's workers do, PySpark is put on the path; it is not where pip installs.
+    path = [SPARK, *filter(None, [image.environments["service"].get("PYTHONPATH")])]
+    image.environments["executor"]["PYTHONPATH"] = os.pathsep.join(path)
+    return image
+
+
+def python(image: Rootfs, *lines: str, **given: str) -> str:
+    """What the executor's Python writes, and what numba tells beside it."""
+    done = inside(image, "python3", "-c", "\n".join(lines), stage=EXECUTOR, **given)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+FIRST_PLAN = (
+    "import os, numpy as np",
+    "from unskew.core import Histogram, make_planner",
+    "histogram = Histogram.from_hashes(np.repeat(np.arange(1, 5, dtype=np.uint64) << np.uint64(56), [9, 5, 3, 1]))",
+    "make_planner('dalton', partitions=4, seed=7).plan(histogram)",
+    "print('as', os.getuid(), os.getgid())",
+)
+
+
+def test_the_executor_has_ours_beside_sparks_own(executor: Rootfs) -> None:
+    """As Spark's user: the operators from the wheel, PySpark from the base, and nothing of the service's frameworks."""
+    said = python(executor, "import pyspark, unskew.spark", "print(pyspark.__file__, unskew.spark.__file__)").split()
+    assert said[0].startswith(SPARK)
+    assert said[1].startswith(str(PYTHON.parent))
+    layer = executor.layer("executor")
+    installed = {path.name for path in layer.glob(f"{str(PYTHON.parent).lstrip('/')}/lib/python3*/site-packages/*")}
+    assert "unskew" in installed
+    assert {name for name in installed if name.startswith(("pyspark", "py4j", "fastapi", "uvicorn"))} == set()
+
+
+@pytest.mark.parametrize(("cpu", "compiles"), [("generic", False), ("", True)], ids=["as built", "for this CPU"])
+def test_the_executors_kernels_are_there_and_its_user_may_add_to_them(
+    executor: Rootfs, cpu: str, compiles: bool
+) -> None:
+    """A first plan by Dalton compiles nothing; for another CPU than it was built for Spark's user compiles it anew, and
+    keeps it."""
+    said = python(executor, *FIRST_PLAN, NUMBA_DEBUG_CACHE="1", NUMBA_CPU_NAME=cpu)
+    assert "as 185 185" in said
+    assert ("data saved to '/opt/unskew/kernels" in said) == compiles
+    assert ("data loaded from '/opt/unskew/kernels" in said) != compiles
+    folder = executor.root("executor") / "opt" / "unskew" / "kernels"
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in (folder, *folder.rglob("*"))} == {(185, 185)}

@@ -2,7 +2,7 @@
 
 A stream of its own is put, filled, planned, read back and deleted, over REST; gRPC answers for its health. It exits
 with 1 and one line where something is not as it should be. TRY_URL and TRY_GRPC say where; TRY_TOKEN, TRY_CA, TRY_CERT
-and TRY_KEY how. It needs what the image has anyway.
+and TRY_KEY how; without TRY_CA the authorities of the system are trusted. It needs what the image has anyway.
 """
 
 from __future__ import annotations
@@ -35,12 +35,22 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
+def authority() -> str | None:
+    """The file of TRY_CA; None where none is given."""
+    path = os.environ.get("TRY_CA")
+    if path and not Path(path).is_file():
+        raise WrongError(
+            "the Secret of tls.existingSecret has no key as tls.caKey says: add it, or set tls.caKey to ''"
+        )
+    return path or None
+
+
 class Rest:
     """Requests with JSON, and the credentials of the environment."""
 
     def __init__(self) -> None:
         self.base = os.environ["TRY_URL"]
-        context = ssl.create_default_context(cafile=os.environ.get("TRY_CA"))
+        context = ssl.create_default_context(cafile=authority())
         if os.environ.get("TRY_CERT"):
             context.load_cert_chain(os.environ["TRY_CERT"], os.environ["TRY_KEY"])
         handlers = [urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)]
@@ -77,12 +87,15 @@ def until(what: str, ask: Callable[[], bool]) -> None:
 def healthy() -> bool:
     """gRPC's own health check, through the headless Service."""
 
-    def read(name: str) -> bytes | None:
-        return Path(os.environ[name]).read_bytes() if os.environ.get(name) else None
+    def read(path: str | None) -> bytes | None:
+        return Path(path).read_bytes() if path else None
 
     target = os.environ["TRY_GRPC"]
-    if os.environ.get("TRY_CA"):
-        credentials = grpc.ssl_channel_credentials(read("TRY_CA"), read("TRY_KEY"), read("TRY_CERT"))
+    if os.environ["TRY_URL"].startswith("https:"):
+        # gRPC has a list of its own, which would not be what REST goes by.
+        trusted = read(authority() or ssl.get_default_verify_paths().cafile)
+        key, chain = read(os.environ.get("TRY_KEY")), read(os.environ.get("TRY_CERT"))
+        credentials = grpc.ssl_channel_credentials(trusted, key, chain)
         channel = grpc.secure_channel(target, credentials)
     else:
         channel = grpc.insecure_channel(target)
@@ -111,8 +124,8 @@ def plan(rest: Rest) -> None:
 
 
 def main() -> int:
-    rest = Rest()
     try:
+        rest = Rest()
         until("alive", lambda: rest("GET", "/healthz") is not None)
         until("ready", lambda: rest("GET", "/readyz") is not None)
         until("gRPC serves", healthy)

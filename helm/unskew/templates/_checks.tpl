@@ -1,9 +1,19 @@
 {{/* What values.schema.json cannot see: values that do not fit together. Each says which, and what to do. */}}
 {{- define "unskew.check" -}}
+{{- include "unskew.check.name" . }}
 {{- include "unskew.check.store" . }}
 {{- include "unskew.check.callers" . }}
 {{- include "unskew.check.metrics" . }}
+{{- include "unskew.check.doors" . }}
 {{- include "unskew.check.scaling" . }}
+{{- end }}
+
+{{/* helm takes releases such as 1st and my.release; a Service's name begins with a letter and has no dots. */}}
+{{- define "unskew.check.name" -}}
+{{- $name := include "unskew.fullname" . }}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) }}
+{{- fail (printf "fullnameOverride: the release %s would have a Service %s, and such a name begins with a letter, ends with a letter or digit, and has no dots; call the release otherwise, or set fullnameOverride" .Release.Name $name) }}
+{{- end }}
 {{- end }}
 
 {{- define "unskew.check.store" -}}
@@ -50,10 +60,26 @@
 {{- end }}
 {{- end }}
 
+{{- define "unskew.check.doors" -}}
+{{- if .Values.tls.existingSecret }}
+{{- range $door, $how := dict "ingress" "by an annotation of its own" "httpRoute" "by a BackendTLSPolicy" }}
+{{- $value := get $.Values $door }}
+{{- if and $value.enabled (not $value.backendTls) }}
+{{- fail (printf "%s.backendTls: with tls.existingSecret the pods speak HTTPS only, and most controllers send HTTP unless they are told; tell yours, %s, and set %s.backendTls: true" $door $how $door) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- define "unskew.check.scaling" -}}
 {{- with .Values.autoscaling }}
 {{- if and .enabled (gt (int .minReplicas) (int .maxReplicas)) }}
 {{- fail (printf "autoscaling.minReplicas: %d, more than autoscaling.maxReplicas, %d" (int .minReplicas) (int .maxReplicas)) }}
+{{- end }}
+{{- end }}
+{{- with .Values.autoscaling }}
+{{- if and .enabled (not (or .targetCPUUtilizationPercentage .targetMemoryUtilizationPercentage)) }}
+{{- fail "autoscaling.targetCPUUtilizationPercentage: it is 0, and so is autoscaling.targetMemoryUtilizationPercentage, and Kubernetes would then aim at a CPU of its own choice; give one of them, or set autoscaling.enabled: false and replicaCount" }}
 {{- end }}
 {{- end }}
 {{- $anybody := or .Values.auth.insecure .Values.auth.clientCa.existingSecret }}

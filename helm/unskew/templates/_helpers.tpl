@@ -85,13 +85,14 @@ app.kubernetes.io/component: {{ last . }}
 {{- end }}
 
 {{- define "unskew.drainDelay" -}}
-{{- add (mul 2 (.Values.readinessProbe.periodSeconds | default 10)) .Values.drain.extraDelaySeconds }}
+{{- $probe := .Values.readinessProbe | default dict }}
+{{- add (mul 2 ($probe.periodSeconds | default 10)) .Values.drain.extraDelaySeconds }}
 {{- end }}
 
 {{/* A probe, with our handler unless it has one: (list $ .Values.livenessProbe "/healthz"). */}}
 {{- define "unskew.probe" -}}
 {{- $root := index . 0 }}
-{{- $probe := index . 1 }}
+{{- $probe := index . 1 | default dict }}
 {{- if not (or $probe.httpGet $probe.tcpSocket $probe.grpc $probe.exec) }}
 {{- $get := dict "path" (index . 2) "port" "http" "scheme" (include "unskew.scheme" $root | upper) }}
 {{- $ours := ternary (dict "tcpSocket" (dict "port" "http")) (dict "httpGet" $get) (not (empty $root.Values.auth.clientCa.existingSecret)) }}
@@ -107,6 +108,12 @@ app.kubernetes.io/component: {{ last . }}
 {{- range .Values.networkPolicy.egress.redisPorts }}{{ $ports = append $ports (int .) }}{{ end }}
 {{- range regexFindAll ":[0-9]+" $hosts -1 }}{{ $ports = append $ports (trimPrefix ":" . | int) }}{{ end }}
 {{- toJson (uniq $ports) }}
+{{- end }}
+
+{{/* Who reads files of Secrets: the pod's group. Where values give it none (OpenShift gives it one itself) the image's user belongs to
+no group of theirs, and then everybody does; there is nobody else in the container. */}}
+{{- define "unskew.secretMode" -}}
+{{- ternary "0440" "0444" (hasKey (.Values.podSecurityContext | default dict) "fsGroup") }}
 {{- end }}
 
 {{/* The port of a URL, or that of its scheme. */}}

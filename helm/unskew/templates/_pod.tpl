@@ -46,20 +46,21 @@
 {{- end }}
 {{- end }}
 
-{{/* Secrets are files that only group 10001 reads, and are not subPaths: so they follow their Secret. */}}
+{{/* Files of Secrets are not subPaths: so they follow their Secret. */}}
 {{- define "unskew.volumes" -}}
+{{- $mode := include "unskew.secretMode" . -}}
 - name: tmp
   emptyDir: {sizeLimit: 256Mi}
 {{- with include "unskew.tokensSecret" . }}
 - name: auth
-  secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: tokens, path: tokens}]}
+  secret: {secretName: {{ . }}, defaultMode: {{ $mode }}, items: [{key: tokens, path: tokens}]}
 {{- end }}
 {{- with .Values.tls }}
 {{- if .existingSecret }}
 - name: tls
   secret:
     secretName: {{ .existingSecret }}
-    defaultMode: 0440
+    defaultMode: {{ $mode }}
     items:
       - {key: {{ .certKey }}, path: {{ .certKey }}}
       - {key: {{ .keyKey }}, path: {{ .keyKey }}}
@@ -68,12 +69,12 @@
 {{- with .Values.auth.clientCa }}
 {{- if .existingSecret }}
 - name: client-ca
-  secret: {secretName: {{ .existingSecret }}, defaultMode: 0440, items: [{key: {{ .key }}, path: {{ .key }}}]}
+  secret: {secretName: {{ .existingSecret }}, defaultMode: {{ $mode }}, items: [{key: {{ .key }}, path: {{ .key }}}]}
 {{- end }}
 {{- end }}
 {{- with .Values.redis.tls.existingSecret }}
 - name: redis-tls
-  secret: {secretName: {{ . }}, defaultMode: 0440}
+  secret: {secretName: {{ . }}, defaultMode: {{ $mode }}}
 {{- end }}
 {{- with .Values.volumes }}
 {{ toYaml . }}
