@@ -21,13 +21,16 @@ from tests.monitoring.test_names import promql
 
 pytestmark = pytest.mark.xdist_group("monitoring")
 Watched = tuple[World, Prometheus]
-CASES = Path(__file__).with_name("rules_test.yaml")
-RUNBOOKS = ROOT / "docs" / "runbooks"
+FILES = sorted(Path(__file__).parent.glob("rules_*test.yaml"))
+CASES = [case for file in FILES for case in yaml.safe_load(file.read_text())["tests"]]
+DOCS = ROOT / "docs"
+RUNBOOKS = DOCS / "runbooks"
 GROUPS = yaml.safe_load(RULES.read_text())["groups"]
 ALERTS: dict[str, dict[str, Any]] = {
     rule["alert"]: rule for group in GROUPS for rule in group["rules"] if "alert" in rule
 }
 PAGES = sorted(RUNBOOKS.glob("*.md"))
+_LOGS = re.compile(r"kubectl\b.*\blogs\b.*(?:\s-l\b|--selector)")
 SECTIONS = ("**Means:**", "**Users notice:**", "## How to look", "## What to do", "**Ignore it**")
 
 
@@ -36,9 +39,10 @@ def test_the_rules_are_rules() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_each_alert_fires_when_it_should_and_only_then() -> None:
-    """The cases of rules_test.yaml, by promtool."""
-    done = promtool("test", "rules", CASES)
+@pytest.mark.parametrize("file", FILES, ids=[file.stem for file in FILES])
+def test_each_alert_fires_when_it_should_and_only_then(file: Path) -> None:
+    """The cases of the file, by promtool."""
+    done = promtool("test", "rules", file)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -46,11 +50,22 @@ def test_each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() 
     """And no case is of an alert that is not there."""
     fires: Counter[str] = Counter()
     silent: Counter[str] = Counter()
-    for case in yaml.safe_load(CASES.read_text())["tests"]:
+    for case in CASES:
         for one in case["alert_rule_test"]:
             (fires if one["exp_alerts"] else silent)[one["alertname"]] += 1
     assert set(fires) == set(ALERTS)
     assert set(silent) == set(ALERTS)
+
+
+def test_each_alert_has_a_case_in_which_it_fires_and_there_are_two_replicas() -> None:
+    """Each replica tells of itself, and any may take any message: what is right of one may be wrong of two."""
+    of_two = {
+        one["alertname"]
+        for case in CASES
+        for one in case["alert_rule_test"]
+        if one["exp_alerts"] and len(set(re.findall(r'instance="(\w+)"', str(case["input_series"])))) > 1
+    }
+    assert of_two == set(ALERTS)
 
 
 @pytest.mark.parametrize(("broken", "fires"), [("vector(0) > 1", True), ("vector(1)", False)], ids=["never", "always"])
@@ -59,18 +74,28 @@ def test_the_cases_see_an_alert_that_never_fires_and_one_that_always_does(
 ) -> None:
     """The cases in which it fires the one, those in which it does not the other: none is a case that cannot fail."""
     groups = [{**group, "rules": [_broken(rule, broken) for rule in group["rules"]]} for group in GROUPS]
-    rules, cases = tmp_path / "rules.yaml", tmp_path / "cases.yaml"
+    rules = tmp_path / "rules.yaml"
     rules.write_text(json.dumps({"groups": groups}))
-    found = yaml.safe_load(CASES.read_text())
-    tests = [_only(case, fires) for case in found["tests"]]
-    cases.write_text(json.dumps({**found, "rule_files": [str(rules)], "tests": tests}))
-    done = promtool("test", "rules", cases)
-    assert done.returncode == 1
-    assert set(re.findall(r"alertname: ?(Unskew\w+), time", done.stdout + done.stderr)) == set(ALERTS)
+    seen: set[str] = set()
+    for file in FILES:
+        found = yaml.safe_load(file.read_text())
+        cases = tmp_path / file.name
+        cases.write_text(json.dumps({**found, "rule_files": [str(rules)], "tests": _only(found["tests"], fires)}))
+        done = promtool("test", "rules", cases)
+        assert done.returncode == 1
+        seen |= set(re.findall(r"alertname: ?(Unskew\w+), time", done.stdout + done.stderr))
+    assert seen == set(ALERTS)
 
 
-def _only(case: dict[str, Any], fires: bool) -> dict[str, Any]:
-    return {**case, "alert_rule_test": [one for one in case["alert_rule_test"] if bool(one["exp_alerts"]) == fires]}
+def _only(cases: list[dict[str, Any]], fires: bool) -> list[dict[str, Any]]:
+    return [
+        {
+            "interval": case["interval"],
+            "input_series": case["input_series"],
+            "alert_rule_test": [one for one in case["alert_rule_test"] if bool(one["exp_alerts"]) == fires],
+        }
+        for case in cases
+    ]
 
 
 def _broken(rule: dict[str, Any], expr: str) -> dict[str, Any]:
@@ -103,6 +128,36 @@ def test_every_selector_is_of_the_job_that_the_chart_puts_in() -> None:
         selectors = re.findall(r"\{([^{}]*)\}", expr)
         assert selectors, name
         assert all(selector.startswith('job="unskew"') for selector in selectors), name
+
+
+def test_that_nothing_answers_is_told_with_the_labels_of_the_release(tmp_path: Path) -> None:
+    """Of a release of which Prometheus knows nothing at all, too: else AlertmanagerConfig would not route it, and
+    nobody would know which of two it is."""
+    own = 'namespace="plans",job="planner"'
+    (tmp_path / "rules.yaml").write_text(RULES.read_text().replace('job="unskew"', own))
+    down = ALERTS["UnskewDown"]
+    told = {
+        "exp_labels": {"severity": "critical", "namespace": "plans", "job": "planner"},
+        "exp_annotations": {**down["annotations"], "summary": "No replica of planner answers in namespace plans"},
+    }
+    case = {
+        "interval": "1m",
+        "input_series": [{"series": 'up{namespace="other",job="planner",instance="a"}', "values": "1x20"}],
+        "alert_rule_test": [{"alertname": "UnskewDown", "eval_time": "10m", "exp_alerts": [told]}],
+    }
+    cases = tmp_path / "cases.yaml"
+    cases.write_text(json.dumps({"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [case]}))
+    done = promtool("test", "rules", cases)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_logs_of_several_pods_are_read_to_their_beginning() -> None:
+    """``kubectl logs -l`` shows ten lines a pod, and ``grep`` does not know: so each says how many."""
+    pages = {page: page.read_text().replace("\\\n", " ") for page in sorted(DOCS.rglob("*.md"))}
+    lines = [(page.name, line) for page, text in pages.items() for line in text.splitlines() if _LOGS.search(line)]
+    assert len(lines) > 5
+    assert [one for one in lines if "--tail=" not in one[1]] == []
+    assert [one for one in lines if "grep" in one[1] and "--tail=-1" not in one[1]] == []
 
 
 def _all_expressions() -> dict[str, str]:
