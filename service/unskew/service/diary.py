@@ -54,7 +54,8 @@ class Diary:
     def __init__(self, store: Store, observer: Observer) -> None:
         self._store, self._observer = store, observer
         self._waiting: asyncio.Queue[tuple[str, int, AnyNote]] = asyncio.Queue(_WAITING)
-        self._lives: Recent[str, int] = Recent(_STREAMS)  # how often a stream of this name went
+        self._put_in = 0  # notes, so far
+        self._void: dict[str, int] = {}  # streams that went: of what still waits, those up to this one are void
         self._whole: Recent[str, int] = Recent(_STREAMS)  # the last batch that was told as a whole
         self._task: asyncio.Task[None] | None = None
         self._on: dict[type, Callable[[Any], None]] = {
@@ -89,15 +90,17 @@ class Diary:
     def _put(self, stream: str, *notes: AnyNote) -> None:
         for note in notes:
             try:
-                self._waiting.put_nowait((stream, self._lives.get(stream, 0), note))
+                self._waiting.put_nowait((stream, self._put_in + 1, note))
+                self._put_in += 1
             except asyncio.QueueFull:
                 self._observer(Skipped(stream, "note", f"{_WAITING} are waiting to be written"))
 
     def _stream_changed(self, event: StreamChanged) -> None:
         """What waits is of the life that ended, and no part of the next one."""
         if event.what in ("deleted", "restored"):
-            self._lives.put(event.stream, self._lives.get(event.stream, 0) + 1)
             self._whole.pop(event.stream, None)
+            if not self._waiting.empty():
+                self._void[event.stream] = self._put_in
 
     def _plan_built(self, event: PlanBuilt) -> None:
         info = event.info
@@ -156,9 +159,9 @@ class Diary:
 
     async def _write(self) -> None:
         while True:
-            stream, life, note = await self._waiting.get()
+            stream, number, note = await self._waiting.get()
             try:
-                if life == self._lives.get(stream, 0):
+                if number > self._void.get(stream, 0):
                     await self._store.note(stream, note.kind, note.data(), note.keep)
             except NotFoundError:
                 pass  # the stream was deleted meanwhile, and what was written of it with it
@@ -166,6 +169,8 @@ class Diary:
                 self._observer(Skipped(stream, "note", f"{type(why).__name__}: {why}"))
             finally:
                 self._waiting.task_done()
+                if self._waiting.empty():
+                    self._void.clear()
 
 
 def _loads(batch: BatchWork, partitions: int) -> list[int]:
