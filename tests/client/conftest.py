@@ -14,7 +14,8 @@ from unskew.client import Client
 def no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of whoever runs the tests."""
     monkeypatch.delenv("UNSKEW_TOKEN", raising=False)
-    monkeypatch.delenv("UNSKEW_TOKEN_FILE", raising=False)
+    for name in ("TOKEN_FILE", "CA", "CERTIFICATE", "KEY"):
+        monkeypatch.delenv(f"UNSKEW_{name}", raising=False)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from tests.client.service_in_test import ServiceInTest
-from unskew.client import Client, NoAnswerError
+from unskew.client import Client, NoAnswerError, testing
 from unskew.v1 import partitioner_pb2_grpc
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with openssl")
@@ -58,6 +58,20 @@ def test_who_shows_the_right_papers_is_served(papers: Path, target: str) -> None
         assert client.get_scale("clicks").zone == 3
     with Client(target.removeprefix("grpcs://"), **mine) as client:  # type: ignore[arg-type]
         assert client.get_scale("clicks").zone == 3
+
+
+def test_the_papers_may_be_in_the_environment(papers: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kubernetes gives them to driver and executors. They are for ``grpcs://`` alone: what is beside the process and
+    speaks without TLS is still reached. What is given in code comes first."""
+    for name, file in (("CA", "ca.pem"), ("CERTIFICATE", "job.pem"), ("KEY", "job.key")):
+        monkeypatch.setenv(f"UNSKEW_{name}", str(papers / file))
+    with Client(target, token="s3cret") as client:
+        assert client.get_scale("clicks").zone == 3
+        assert client.url == target
+    with testing.embedded() as plain, plain.client() as client:
+        assert list(client.list_streams()) == []
+    with Client(target, ca=papers / "other.pem", timeout=2.0) as client, pytest.raises(NoAnswerError):
+        client.get_scale("clicks")
 
 
 @pytest.mark.parametrize("given", [{"ca": "ca"}, {"ca": "other", "certificate": "job"}, {"ca": "ca", "plain": "y"}])

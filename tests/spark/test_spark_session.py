@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.servers import free_ports
+from tests.service.faces import digest_of
+from tests.service.processes import process
 from tests.spark.frames import no_job
-from unskew.client import NoAnswerError
+from unskew.client import NoAccessError, NoAnswerError
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan import Version
 from unskew.spark import Unskew
@@ -98,6 +102,42 @@ def test_a_service_that_is_not_there(spark: SparkSession, rows: DataFrame) -> No
     with session as sk, pytest.warns(ServiceWarning, match="planned in the driver instead"):
         plan = sk.plan(rows, "word")
     assert plan.info.rows == 20_000
+
+
+TOKENS = f"{digest_of('owner')} owner admin words\n{digest_of('guest')} guest reader words\n"
+
+
+def test_driver_and_tasks_show_who_they_are(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+    """A service with tokens: by ``access``, which tasks get with their pin, and a handler under Spark Connect too."""
+    with process(tmp_path, UNSKEW_TOKENS=TOKENS) as service:
+        target = f"grpc://127.0.0.1:{service.grpc}"
+        session = Unskew(spark, stream="words", partitions=4, service=target, required=True, access={"token": "owner"})
+        with session as sk:
+            plan = sk.plan(rows, "word")
+            assert sk.client is not None
+            assert sk.client.get_plan("words").plan.digest == plan.digest
+            with pickle.loads(pickle.dumps(sk)) as again:
+                assert again.client.get_plan("words").plan.digest == plan.digest
+            pin = sk.pin(plan)
+            assert (pin.service, pin.access) == (target, {"token": "owner"})
+            assert "owner" not in repr((sk.plans, pin))
+            sk.place(rows, "word", pin=pin).count()
+            assert sk.client.get_scale("words").map_tasks == rows.rdd.getNumPartitions()
+
+
+@pytest.mark.parametrize("access", [{}, {"token": "nobody"}, {"token": "guest"}], ids=["none", "unknown", "reader"])
+def test_a_service_that_does_not_let_us_in_is_one_that_is_not_there(
+    spark: SparkSession, rows: DataFrame, tmp_path: Path, access: dict[str, str]
+) -> None:
+    """A token that has expired, or without the right: the driver plans and says why. Required: an error."""
+    with process(tmp_path, UNSKEW_TOKENS=TOKENS) as service:
+        target = f"grpc://127.0.0.1:{service.grpc}"
+        session = Unskew(spark, stream="words", partitions=4, policy="balanced", service=target, access=access)
+        with session as sk, pytest.warns(ServiceWarning, match=r"planned in the driver instead: .*give a token"):
+            assert sk.plan(rows, "word").info.rows == 20_000
+        if access != {"token": "guest"}:
+            with pytest.raises(NoAccessError):
+                Unskew(spark, stream="words", partitions=4, service=target, access=access, required=True)
 
 
 @pytest.mark.parametrize(

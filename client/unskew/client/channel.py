@@ -52,6 +52,10 @@ _RETRIES = {
 }
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.use_local_subchannel_pool", 1),
+    (
+        "grpc.lb_policy_name",
+        "round_robin",
+    ),  # of a name with several addresses (Kubernetes' headless Service) all are used
     ("SingleThreadedUnaryStream", 1),  # grpc.experimental.ChannelOptions, which costs an import
     ("grpc.enable_retries", 1),
     ("grpc.service_config", json.dumps(_RETRIES)),
@@ -97,6 +101,10 @@ class Target:
             return True
         host = self.address.split(":", 1)[1].lstrip("/") if self.address.startswith(_OTHERS) else self.address
         return host.startswith(("127.", "[::1]", "localhost:"))
+
+    @property
+    def url(self) -> str:
+        return f"{_SECURE if self.secure else _PLAIN}{self.address}"
 
     def __str__(self) -> str:
         return self.address

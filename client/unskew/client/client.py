@@ -97,6 +97,11 @@ class Client:
         return str(self._channel.target)
 
     @property
+    def url(self) -> str:
+        """The target as another process is to be given it: with TLS or without."""
+        return self._channel.target.url
+
+    @property
     def closed(self) -> bool:
         return self._channel.closed
 

@@ -1,8 +1,9 @@
 """How a client shows who it is, and knows whom it talks to: a bearer token, TLS, mTLS. Nothing here is ever logged.
 
-A token is taken from ``token``, else ``token_file``, else ``UNSKEW_TOKEN``, else ``UNSKEW_TOKEN_FILE``. A file is read
-again when it changes (Kubernetes renews projected tokens in place). Without TLS a token goes to loopback only, unless
-``insecure`` says that the network is trusted: whoever reads it has it.
+A token is taken from ``token``, else ``token_file``, else ``UNSKEW_TOKEN``, else ``UNSKEW_TOKEN_FILE``; the PEM files
+from ``ca``, ``certificate`` and ``key``, else ``UNSKEW_CA``, ``UNSKEW_CERTIFICATE`` and ``UNSKEW_KEY``. A token's file
+is read again when it changes (Kubernetes renews projected tokens in place). Without TLS a token goes to loopback only,
+unless ``insecure`` says, in code, that the network is trusted: whoever reads it has it.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ class Credentials:
     certificate: str | os.PathLike[str] | None = None
     key: str | os.PathLike[str] | None = None
     insecure: bool = False
+    tls: bool = field(default=False, init=False)  # whether a certificate was given in code: then any target is by TLS
     _file: Path | None = field(default=None, init=False, repr=False)
     _read: tuple[tuple[int, ...], str] = field(default=((), ""), init=False, repr=False)
 
     def __post_init__(self) -> None:
+        self.tls = self.ca is not None or self.certificate is not None
         if self.token is not None and self.token_file is not None:
             raise ConfigError("token_file", str(self.token_file), "a token or a token file, not both")
         if (self.certificate is None) != (self.key is None):
@@ -45,16 +48,21 @@ class Credentials:
 
     @classmethod
     def of(cls, environment: Mapping[str, str], **given: Any) -> Credentials:
-        """Those that are ``given``, and the token from the environment where none is."""
+        """Those that are ``given``, and from the environment those that are not. Its certificates are for ``grpcs://``
+        targets: a process may also have a service beside it that speaks without."""
+        in_code = given.get("ca") is not None or given.get("certificate") is not None
         if given.get("token") is None and given.get("token_file") is None:
             given["token"] = environment.get("UNSKEW_TOKEN") or None
             if given["token"] is None:
                 given["token_file"] = environment.get("UNSKEW_TOKEN_FILE") or None
-        return cls(**given)
-
-    @property
-    def tls(self) -> bool:
-        return self.ca is not None or self.certificate is not None
+        if given.get("ca") is None:
+            given["ca"] = environment.get("UNSKEW_CA") or None
+        if given.get("certificate") is None and given.get("key") is None:
+            given["certificate"] = environment.get("UNSKEW_CERTIFICATE") or None
+            given["key"] = environment.get("UNSKEW_KEY") or None
+        made = cls(**given)
+        made.tls = in_code
+        return made
 
     @property
     def shown(self) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from unskew.core.errors import UnskewError
 
 __all__ = [
+    "UNSERVED",
     "ClientClosedError",
     "LimitReachedError",
     "NoAccessError",
@@ -83,6 +84,9 @@ class LimitReachedError(ServiceCallError):
 
     advice = "send less, or try later"
 
+
+UNSERVED = (NoAnswerError, NoAccessError, LimitReachedError)
+"""What a job that can do without the service goes on after: it is no fault of the job's own settings or rows."""
 
 _KINDS: dict[str, type[ServiceCallError]] = {
     "UNAVAILABLE": NoAnswerError,

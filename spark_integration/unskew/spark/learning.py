@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -35,7 +35,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from unskew.client import Breaker, Client, NoAnswerError, NotThereError, Synced
+from unskew.client import Breaker, Client, NotThereError, ServiceCallError, Synced
+from unskew.client.errors import UNSERVED
 from unskew.core.errors import ConfigError
 from unskew.core.partition_agent import REPORTED, Bound
 from unskew.core.plan import Plan
@@ -69,7 +70,8 @@ class Pins:
     stream: str
     spec: StreamSpec
     client: Client | None
-    alone: Callable[[NoAnswerError, str], None]
+    alone: Callable[[ServiceCallError, str], None]
+    access: Mapping[str, Any] = field(default_factory=dict, repr=False)
     answer: Answer | None = field(default=None, init=False)
     _session: int = field(default_factory=lambda: time.time_ns() // 1000, init=False)
     _breaker: Breaker = field(default_factory=lambda: Breaker(failures=1, cooldown=5.0), init=False)
@@ -97,7 +99,8 @@ class Pins:
             self.stream,
             bound,
             source,
-            None if self.client is None else self.client.target,
+            None if self.client is None else self.client.url,
+            self.access,
             sync=due,
             session=self._session,
             dsync=self._dsync,
@@ -121,7 +124,7 @@ class Pins:
         known = (0, 0) if self.answer is None else self.answer.version
         try:
             news = self._synced(self.client, self._report(source, batch), known).answer
-        except NoAnswerError as why:
+        except UNSERVED as why:
             self._breaker.failure(time.monotonic())
             self.alone(why, "this batch goes by what was learned before")
             return

@@ -11,9 +11,10 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from unskew.client import Client, NoAnswerError, NotThereError, testing
+from unskew.client import Client, NotThereError, ServiceCallError, testing
+from unskew.client.errors import UNSERVED
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram import Histogram
 from unskew.core.plan import Plan
@@ -30,7 +31,7 @@ EMBEDDED = "embedded"
 
 
 class ServiceWarning(UserWarning):
-    """The service did not answer, and the driver planned by itself."""
+    """The service did not answer, or did not let us in, and the driver planned by itself."""
 
 
 def spec_of(
@@ -60,6 +61,7 @@ class Plans:
     service: str | None = None
     required: bool = False
     timeout: float = 10.0
+    access: Mapping[str, Any] = field(default_factory=dict, repr=False)
     last: Plan | None = field(default=None, init=False)
     client: Client | None = field(default=None, init=False)
     _batch: int = field(default=-1, init=False)
@@ -143,7 +145,7 @@ class Plans:
             return None
         try:
             self.put(self.client, types)
-        except NoAnswerError as why:
+        except UNSERVED as why:
             self.alone(why)
             return None
         return self.client
@@ -178,11 +180,11 @@ class Plans:
         try:
             client.report_histogram(self.stream, Part(self.source, batch), histogram, timeout=self.timeout)
             return client.build_plan(self.stream, batch, fresh=True, timeout=self.timeout).plan
-        except NoAnswerError as why:
+        except UNSERVED as why:
             self.alone(why)
             return None
 
-    def alone(self, why: NoAnswerError, instead: str = "planned in the driver instead") -> None:
+    def alone(self, why: ServiceCallError, instead: str = "planned in the driver instead") -> None:
         """Say that the driver goes on by itself, or that it may not."""
         if self.required:
             raise why
@@ -211,7 +213,7 @@ class Plans:
     def _connect(self, service: str) -> Client:
         target = self._open.enter_context(testing.embedded()).target if service == EMBEDDED else service
         try:
-            client = Client(target, timeout=self.timeout)
+            client = Client(target, **{"timeout": self.timeout, **self.access})
             self._open.callback(client.close)
             if self.required:
                 self._reach(client)

@@ -6,7 +6,6 @@ Each verb hands over to the module of its name; what they share is the plans of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,7 +55,9 @@ _NAME = "partition"  # of a route: Spark would name the column by all its tables
 class Unskew:
     """Plans and placement for the frames of one stream.
 
-    ``service``: None, ``"embedded"`` (a real service beside the driver, gone with it), or ``"grpc://host:port"``.
+    ``service``: None, ``"embedded"`` (a real service beside the driver, gone with it), or ``"grpc://host:port"``;
+    ``"grpcs://..."`` with TLS. ``access``: how driver and tasks show who they are, as ``Client`` takes it
+    (``token_file``, ``ca``, ``certificate`` and ``key``, ``insecure``); the rest each process has in its environment.
     ``parameters`` are the policy's own. A service that has the stream already keeps its settings, but for the number of
     partitions, which must be the same here and there.
     """
@@ -75,6 +76,7 @@ class Unskew:
         sampling: Sampling | None = None,
         required: bool = False,
         timeout: float = 10.0,
+        access: Mapping[str, Any] | None = None,
     ) -> None:
         self._settings: dict[str, Any] = {
             "stream": stream,
@@ -87,11 +89,12 @@ class Unskew:
             "sampling": sampling,
             "required": required,
             "timeout": timeout,
+            "access": dict(access or {}),
         }
         spec = spec_of(partitions, policy, parameters, weights, seed)
         spark_version(spark.range(0))
-        self._plans = Plans(spark, stream, spec, service, required, timeout)
-        self._pins = Pins(stream, spec, self._plans.client, self._plans.alone)
+        self._plans = Plans(spark, stream, spec, service, required, timeout, dict(access or {}))
+        self._pins = Pins(stream, spec, self._plans.client, self._plans.alone, self._plans.access)
         self._sampling = sampling or Sampling(seed=seed)
         self._spread: Columns = AUTO
         self._held: list[DataFrame] = []
@@ -212,16 +215,13 @@ class Unskew:
         *,
         batch: int | None = None,
         source: str | None = None,
-        access: Mapping[str, object] | None = None,
     ) -> Pin:
         """What the tasks of one batch are bound to (``unskew.spark.learning``): ``plan`` or the last one made here, or
         with ``learn`` the newest Q-table of the service. ``sync``: whether tasks report what they learn; by default
-        where there is a service. ``source`` names the query, where an application has several on one stream;
-        ``access`` is how tasks show the service who they are, as ``Client`` takes it."""
+        where there is a service. ``source`` names the query, where an application has several on one stream."""
         chosen = None if learn and plan is None else self._plans.chosen(plan)
         number = self._plans.next_batch() if batch is None else batch
-        made = self._pins.pin(source or self._plans.source, chosen, number, learn=learn, sync=sync)
-        return made if access is None else replace(made, access=dict(access))
+        return self._pins.pin(source or self._plans.source, chosen, number, learn=learn, sync=sync)
 
     def place(
         self,

@@ -82,7 +82,8 @@ class Learned:
         )
         syncs, client = self._syncs, self._sk.client
         if syncs is not None and client is not None and syncs.due():
-            pin = replace(pin, service=client.target, sync=True, session=syncs.session, dsync=syncs.dsync)
+            pin = replace(pin, service=client.url, access=self._sk.plans.access, sync=True)
+            pin = replace(pin, session=syncs.session, dsync=syncs.dsync)
         return place(df, pin, settings.keys, settings.told, column=settings.column), None
 
     def seen(self, _df: DataFrame, _pinned: Pinned, _batch: int, _watch: Watch | None, seconds: float) -> None:
