@@ -1,9 +1,9 @@
 """The highest input rate without queueing (Prompt, Fig. 11), by way: hash with AQE, time-sliced blocks, unskew.
 
-A batch a second and a half, at a constant rate and at one that swings by half around its mean. A rate holds if what is
-left to do at the end of each period is nothing: the queue grows by what a batch takes longer than the interval and
-shrinks by what it takes less. The rate is found by halving the span between one that holds and one that does not, with
-batches that are really run, counting, pinning and planning included.
+A batch every ``--interval`` seconds, at a constant rate and at one that swings by half around its mean. A rate holds
+if what is left to do at the end of each period is nothing: the queue grows by what a batch takes longer than the
+interval and shrinks by what it takes less. The rate is found by halving the span between one that holds and one that
+does not, with batches that are really run, counting, pinning and planning included.
 
 Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.streaming_rate [--exponents 0.5 1 1.5 2] [--steps 5]``.
 """
@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 from benchmarks.streaming_arms import SLOTS, Arm, arm, bench, keys_of, write_batch
 from unskew.spark.demo.stream import folder_of
 
-INTERVAL = 1.5
 WAIT = 2e-4
 PERIOD = 6
 WAYS = ("hash", "sliced", "unskew")
@@ -32,13 +31,14 @@ def main() -> None:
     parser.add_argument("--exponents", type=float, nargs="+", default=[0.5, 1.5])
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--swings", type=float, nargs="+", default=[0.0, 0.5])
+    parser.add_argument("--interval", type=float, default=4.0, help="a batch costs Spark a second or two on two cores")
     asked = parser.parse_args()
     most = SLOTS / WAIT
     print(f"rows a second that hold; all {SLOTS} slots working without pause would do {most:,.0f}")
     with bench() as (spark, folder):
         for swing in asked.swings:
             for exponent in asked.exponents:
-                held = {way: highest(spark, folder, way, exponent, swing, asked.steps) for way in WAYS}
+                held = {way: highest(spark, folder, way, asked.interval, exponent, swing, asked.steps) for way in WAYS}
                 told = "  ".join(f"{way} {rate:>7,.0f}" for way, rate in held.items())
                 best = max(held["hash"], held["sliced"])
                 ours = held["unskew"] / best if best else math.inf
@@ -46,24 +46,26 @@ def main() -> None:
                 print(f"Zipf {exponent:.1f}, {profile:9}: {told}   unskew {ours:.2f}x", flush=True)
 
 
-def highest(spark: SparkSession, folder: Path, way: str, exponent: float, swing: float, steps: int) -> float:
+def highest(
+    spark: SparkSession, folder: Path, way: str, interval: float, exponent: float, swing: float, steps: int
+) -> float:
     """To a ``steps``-th halving of the span up to what the slots can do at all."""
     low, high = 0.0, SLOTS / WAIT
     with arm(spark, folder, way, wait=WAIT) as one:
-        number = _fed(one, 0, [0.3 * high * INTERVAL] * 3, exponent, swing)[1]  # Java and the plan warm up
+        number = _fed(one, 0, [0.3 * high * interval] * 3, exponent, swing)[1]  # Java and the plan warm up
         for _ in range(steps):
             rate = (low + high) / 2.0
-            rows = [rate * INTERVAL * (1.0 + swing * math.sin(2.0 * math.pi * at / PERIOD)) for at in range(PERIOD)]
+            rows = [rate * interval * (1.0 + swing * math.sin(2.0 * math.pi * at / PERIOD)) for at in range(PERIOD)]
             took, number = _fed(one, number, rows, exponent, swing)
-            low, high = (rate, high) if _holds(took) else (low, rate)
+            low, high = (rate, high) if _holds(took, interval) else (low, rate)
     return low
 
 
-def _holds(took: Sequence[float]) -> bool:
+def _holds(took: Sequence[float], interval: float) -> bool:
     """Whether nothing is left to do when a period has ended that began with nothing."""
     queue = 0.0
     for seconds in took:
-        queue = max(queue + seconds - INTERVAL, 0.0)
+        queue = max(queue + seconds - interval, 0.0)
     return queue == 0.0
 
 
