@@ -1,4 +1,4 @@
-"""One world and one Prometheus for all tests of this folder: a worker of its own keeps them together."""
+"""Two replicas under load and a real Prometheus, for the tests of a file; they go with it: they take half a core."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.monitoring.load import World, world
 from tests.monitoring.prometheus import Prometheus, program, prometheus
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Prometheus]]:
     """Two replicas under load, and who watches them."""
     program()

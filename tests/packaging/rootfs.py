@@ -129,9 +129,15 @@ class Rootfs:
             # This machine's own folders may be for root alone.
             *(f"chmod o+rx {at}/root{folder}" for folder in (*PYTHON.parents, *ROOT.parents)),
         ]
-        for where, folder in self._shown.items():
-            lines += [f"mkdir -p {at}/root{where}", f"mount --bind -o ro {folder} {at}/root{where}"]
-        self._inside("sh", "-ec", "\n".join(lines))
+        self._inside("sh", "-ec", "\n".join([*lines, *self._showing(f"{at}/root", "/")]))
+
+    def _showing(self, root: str, below: str) -> list[str]:
+        shown = {where: folder for where, folder in self._shown.items() if where.startswith(below)}
+        return [
+            line
+            for where, folder in shown.items()
+            for line in (f"mkdir -p {root}{where}", f"mount --bind -o ro {folder} {root}{where}")
+        ]
 
     def _copy(self, stage: str, where: str, step: Step) -> None:
         source = _from(step)
@@ -166,7 +172,9 @@ class Rootfs:
     def locked(self, stage: str) -> None:
         """From now on as in a pod: the root read-only, /tmp empty and the only place that can be written to."""
         root = f"{self._folder}/{stage}/root"
-        self._inside("sh", "-ec", f"mount -t tmpfs -o mode=1777 none {root}/tmp && mount -o remount,ro {root}")
+        # A checkout may lie in /tmp, and what is shown of it with it.
+        lines = [f"mount -t tmpfs -o mode=1777 none {root}/tmp", *self._showing(root, "/tmp/")]
+        self._inside("sh", "-ec", "\n".join([*lines, f"mount -o remount,ro {root}"]))
 
     def command(self, stage: Stage, arguments: Sequence[str], given: Mapping[str, str]) -> list[str]:
         """This command as a process of the image: its user, environment and root, no capability, none to be had."""
