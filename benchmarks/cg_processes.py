@@ -34,7 +34,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -85,7 +85,8 @@ class Window:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A scheme's run. ``spread`` is a slot each, the first of them that of the throttling; ``settled`` None: never."""
+    """A scheme's run. ``spread`` and ``weak`` are a slot each, the first of them that of the throttling; ``weak``: rows
+    that a throttled worker was sent, over those that another one was; ``settled`` None: never."""
 
     scheme: str
     limit: str
@@ -95,6 +96,7 @@ class Outcome:
     band: float
     spread: list[float]
     utilisation: list[list[float]]
+    weak: list[float]
     memory: float
     rows: int
     plans: int
@@ -203,7 +205,7 @@ def run(name: str, times: Times, of: Cluster, by: Limits, service: Any) -> Outco
     done = of.hear(of.workers)
     measured = throttled + times.grace * times.slot
     figures = _Figures(done, sent, throttled, end)
-    spread, utilisation = figures.utilisation(first, times.after)
+    spread, utilisation, arrived = figures.slots(first, times.after)
     limit = band()
     return Outcome(
         scheme=name,
@@ -214,6 +216,7 @@ def run(name: str, times: Times, of: Cluster, by: Limits, service: Any) -> Outco
         band=limit,
         spread=[round(one, 3) for one in spread],
         utilisation=[[round(one, 2) for one in row] for row in utilisation],
+        weak=[round(one, 3) for one in weak(arrived)],
         memory=figures.memory(),
         rows=sum(one.rows for one in sent),
         plans=max(one.plans for one in sent),
@@ -225,6 +228,14 @@ def run(name: str, times: Times, of: Cluster, by: Limits, service: Any) -> Outco
 def band() -> float:
     """See above."""
     return 0.10 + LOAD * CAPACITY / (WORKERS * ALPHA) / LEFT
+
+
+def weak(arrived: F64) -> list[float]:
+    """Rows by slot and worker: the throttled ones' mean over the others'."""
+    theirs = arrived[:, list(THROTTLED)].mean(axis=1)
+    others = np.delete(arrived, THROTTLED, axis=1).mean(axis=1)
+    found: list[float] = (theirs / np.maximum(others, 1)).tolist()
+    return found
 
 
 def settled(spread: Sequence[float], limit: float) -> int | None:
@@ -251,12 +262,14 @@ class _Figures:
         median, high = np.quantile(latency, (0.5, 0.99))
         return Window(float(finished / (until - since)), float(median), float(high))
 
-    def utilisation(self, first: int, slots: int) -> tuple[list[float], F64]:
-        """From this slot on, a worker each; a slot that one has not ended is left out."""
-        seen = [{slot.number: slot.utilisation for slot in one.slots} for one in self.done]
+    def slots(self, first: int, slots: int) -> tuple[list[float], F64, F64]:
+        """From this slot on: spread, utilisation and rows that came, the latter by worker; a slot that a worker has not
+        ended is left out."""
+        seen = [{slot.number: slot for slot in one.slots} for one in self.done]
         common = [number for number in range(first, first + slots) if all(number in one for one in seen)]
-        table = np.array([[one[number] for one in seen] for number in common])
-        return (table.max(axis=1) - table.mean(axis=1)).tolist(), table
+        table = np.array([[one[number].utilisation for one in seen] for number in common])
+        arrived = np.array([[one[number].arrived for one in seen] for number in common], np.float64)
+        return (table.max(axis=1) - table.mean(axis=1)).tolist(), table, arrived
 
     def memory(self) -> float:
         """(key, worker) pairs over keys."""
@@ -310,7 +323,6 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--slot", type=float, default=plain.slot, help="seconds")
     parser.add_argument("--before", type=int, default=plain.before, help="slots before the throttling")
     parser.add_argument("--after", type=int, default=plain.after, help="slots after it")
-    parser.add_argument("--rivals-after", type=int, help="the same for all but CG: what is overloaded only gets worse")
     parser.add_argument("--grace", type=int, default=plain.grace, help="slots after it that are not measured")
     parser.add_argument("--schemes", nargs="+", choices=("KG", "PKG", "SG", "CG"), default=["KG", "PKG", "SG", "CG"])
     parser.add_argument(
@@ -320,10 +332,6 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--governor", action="store_true", help="stop and continue, also where quotas can be set")
     parser.add_argument("--json", action="store_true", help="one line, for programs")
     return parser.parse_args(argv)
-
-
-def _shorter(times: Times, after: int) -> Times:
-    return replace(times, after=after, grace=times.grace * after // times.after)
 
 
 def main() -> None:
@@ -340,8 +348,7 @@ def main() -> None:
             )
         outcomes = []
         for name in asked.schemes:
-            own = times if name == "CG" or asked.rivals_after is None else _shorter(times, asked.rivals_after)
-            outcomes.append(run(name, own, of, by, service))
+            outcomes.append(run(name, times, of, by, service))
             if not asked.json:
                 print(told(outcomes[-1], times.rate), flush=True)
     if asked.json:

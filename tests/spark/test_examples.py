@@ -1,20 +1,27 @@
-"""``examples/`` as a reader runs them: each in a process of its own, on fewer rows. They print what they promise."""
+"""``examples/`` on fewer rows: they print what they promise. One as a reader runs it, in a process of its own, the
+others on the Spark that is there; ``long``: each in a process.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.frames import setting
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN = {
-    "skewed_groups": 12_000,
+    "skewed_groups": 6_000,
     "skewed_join": 60_000,
     "even_parquet": 60_000,
     "before_and_after": 12_000,
@@ -22,10 +29,14 @@ RUN = {
     "streaming_join": 6_000,
     "stateful_sessions": 6_000,
 }
+SET = ("spark.sql.shuffle.partitions", "spark.sql.autoBroadcastJoinThreshold")  # what they set on their session
 ELSEWHERE = {"kafka_in_out", "live_stream"}  # test_kafka.py, which has a broker; tests/service/test_live_stream.py
 
 
-def printed(name: str) -> str:
+Printed = Callable[[str], str]
+
+
+def by_itself(name: str) -> str:
     ran = subprocess.run(
         [sys.executable, str(EXAMPLES / f"{name}.py"), str(RUN[name])],
         capture_output=True,
@@ -36,6 +47,24 @@ def printed(name: str) -> str:
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
     return ran.stdout
+
+
+@pytest.fixture(params=["here", pytest.param("by itself", marks=pytest.mark.long)])
+def printed(
+    request: pytest.FixtureRequest,
+    spark: SparkSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Printed:
+    """What an example prints."""
+
+    def here(name: str) -> str:
+        monkeypatch.setattr(SparkSession, "stop", lambda _: None)
+        with setting(spark, **{name.replace(".", "__"): spark.conf.get(name) for name in SET}):
+            runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"](RUN[name])
+        return capsys.readouterr().out
+
+    return here if request.param == "here" else by_itself
 
 
 def before_and_after(pattern: str, text: str) -> tuple[float, float]:
@@ -49,7 +78,7 @@ def test_every_example_is_run_here() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == set(RUN) | ELSEWHERE
 
 
-def test_skewed_groups_gives_the_heavy_customer_a_task_of_its_own() -> None:
+def test_skewed_groups_gives_the_heavy_customer_a_task_of_its_own(printed: Printed) -> None:
     """By hash it shares a task with others; by the plan the fullest task has that customer's orders and no other's."""
     text = printed("skewed_groups")
     heaviest = re.search(r"orders, ([\d,]+) of one customer", text)
@@ -59,7 +88,7 @@ def test_skewed_groups_gives_the_heavy_customer_a_task_of_its_own() -> None:
     assert "same models: True" in text
 
 
-def test_skewed_join_shows_even_partitions_and_the_same_rows() -> None:
+def test_skewed_join_shows_even_partitions_and_the_same_rows(printed: Printed) -> None:
     """One partition far over the mean before, none after."""
     text = printed("skewed_join")
     before, after = before_and_after(r"fullest partition has (\S+) times", text)
@@ -68,7 +97,7 @@ def test_skewed_join_shows_even_partitions_and_the_same_rows() -> None:
     assert "the same rows: True" in text
 
 
-def test_even_parquet_writes_files_of_one_size() -> None:
+def test_even_parquet_writes_files_of_one_size(printed: Printed) -> None:
     """One file several times as large as the others before, none after; all but the split device in one file."""
     text = printed("even_parquet")
     before, after = before_and_after(r"the largest has (\S+) times the mean", text)
@@ -80,13 +109,13 @@ def test_even_parquet_writes_files_of_one_size() -> None:
 
 
 def test_before_and_after_says_what_to_do_and_does_it() -> None:
-    """The advice for these clicks is to use the operator, and the job gives the same with it."""
-    text = printed("before_and_after")
+    """The advice for these clicks is to use the operator, given the slots; the job gives the same with it."""
+    text = by_itself("before_and_after")
     assert "use sk.group_apply: by hash it takes" in text
     assert "same result: True" in text
 
 
-def test_windowed_sketches_spreads_the_hot_page_and_merges_its_sketches() -> None:
+def test_windowed_sketches_spreads_the_hot_page_and_merges_its_sketches(printed: Printed) -> None:
     """Even partitions with salts; every window of a page comes out, with an estimate as good as before."""
     text = printed("windowed_sketches")
     before, after = before_and_after(r"fullest partition has (\S+) times", text)
@@ -98,7 +127,7 @@ def test_windowed_sketches_spreads_the_hot_page_and_merges_its_sketches() -> Non
     assert float(worst.group(1)) < 5
 
 
-def test_streaming_join_makes_the_same_pairs_in_all_partitions() -> None:
+def test_streaming_join_makes_the_same_pairs_in_all_partitions(printed: Printed) -> None:
     """By Spark alone nearly all of them in one."""
     text = printed("streaming_join")
     before, after = before_and_after(r"fullest partition has (\S+) times", text)
@@ -107,6 +136,6 @@ def test_streaming_join_makes_the_same_pairs_in_all_partitions() -> None:
     assert re.search(r"[\d,]{5,} pairs; the same: True", text)
 
 
-def test_stateful_sessions_have_every_click_once() -> None:
+def test_stateful_sessions_have_every_click_once(printed: Printed) -> None:
     """Sessions end by themselves, in whichever batch that is."""
     assert "they have 6,000 of 6,000 clicks" in printed("stateful_sessions")

@@ -77,7 +77,6 @@ def test_no_row_is_lost_while_an_unpinned_job_loses_some(tmp_path: Path) -> None
         [
             "native/killed-in-shuffle",
             "executor/killed-in-shuffle",
-            "executor/killed-in-map",
             "native/outputs-deleted",
             "unpinned/killed-in-shuffle",
         ],
