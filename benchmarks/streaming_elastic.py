@@ -5,7 +5,7 @@ second on two cores, is a quarter of the interval: partitions do not help agains
 threshold within 3 d batches of each step up; no change is taken back within d batches of it (no flapping); the rows
 that come out are those that went in, each once.
 
-Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.streaming_elastic [--d N]``.
+Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.streaming_elastic [--d N] [--increment N]``.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--d", type=int, default=2)
     parser.add_argument("--batches", type=int, default=8)
+    parser.add_argument("--increment", type=int, default=1)
     asked = parser.parse_args()
-    elastic = Elastic(4, 16, d=asked.d)
+    elastic = Elastic(4, 16, d=asked.d, increment=asked.increment)
     with bench() as (spark, folder):
         w, partitions = run(spark, folder, elastic, asked.batches)
     for step in range(1, len(STEPS)):

@@ -58,13 +58,14 @@ def _document(target: Target) -> dict[str, Any]:
 
 
 def _shaped(document: dict[str, Any]) -> dict[str, Any]:
-    """The same, with streams that are there."""
+    """The same, with streams that are there, and some that a valid request would create."""
+    others = [f"no-such-stream-{number}" for number in range(len(STREAMS) // 2)]
     shaped = copy.deepcopy(document)
     for path in shaped["paths"].values():
         for operation in path.values():
             for parameter in operation.get("parameters", ()):
                 if parameter["name"] == "stream":
-                    parameter["schema"] = {"type": "string", "enum": [*STREAMS, "no-such-stream"]}
+                    parameter["schema"] = {"type": "string", "enum": [*STREAMS, *others]}
     return shaped
 
 
