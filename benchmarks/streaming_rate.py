@@ -56,29 +56,26 @@ def highest(
         for _ in range(steps):
             rate = (low + high) / 2.0
             rows = [rate * interval * (1.0 + swing * math.sin(2.0 * math.pi * at / PERIOD)) for at in range(PERIOD)]
-            took, number = _fed(one, number, rows, exponent, swing)
-            low, high = (rate, high) if _holds(took, interval) else (low, rate)
+            holds, number = _fed(one, number, rows, exponent, swing, interval)
+            low, high = (rate, high) if holds else (low, rate)
     return low
 
 
-def _holds(took: Sequence[float], interval: float) -> bool:
-    """Whether nothing is left to do when a period has ended that began with nothing."""
+def _fed(
+    one: Arm, number: int, rows: Sequence[float], exponent: float, swing: float, interval: float = math.inf
+) -> tuple[bool, int]:
+    """Whether nothing is left to do when batches of so many rows, one an interval, have come that began with nothing;
+    the next batch's number. What cannot end well is not run to its end."""
     queue = 0.0
-    for seconds in took:
-        queue = max(queue + seconds - interval, 0.0)
-    return queue == 0.0
-
-
-def _fed(one: Arm, number: int, rows: Sequence[float], exponent: float, swing: float) -> tuple[list[float], int]:
-    """What batches of so many rows take; the next batch's number."""
-    took = []
     for at, count in enumerate(rows):
         around = [1.0 + swing * math.sin(2.0 * math.pi * (at + part / SLOTS) / PERIOD) for part in range(SLOTS)]
         write_batch(one.source, number, keys_of(number, int(count), exponent), around)
-        took.append(one.run(number, settled=True))
+        queue = max(queue + one.run(number, settled=True) - interval, 0.0)
         shutil.rmtree(folder_of(one.source, number))
         number += 1
-    return took, number
+        if queue > (len(rows) - 1 - at) * interval:
+            break
+    return queue == 0.0, number
 
 
 if __name__ == "__main__":

@@ -125,12 +125,12 @@ def test_the_quick_demo_shows_proves_and_reports(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "processes"),
-    [("starting Spark", 2), ("batch ", 3 + 6)],  # itself and Java; the service, and a Python worker for each task
+    [("starting Spark", 2), ("warming up", 3 + 6)],  # itself and Java; the service, and a Python worker for each task
 )
 def test_an_interrupt_ends_it_with_nothing_left(tmp_path: Path, line: str, processes: int) -> None:
-    """Ctrl-C, to the whole group, while Java comes up or in the middle of a batch: exit 130, no traceback, no process,
+    """Ctrl-C, to the whole group, while Java comes up or in the middle of a job: exit 130, no traceback, no process,
     no file."""
-    with running(tmp_path, "--rows", "100000") as run:
+    with running(tmp_path, "--rows", "500000") as run:
         assert run.stdout is not None
         next(said for said in run.stdout if said.startswith(line))
         limit = time.monotonic() + LONG

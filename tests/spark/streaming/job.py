@@ -64,7 +64,7 @@ def session(shuffles: int) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # for a short life
+        "spark.python.daemon.module": "unskew.spark.demo.daemon",  # for a short life
         "spark.sql.shuffle.partitions": str(shuffles),
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.session.timeZone": "UTC",
