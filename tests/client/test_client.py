@@ -26,6 +26,7 @@ from unskew.client import (
     Agent,
     Client,
     ClientClosedError,
+    FaultError,
     LimitReachedError,
     NoAccessError,
     NoAnswerError,
@@ -232,7 +233,8 @@ class TestErrors:
             (Code.PERMISSION_DENIED, NoAccessError),
             (Code.RESOURCE_EXHAUSTED, LimitReachedError),
             (Code.UNAVAILABLE, NoAnswerError),
-            (Code.INTERNAL, ServiceCallError),
+            (Code.INTERNAL, FaultError),
+            (Code.UNKNOWN, FaultError),
         ],
     )
     def test_each_status_is_one_error_that_names_stream_cause_and_way_out(
@@ -407,6 +409,8 @@ class TestCredentials:
             (tmp_path / "new").write_text("second one".replace(" ", "-"))
             (tmp_path / "new").rename(file)
             client.get_scale("clicks")
+            file.write_text("")  # it is being written in place
+            client.get_scale("clicks")
         assert service.seen[-1][2]["authorization"] == "Bearer second-one"
 
     def test_no_token_is_ever_shown(self, caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
@@ -425,8 +429,17 @@ class TestCredentials:
 
     def test_a_token_is_not_sent_over_an_open_network(self) -> None:
         """Unless TLS is used, or the caller says that the network is trusted."""
-        with pytest.raises(ConfigError, match="grpcs://"):
-            Client("grpc://elsewhere:8081", token="s3cret")
+        near = "ipv4:127.0.0.1:8081"
+        for target in (
+            "grpc://elsewhere:8081",
+            "dns://127.0.0.53/elsewhere:8081",
+            f"{near},10.0.0.5:8081",
+            "127.x.com",
+        ):
+            with pytest.raises(ConfigError, match="grpcs://"):
+                Client(target, token="s3cret")
+        for target in (near, "dns:///localhost:1", "localhost", "ipv6:[::1]:1", "unix:/tmp/socket"):
+            Client(target, token="s3cret").close()
         for target, more in (("grpcs://elsewhere", {}), ("grpc://elsewhere", {"insecure": True}), ("[::1]:8081", {})):
             Client(target, token="s3cret", **more).close()  # type: ignore[arg-type]
 

@@ -53,6 +53,16 @@ UNFIT = [
     (["auth.insecure=true", "auth.existingSecret=a"], "auth.insecure", "set it to false"),
     (["auth.clientCa.existingSecret=ca"], "auth.clientCa.existingSecret", "tls.existingSecret"),
     (
+        ["auth.clientCa.existingSecret=ca", "tls.existingSecret=a", "auth.generate=false"],
+        "auth.clientCa.existingSecret",
+        "auth.existingSecret",
+    ),
+    (
+        ["auth.clientCa.existingSecret=ca", "tls.existingSecret=a", "keda.enabled=true"],
+        "keda.tokenFromEnv",
+        "name the variable",
+    ),
+    (
         ["metrics.serviceMonitor.enabled=true", "auth.existingSecret=a"],
         "metrics.serviceMonitor.bearerTokenSecret.name",
         "reader",

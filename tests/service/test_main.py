@@ -193,6 +193,32 @@ def test_a_client_certificate_is_an_identity_on_both_faces(tmp_path: Path) -> No
         assert "renewed" in _names(tmp_path, running.running.http_port, "etl")
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with the openssl command")
+def test_an_authority_that_was_taken_away_lets_nobody_in(tmp_path: Path) -> None:
+    """On both faces, without a restart: whoever has its key could be anybody."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        certificate(folder, "server", "DNS:localhost,IP:127.0.0.1")
+        certificate(folder, "etl", "URI:spiffe://jobs/etl")
+    for name in ("server.pem", "server.key", "ca.pem"):
+        shutil.copy(old / name, tmp_path / name)
+    files = {"tls_cert": "server.pem", "tls_key": "server.key", "tls_client_ca": "ca.pem"}
+    settings = {name: str(tmp_path / file) for name, file in files.items()}
+    with served(FakeVerbs(), tokens="san=spiffe://jobs/etl etl admin *\n", **settings) as running:
+        base = running.base.replace("http:", "https:")
+        assert (_over_https(old, base, "etl"), _over_grpc(old, running.target, "etl")) == (201, "OK")
+        shutil.copy(new / "ca.pem", tmp_path / "ca.pem")
+        tls = running.running.tls
+        assert tls is not None
+        tls.refresh()
+        assert (_over_https(old, base, "etl"), _over_grpc(old, running.target, "etl")) == (None, "UNAVAILABLE")
+        shutil.copy(new / "server.pem", tmp_path / "server.pem")
+        shutil.copy(new / "server.key", tmp_path / "server.key")
+        tls.refresh()
+        assert (_over_https(new, base, "etl"), _over_grpc(new, running.target, "etl")) == (200, "OK")
+
+
 def _over_https(folder: Path, base: str, name: str) -> int | None:
     import ssl
 

@@ -63,7 +63,7 @@ def run(spark: SparkSession, target: str, kind: str) -> dict[str, int]:
         out = placed.toArrow()
         tries = attempts(spark, kind)
         assert sk.client is not None
-        counted = sk.client.build_plan(sk.stream, 40, fresh=True).plan.info.rows
+        counted = sk.client.build_plan(sk.stream, pin.number, fresh=True).plan.info.rows
         if kind == "learn":
             assert sk.pin(learn=True, batch=41).bound.records == counted
     return {

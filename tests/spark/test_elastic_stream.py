@@ -108,6 +108,21 @@ def test_a_plan_for_so_many_partitions_that_it_has_more_hosts(spark: SparkSessio
     assert query.users == expected(4)
 
 
+def test_a_query_may_have_other_bounds_when_it_starts_again(spark: SparkSession, tmp_path: Path) -> None:
+    """A batch that may have been begun runs in as many partitions as it did; later ones within the new bounds."""
+    query = Query(spark, tmp_path, interval=0.001)
+    query.land(0, BATCHES)
+    query.run()
+    assert query.bound[-1] > 3
+
+    again = Query(spark, tmp_path, interval=0.001, elastic=Elastic(2, 3, d=1))
+    again.land(BATCHES, 3)
+    again.run()
+    assert again.bound[0] >= query.bound[-1]
+    assert again.bound[-1] == 3
+    assert query.users + again.users == expected(BATCHES + 3)
+
+
 def test_bounds_that_the_stream_is_not_within_are_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="elastic"):
         Query(spark, tmp_path, interval=1.0, partitions=16)

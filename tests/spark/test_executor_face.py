@@ -308,7 +308,7 @@ def test_tasks_that_cannot_know_how_many_they_are_are_counted(spark: SparkSessio
             pin = sk.pin(sk.plan(rows, "k"))
             assert sum(loads(sk.place(rows, "k", pin=pin))) == 4_000
         assert sk.client is not None
-        built = sk.client.build_plan("many", pin.batch, fresh=True)
+        built = sk.client.build_plan("many", pin.number, fresh=True)
         assert built.plan.info.rows == 4_000
         assert "parts" not in built.reason
         assert sk.client.get_scale("many").map_tasks == 5

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 
 from unskew.core.hashing import hash_keys
 from unskew.core.histogram import Histogram
-from unskew.spark.streaming.observed import Found, every_for, watched
+from unskew.spark.counting import sample_for
+from unskew.spark.streaming.observed import Found, every_for, near_for, watched
 
 pytestmark = pytest.mark.xdist_group("spark")
 
@@ -83,3 +84,23 @@ def test_a_batch_without_rows_is_a_batch(spark: SparkSession) -> None:
 
 def test_so_many_rows_are_looked_at_as_planning_needs() -> None:
     assert [every_for(rows, 16) for rows in (0, 1000, 100_000, 200_000, 1_000_000)] == [1, 1, 1, 2, 8]
+
+
+@pytest.mark.parametrize(("tasks", "rows"), [(4, 10**6), (200, 10**8), (1_000, 10**9), (10_000, 10**9)])
+def test_a_first_batch_of_any_size_gives_the_driver_a_bounded_number(tasks: int, rows: int) -> None:
+    """Nothing is known of its rows: each task notes fewer and fewer of what it reads (as ``_chosen`` has it)."""
+    each, near, noted = rows // tasks, near_for(tasks, 16), 0.0
+    for level in range(7):
+        start, end = near * 8 ** (level - 1) if level else 0, near * 8**level if level < 6 else each
+        noted += max(min(end, each) - start, 0) / 8**level
+    assert 0.1 * sample_for(16) <= noted * tasks <= 32 * sample_for(16)
+
+
+def test_what_comes_far_into_a_task_is_noted_seldom(clicks: DataFrame) -> None:
+    """Four tasks of 30,000 rows: 64 of each, then one in eight up to 512, one in 64 up to 4,096, one in 512."""
+    noted, watch = watched(clicks, F.xxhash64("user"), None, 8, 1, 64)
+    noted.write.format("noop").mode("overwrite").save()
+    found = watch.found()
+    assert found is not None
+    assert found.rows == 120_000
+    assert found.sampled == pytest.approx(4 * (64 + 56 + 56 + 50), rel=0.25)

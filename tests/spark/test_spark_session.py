@@ -6,23 +6,29 @@ import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from tests.planning import key_hashes
 from tests.servers import free_ports
 from tests.service.faces import digest_of
 from tests.service.processes import process
 from tests.spark.frames import no_job
-from unskew.client import NoAccessError, NoAnswerError
+from unskew.client import NoAccessError, NoAnswerError, testing
+from unskew.core import Histogram, hash_keys
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan import Version
 from unskew.spark import Unskew
-from unskew.spark.planning import ServiceWarning
+from unskew.spark.planning import Plans, ServiceWarning, spec_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+WARM = int(hash_keys(["warm"])[0])
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +97,31 @@ def test_an_embedded_service_makes_the_plan(spark: SparkSession, rows: DataFrame
                 four.plan(rows, "word")
             with pytest.raises(PlanError, match=r"is for keys of type \(string\), these are of \(bigint\)"):
                 eight.plan(rows, "id")
+
+
+def test_another_session_gets_a_plan_of_its_own_rows(spark: SparkSession, rows: DataFrame) -> None:
+    """On the same service and stream: tomorrow's application, or the same cell of a notebook once more."""
+    other = spark.range(3_000).selectExpr("id", "if(id % 2 = 0, 'warm', concat('k', id % 900)) word")
+    with testing.embedded() as service:
+        found = []
+        for frame in (rows, other):
+            with Unskew(spark, stream="words", partitions=8, policy="balanced", service=service.target) as sk:
+                found.append(sk.plan(frame, "word"))
+    assert [plan.info.rows for plan in found] == [20_000, 3_000]
+    assert WARM in found[1].hot.hashes.tolist()
+    assert WARM not in found[0].hot.hashes.tolist()
+
+
+def test_a_stream_that_goes_while_the_rows_are_counted_is_put_again(spark: SparkSession) -> None:
+    """As where a service without a store is started anew meanwhile."""
+    with testing.embedded() as service, service.client() as client:
+        plans = Plans(spark, "words", spec_of(8, "balanced", None, (), 7), service.target)
+        ready = plans.ready(("string",))
+        client.delete_stream("words")
+        plan = plans.made(ready, Histogram.from_counts(key_hashes(3), np.array([5, 5, 5])), ("string",))
+        assert plan.version.incarnation > 0
+        assert client.get_stream("words").spec.partitions == 8
+        plans.close()
 
 
 def test_a_service_that_is_not_there(spark: SparkSession, rows: DataFrame) -> None:

@@ -92,3 +92,7 @@ def test_progress_of_another_query_is_not_ours() -> None:
         listener.onQueryProgress(type("E", (), {"progress": progress})())
 
     assert seen == [(3, 1.5)]
+
+
+def test_a_number_from_before_is_brought_within_new_bounds() -> None:
+    assert [Elastic(4, 10).within(n) for n in (2, 4, 7, 12)] == [4, 4, 7, 10]

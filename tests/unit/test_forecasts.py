@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -172,3 +174,21 @@ def test_the_number_of_partitions_that_a_stream_has_is_changed_only_by_who_decid
             assert client.get_stream("clicks").spec.partitions == N
         finally:
             elastic.close()
+
+
+def test_where_planning_is_slower_than_the_batches_those_between_are_passed_over(batches: Batches) -> None:
+    """The newest one is planned from, whatever has waited before it."""
+    gate, seen = threading.Event(), []
+
+    def ran(number: int) -> Ran | None:
+        assert gate.wait(30.0)
+        seen.append(number)
+        return None
+
+    for number in range(6):
+        batches.forecasts.learn(lambda number=number: ran(number))
+        while number == 0 and batches.forecasts._newest is not None:
+            time.sleep(0.001)
+    gate.set()
+    assert batches.forecasts.settle(30.0)
+    assert seen == [0, 5]

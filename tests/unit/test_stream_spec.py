@@ -6,7 +6,7 @@ import pytest
 
 from unskew.core.errors import ConfigError
 from unskew.core.planners import make_planner
-from unskew.core.stream import StreamSpec
+from unskew.core.stream import StreamSpec, check_name
 
 
 @pytest.mark.parametrize("own", ["name", "partitions", "seed", "weights"])
@@ -27,3 +27,11 @@ def test_weights_too_far_apart_are_refused_without_a_warning(weights: tuple[floa
 def test_weights_may_be_any_size_if_they_are_alike(weight: float) -> None:
     """Only their ratio means anything."""
     assert make_planner("hash", 2, weights=[weight, weight]).algorithm.common.even
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_names_that_mean_a_folder_in_an_address_are_refused(name: str) -> None:
+    """Over HTTP such a stream could be neither seen nor deleted."""
+    with pytest.raises(ConfigError, match=r"not \. and \.\."):
+        check_name("stream", name)
+    assert check_name("stream", f"{name}/x") == f"{name}/x"

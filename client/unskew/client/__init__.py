@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unskew.client.client import Client
     from unskew.client.errors import (
         ClientClosedError,
+        FaultError,
         LimitReachedError,
         NoAccessError,
         NoAnswerError,
@@ -37,6 +38,7 @@ _HOMES = {
     "client": ("Client",),
     "errors": (
         "ClientClosedError",
+        "FaultError",
         "LimitReachedError",
         "NoAccessError",
         "NoAnswerError",
@@ -59,6 +61,7 @@ __all__ = [
     "Client",
     "ClientClosedError",
     "Explained",
+    "FaultError",
     "Fetched",
     "Ladder",
     "LimitReachedError",

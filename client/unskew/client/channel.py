@@ -11,6 +11,7 @@ attempts, with jittered backoff, within the deadline; throttled while most calls
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import threading
@@ -97,10 +98,13 @@ class Target:
 
     @property
     def loopback(self) -> bool:
+        """Whether it can be nowhere but on this machine."""
         if self.address.startswith(("unix:", "unix-abstract:")):
             return True
-        host = self.address.split(":", 1)[1].lstrip("/") if self.address.startswith(_OTHERS) else self.address
-        return host.startswith(("127.", "[::1]", "localhost:"))
+        _, _, name = self.address.partition(":") if self.address.startswith(_OTHERS) else ("", "", self.address)
+        if name.startswith("//"):  # of whom to ask, then of what
+            name = name[2:].partition("/")[2]
+        return all(_is_loopback(address) for address in name.split(","))
 
     @property
     def url(self) -> str:
@@ -108,6 +112,14 @@ class Target:
 
     def __str__(self) -> str:
         return self.address
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]") or address
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _with_port(text: str, given: str) -> str:

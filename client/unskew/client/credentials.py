@@ -86,8 +86,10 @@ class Credentials:
             mark = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
             if mark != self._read[0]:
                 self._read = (mark, _checked(path.read_text(encoding="utf-8").strip(), "token_file"))
-        except (OSError, UnicodeDecodeError) as why:
+        except (OSError, UnicodeDecodeError, ConfigError) as why:  # it may be written in place just now
             if not self._read[1]:
+                if isinstance(why, ConfigError):
+                    raise
                 raise ConfigError("token_file", str(path), f"a readable file with the token ({_said(why)})") from None
         return self._read[1]
 

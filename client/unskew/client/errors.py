@@ -6,6 +6,7 @@
     ├── ClientClosedError        used after close()
     └── ServiceCallError         the service said no, or nothing    (verb, stream, code, detail)
         ├── NoAnswerError        not reached, too late, or it is going down: the same call may be made again
+        ├── FaultError           a fault of the service, or of a proxy before it
         ├── NotThereError        no such stream, batch or version
         ├── RefusedError         a field is not allowed, or does not fit the stream
         ├── NoAccessError        no credential, or one that does not allow this
@@ -21,6 +22,7 @@ from unskew.core.errors import UnskewError
 __all__ = [
     "UNSERVED",
     "ClientClosedError",
+    "FaultError",
     "LimitReachedError",
     "NoAccessError",
     "NoAnswerError",
@@ -40,7 +42,7 @@ class ClientClosedError(UnskewError):
 class ServiceCallError(UnskewError):
     """A call failed. ``code`` is the name of the gRPC status, ``detail`` what the service or the transport said."""
 
-    advice = "look into the service's log for this call"
+    advice = ""
 
     def __init__(self, verb: str, stream: str, target: str, code: str, detail: str) -> None:
         of = f"{verb} of stream {stream!r}" if stream else verb
@@ -59,6 +61,12 @@ class NoAnswerError(ServiceCallError):
     """The service was not reached, or not in time. Nothing is known of the call; it may be made again as it was."""
 
     advice = "is `unskew serve` running there? The call may be made again as it is, or with a longer timeout"
+
+
+class FaultError(ServiceCallError):
+    """Something broke, in the service or on the way to it."""
+
+    advice = "look into the service's log for this call, and that of a proxy before it"
 
 
 class NotThereError(ServiceCallError):
@@ -85,7 +93,7 @@ class LimitReachedError(ServiceCallError):
     advice = "send less, or try later"
 
 
-UNSERVED = (NoAnswerError, NoAccessError, LimitReachedError)
+UNSERVED = (NoAnswerError, FaultError, NoAccessError, LimitReachedError)
 """What a job that can do without the service goes on after: it is no fault of the job's own settings or rows."""
 
 _KINDS: dict[str, type[ServiceCallError]] = {
@@ -109,4 +117,4 @@ def call_error(verb: str, stream: str, target: str, code: str, detail: str) -> S
     """The error for a gRPC status."""
     detail = " ".join(detail.split())
     short = detail if len(detail) <= _LONGEST else f"{detail[: _LONGEST - 3]}..."
-    return _KINDS.get(code, ServiceCallError)(verb, stream, target, code, short)
+    return _KINDS.get(code, FaultError)(verb, stream, target, code, short)

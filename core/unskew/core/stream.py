@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UNKNOWN_PARTS", "BatchWork", "Part", "StreamSpec", "Work", "check_name"]
 
-_NAME = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:/-]{1,200}")  # . and .. in an address are not what they are called
 _MOST_HISTORY = 1000
 UNKNOWN_PARTS = 1_000_000  # the most there may be: what a task says that cannot know how many others there are
 _LONGEST = 1e9  # seconds between two reports; some times this long is still a time
@@ -25,7 +25,7 @@ _OWN = ("name", "partitions", "seed", "weights")  # what ``make_planner`` takes 
 def check_name(what: str, name: object) -> str:
     """A name of a stream, a source or an agent, or a ``ConfigError``."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(what, name, "1 to 200 letters, digits and . _ - : /")
+        raise ConfigError(what, name, "1 to 200 letters, digits and . _ - : / (not . and ..)")
     return name
 
 

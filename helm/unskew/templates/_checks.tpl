@@ -42,8 +42,11 @@
 {{- if and $auth.clientCa.existingSecret (not .Values.tls.existingSecret) }}
 {{- fail "auth.clientCa.existingSecret: clients can show certificates over TLS only; set tls.existingSecret as well" }}
 {{- end }}
+{{- if and $auth.clientCa.existingSecret (not (or $auth.existingSecret $auth.generate)) }}
+{{- fail "auth.clientCa.existingSecret: a certificate is somebody only by a line san=... in the list of callers; set auth.existingSecret, which has it, or leave auth.generate true" }}
+{{- end }}
 {{- if not (or $credentials $auth.generate $auth.insecure) }}
-{{- fail "auth.generate: without credentials anybody who reaches the pods could change every stream; set auth.existingSecret or auth.clientCa.existingSecret, leave auth.generate true, or say auth.insecure: true if that is meant" }}
+{{- fail "auth.generate: without credentials anybody who reaches the pods could change every stream; set auth.existingSecret, leave auth.generate true, or say auth.insecure: true if that is meant" }}
 {{- end }}
 {{- end }}
 
@@ -82,7 +85,7 @@
 {{- fail "autoscaling.targetCPUUtilizationPercentage: it is 0, and so is autoscaling.targetMemoryUtilizationPercentage, and Kubernetes would then aim at a CPU of its own choice; give one of them, or set autoscaling.enabled: false and replicaCount" }}
 {{- end }}
 {{- end }}
-{{- $anybody := or .Values.auth.insecure .Values.auth.clientCa.existingSecret }}
+{{- $anybody := or .Values.auth.insecure (and .Values.auth.clientCa.existingSecret .Values.auth.existingSecret) }}
 {{- with .Values.keda }}
 {{- if .enabled }}
 {{- if not (or $anybody .tokenFromEnv) }}

@@ -28,7 +28,8 @@ class Tls:
     def __init__(self, settings: Settings) -> None:
         self._cert, self._key, self._ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
         self._seen = self._stamps()
-        self.context = self._checked()
+        self.context = self._current = self._checked()
+        self.context.sni_callback = self._taken
         self._config = self._grpc_config()
         self._given = self._config
 
@@ -38,9 +39,8 @@ class Tls:
             seen = self._stamps()
             if seen == self._seen:
                 return
-            self._checked()  # a pair that does not fit together must not get into the context in use
-            self._load(self.context)
-            self._config, self._seen = self._grpc_config(), seen
+            current = self._checked()  # a new one: what was taken out of a file of authorities stays in the old one
+            self._config, self._current, self._seen = self._grpc_config(), current, seen
         except (OSError, ConfigError) as why:
             _log.error("certificates not taken, those before stay: %s", why)
         else:
@@ -50,6 +50,10 @@ class Tls:
         return grpc.dynamic_ssl_server_credentials(
             self._config, self._fetch, require_client_authentication=bool(self._ca)
         )
+
+    def _taken(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Asked by Python at each handshake, whether the client names a server or not."""
+        connection.context = self._current
 
     def _fetch(self) -> Any:
         """Asked by gRPC at each handshake; None: nothing new."""
@@ -67,6 +71,10 @@ class Tls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self._ca:
             context.verify_mode = ssl.CERT_REQUIRED
+            context.options |= (
+                ssl.OP_NO_TICKET
+            )  # who comes back is to show a certificate again: it may not count any more
+            context.num_tickets = 0
         try:
             self._load(context)
         except (OSError, ssl.SSLError) as why:

@@ -71,6 +71,7 @@ class Pins:
     spec: StreamSpec
     client: Client | None
     alone: Callable[[ServiceCallError, str], None]
+    began: int = 0
     access: Mapping[str, Any] = field(default_factory=dict, repr=False)
     answer: Answer | None = field(default=None, init=False)
     _session: int = field(default_factory=lambda: time.time_ns() // 1000, init=False)
@@ -105,6 +106,7 @@ class Pins:
             session=self._session,
             dsync=self._dsync,
             run=time.time_ns() // 1000,
+            began=self.began,
         )
 
     @property

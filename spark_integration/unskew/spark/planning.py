@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -53,7 +54,8 @@ class BoundTo:
 
 @dataclass(eq=False)
 class Plans:
-    """Of one stream; ``last`` is the plan that is used where none is given. ``close`` ends what it opened."""
+    """Of one stream; ``last`` is the plan that is used where none is given; ``began`` (ms) is where the numbers begin
+    by which the service knows this session's batches. ``close`` ends what it opened."""
 
     spark: SparkSession
     stream: str
@@ -65,6 +67,7 @@ class Plans:
     last: Plan | None = field(default=None, init=False)
     client: Client | None = field(default=None, init=False)
     _batch: int = field(default=-1, init=False)
+    began: int = field(default_factory=lambda: time.time_ns() // 1_000_000, init=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False)
     _decides: bool = field(default=False, init=False)  # on the stream's number of partitions
     _here: threading.local = field(default_factory=threading.local, init=False)
@@ -153,7 +156,7 @@ class Plans:
     def made(self, client: Client | None, histogram: Histogram, types: tuple[str, ...]) -> Plan:
         """The next plan of the stream, and the one that is used from now on where none is given."""
         batch = self.next_batch()
-        plan = None if client is None else self._asked(client, histogram, batch)
+        plan = None if client is None else self._asked(client, histogram, types, self.began + batch)
         previous = self.last if self.last is not None and self.last.key_types in ((), types) else None
         self.last = plan or self.planned(histogram, types, batch, previous)
         return self.last
@@ -176,13 +179,21 @@ class Plans:
         origin = Origin(stream=self.stream, batch=batch, key_types=types)
         return planner.plan(histogram, previous, origin=origin)
 
-    def _asked(self, client: Client, histogram: Histogram, batch: int) -> Plan | None:
+    def _asked(self, client: Client, histogram: Histogram, types: tuple[str, ...], number: int) -> Plan | None:
+        """By a number that no other session has: the service makes one plan for each, and gives that to all who ask."""
         try:
-            client.report_histogram(self.stream, Part(self.source, batch), histogram, timeout=self.timeout)
-            return client.build_plan(self.stream, batch, fresh=True, timeout=self.timeout).plan
-        except UNSERVED as why:
+            try:
+                return self._sent(client, histogram, number)
+            except NotThereError:  # the service has lost the stream while the rows were counted
+                self.put(client, types)
+                return self._sent(client, histogram, number)
+        except (*UNSERVED, NotThereError) as why:
             self.alone(why)
             return None
+
+    def _sent(self, client: Client, histogram: Histogram, number: int) -> Plan:
+        client.report_histogram(self.stream, Part(self.source, number), histogram, timeout=self.timeout)
+        return client.build_plan(self.stream, number, fresh=True, timeout=self.timeout).plan
 
     def alone(self, why: ServiceCallError, instead: str = "planned in the driver instead") -> None:
         """Say that the driver goes on by itself, or that it may not."""

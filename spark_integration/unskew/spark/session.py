@@ -94,7 +94,7 @@ class Unskew:
         spec = spec_of(partitions, policy, parameters, weights, seed)
         spark_version(spark.range(0))
         self._plans = Plans(spark, stream, spec, service, required, timeout, dict(access or {}))
-        self._pins = Pins(stream, spec, self._plans.client, self._plans.alone, self._plans.access)
+        self._pins = Pins(stream, spec, self._plans.client, self._plans.alone, self._plans.began, self._plans.access)
         self._sampling = sampling or Sampling(seed=seed)
         self._spread: Columns = AUTO
         self._held: list[DataFrame] = []

@@ -248,6 +248,26 @@ def test_what_auto_stood_for_is_pinned(spark: SparkSession, sk: Unskew, folder: 
     assert pin_at(folder / "cp", 2).told == ("user", "id", "more")
 
 
+def test_columns_with_dots_in_their_names_tell_rows_apart(spark: SparkSession, sk: Unskew, folder: Path) -> None:
+    """ "auto" takes them as they stand, though ``a.b`` would be a field of another column."""
+    notes = Notes(fails={1})
+
+    def handle(df: DataFrame, batch: int) -> None:
+        assert sk.repartition(df, "user").count() == ROWS
+        notes(df, batch)
+
+    made = batches(sk, handle, folder, spread="auto")
+
+    def each(df: DataFrame, batch: int) -> None:
+        made(df.withColumn("a.b", F.col("id")).withColumn("a", F.struct(F.lit(0).alias("b"))), batch)
+        assert made.settle(60.0)
+
+    fails(lambda: run(spark, folder, each))
+    run(spark, folder, each)
+    assert pin_at(folder / "cp", 3).told == ("user", "id", "a.b", "a")
+    assert (notes.wrong(4), notes.moved()) == (0, 0)
+
+
 def test_a_query_goes_on_when_it_is_closed(spark: SparkSession, sk: Unskew, folder: Path) -> None:
     """By the plan that it has."""
     notes = Notes()

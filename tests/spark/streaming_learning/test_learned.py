@@ -15,7 +15,7 @@ from tests.servers import free_ports
 from tests.spark.streaming_learning.plain import Clock, Plain, let_go
 from unskew.client import Client, testing
 from unskew.core import hash_keys
-from unskew.core.errors import ConfigError
+from unskew.core.errors import ConfigError, PlanError
 from unskew.spark import Unskew
 from unskew.spark.streaming.binding import pin_folder
 from unskew.wire import Pinned, pinned_from_bytes
@@ -161,6 +161,18 @@ def test_a_batch_that_runs_again_in_another_life_is_routed_as_before(
                 life.close()
             assert pins(tmp_path)[-1].bound.version == known[-1].bound.version
     assert len(set(first.rows[3].values())) == N
+
+
+def test_a_batch_whose_rows_would_be_told_apart_otherwise_is_not_run_again(spark: SparkSession, tmp_path: Path) -> None:
+    """The next version of the job has a column more: the batch that was begun is refused, and says what to do."""
+    with Unskew(spark, stream="s", partitions=N) as sk:
+        learning(sk, Places(), tmp_path, spread="auto")(batch_of(spark, 0), 0)
+        more = batch_of(spark, 0).withColumn("more", F.col("value") * 2)
+        with pytest.raises(PlanError, match="told apart by value, k, and now it would be by value, k, more"):
+            learning(sk, Places(), tmp_path, spread="auto")(more, 0)
+        again = Places()
+        learning(sk, again, tmp_path, spread="auto")(batch_of(spark, 0), 0)
+        assert len(again.rows[0]) == ROWS
 
 
 def test_batches_of_one_table_explore_differently(spark: SparkSession, tmp_path: Path) -> None:

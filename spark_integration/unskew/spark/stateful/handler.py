@@ -22,6 +22,7 @@ from unskew.core.errors import ConfigError, KeyTypeError, StateError
 from unskew.core.keyed_plan import HOSTS, first_plan, lengthened, next_plan, record_of
 from unskew.core.planners import Origin
 from unskew.spark.groups import helper
+from unskew.spark.jvm import run_of
 from unskew.spark.keys import Columns, key_of, quoted
 from unskew.spark.repartition import repartition
 from unskew.spark.stateful.batch import OUTPUT, Batch, Job
@@ -112,8 +113,9 @@ class Stateful:
         return Stateful, (self.settings,)
 
     def __call__(self, df: DataFrame, batch: int) -> None:
-        if self._life is None:
-            self._life = _Life(self.settings, df)
+        run = run_of(df)
+        if self._life is None or self._life.run_id != run:
+            self._life = _Life(self.settings, df, run)
         manifest = self._life.run(df, batch)
         self.settings.handle(self._life.output(df.sparkSession, manifest), batch)
         self._life.clean(manifest)
@@ -126,10 +128,12 @@ class Stateful:
 
 
 class _Life:
-    """One life of the driver: from the first batch that it sees."""
+    """One run of the query, from the first batch that is seen of it: another one may have other columns, or another
+    checkpoint. Where the run cannot be told (Connect) each has a process of its own."""
 
-    def __init__(self, settings: Settings, df: DataFrame) -> None:
+    def __init__(self, settings: Settings, df: DataFrame, run: str | None) -> None:
         check_checkpoint(df, settings.checkpoint)
+        self.run_id = run
         self._settings = settings
         names = tuple(_column_of(df, "key", name) for name in settings.key)
         self._key: list[str | Column] = [quoted(name) for name in names]
@@ -158,6 +162,8 @@ class _Life:
         """The batch's manifest: as it is committed, or committed now."""
         before = self._log.before(number, self.last)
         if before is not None and before.batch == number:
+            # Read all the same: an operator before this one that keeps a state of its own commits when it is read.
+            df.write.format("noop").mode("overwrite").save()
             self.last = before
             return before
         batch = self._batch(before, number)

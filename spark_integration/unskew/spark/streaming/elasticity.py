@@ -60,6 +60,10 @@ class Elastic:
             raise ConfigError("most", self.most, f"at most {MAX_PARTITIONS} partitions")
         self.rules(1)
 
+    def within(self, partitions: int) -> int:
+        """The nearest number that is allowed: a query may have been started with other bounds before."""
+        return min(max(partitions, self.least), self.most)
+
     def rules(self, maps: int) -> ScaleRules:
         return ScaleRules(
             thres=self.thres,

@@ -47,8 +47,8 @@ class Way(Protocol):
     def counts_first(self) -> bool:
         """Whether the next batch is read before it is placed."""
 
-    def begin(self, pinned: Pinned) -> None:
-        """A pin of an earlier life was found."""
+    def begin(self, pinned: Pinned, told: tuple[str, ...]) -> None:
+        """A pin of an earlier life was found; ``told``: the columns that would tell its rows apart now."""
 
     def choose(self, df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
         """What a batch that nobody has begun is to be bound to, and why; the present bound where nothing changes."""
@@ -167,7 +167,7 @@ class _Life:
             pinned = self._pinned(kept, batch)
             began = time.monotonic()
             routed, watch = self.way.route(kept, pinned, batch)
-            with self._sk.plans.bind(pinned.bound.plan, self._names, list(pinned.told) or self._settings.told):
+            with self._sk.plans.bind(pinned.bound.plan, self._names, self._settings.telling(pinned.told)):
                 handle(routed, batch)
             if self._learns:
                 self.way.seen(df, pinned, batch, watch, time.monotonic() - began)
@@ -181,7 +181,7 @@ class _Life:
         if not self._binding.free(batch):
             found = self._binding.bound(batch)
             if found is not None:
-                self.way.begin(found)
+                self.way.begin(found, self._told)
                 return found
         present = self._binding.present
         bound, reason = self.way.choose(df, batch, present)

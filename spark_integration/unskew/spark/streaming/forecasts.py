@@ -10,6 +10,7 @@ while; the plans are then the driver's own, from the same record.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -59,6 +60,9 @@ class Ran:
     partitions: int = 0
 
 
+See = Callable[[], Ran | None]
+
+
 class Forecasts:
     """Of one query. ``first`` is what its first batch is bound to; ``types`` are those of its key. Batches of fewer
     rows than ``threshold`` are reported and not planned from."""
@@ -82,6 +86,8 @@ class Forecasts:
         self._put, self._own, self._closed = False, 0, False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unskew plans")
         self._under_way: Future[None] | None = None
+        self._lock = threading.Lock()
+        self._newest: See | None = None
 
     @property
     def next(self) -> Next:
@@ -98,12 +104,18 @@ class Forecasts:
             return False
         return True
 
-    def learn(self, see: Callable[[], Ran | None]) -> None:
-        """Take a batch in; ``see`` is called in the thread. Nothing where that has ended: the query may outlive it."""
+    def learn(self, see: See) -> None:
+        """Take a batch in; ``see`` is called in the thread. One that still waits for its turn is passed over: by a
+        service that is slower than the batches plans would be ever older. Nothing where the thread has ended: the query
+        may outlive it."""
         if self._closed:
             return
+        with self._lock:
+            waits, self._newest = self._newest is not None, see
+        if waits:
+            return
         try:
-            self._under_way = self._thread.submit(self._safely, see)
+            self._under_way = self._thread.submit(self._next_one)
         except RuntimeError:  # the interpreter is ending, and its threads before the query
             self._closed = True
 
@@ -117,7 +129,13 @@ class Forecasts:
 
     # -- in the thread ----------------------------------------------------------------------------------------
 
-    def _safely(self, see: Callable[[], Ran | None]) -> None:
+    def _next_one(self) -> None:
+        with self._lock:
+            see, self._newest = self._newest, None
+        if see is not None:
+            self._safely(see)
+
+    def _safely(self, see: See) -> None:
         try:
             ran = see()
             if ran is not None and ran.found.rows >= max(self._threshold, 1):

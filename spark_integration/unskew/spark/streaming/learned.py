@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from unskew.core.errors import ConfigError
+from unskew.core.errors import ConfigError, PlanError
 from unskew.core.partition_agent import Bound
 from unskew.core.qtable import QTable
 from unskew.spark.executor import Pin
@@ -45,8 +45,14 @@ class Learned:
             spec = replace(sk.plans.spec, key_types=types)
             self._syncs = Syncs(sk.client, sk.stream, spec, source, settings.pace)
 
-    def begin(self, pinned: Pinned) -> None:
+    def begin(self, pinned: Pinned, told: tuple[str, ...]) -> None:
         """A pin was found: what to go on from."""
+        if pinned.told and pinned.told != told:
+            raise PlanError(
+                f"batch {pinned.bound.batch} of {pinned.name} may have been begun with its rows told apart by "
+                f"{', '.join(pinned.told)}, and now it would be by {', '.join(told)}: its tasks would place them "
+                "otherwise. Let the job as it was end this batch, and start the new one then"
+            )
         if pinned.bound.plan is not None:
             raise ConfigError("learn", "True", f"False: the pins of {pinned.name} have a plan and no Q-table")
         if self._syncs is not None:

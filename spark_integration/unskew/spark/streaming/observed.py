@@ -30,12 +30,13 @@ from unskew.spark.jvm import seen_by
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Found", "Watch", "every_for", "watched"]
+__all__ = ["Found", "Watch", "every_for", "near_for", "watched"]
 
 _WIDTH = 16  # hexadecimal digits of a bigint
 _INDEX = (1 << 33) - 1  # of a row in its task, in monotonically_increasing_id
-_NEAR = 1 << 14  # rows of a task from which fewer are chosen, times ``every``
-_FEWER = 8
+_FEWER, _LEVELS = 8, 6  # of what comes further on in a task one in so many, so many times over
+_UNEVEN = 4  # times its share that a task may have before it is
+_LEAST, _MOST = 1 << 6, 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,24 +72,31 @@ def every_for(rows: int, partitions: int) -> int:
     return 1 << max((rows // sample_for(partitions)).bit_length() - 1, 0)
 
 
-def watched(df: DataFrame, key: Column, spread: Column | None, partitions: int, every: int) -> tuple[DataFrame, Watch]:
+def near_for(tasks: int, partitions: int) -> int:
+    """How many rows of a task are noted before fewer are: all tasks together a small multiple of what is needed,
+    though nothing is known of a first batch's rows. A power of two, so that Spark seldom has to compile anew."""
+    share = _UNEVEN * sample_for(partitions) // max(tasks, 1)
+    return min(max(1 << max(share.bit_length() - 1, 0), _LEAST), _MOST)
+
+
+def watched(
+    df: DataFrame, key: Column, spread: Column | None, partitions: int, every: int, near: int = _MOST
+) -> tuple[DataFrame, Watch]:
     """The same frame, which notes what it holds when a job reads it: of ``every`` rows one."""
     at = helper(df.columns, "sample")
     pair = _bytes(key) if spread is None else F.concat(_bytes(key), _bytes(spread))
-    noted = df.withColumn(at, F.when(_chosen(every), pair))
+    noted = df.withColumn(at, F.when(_chosen(every, near), pair))
     seen = Observation()
     metrics = F.expr("count(1) AS rows"), F.expr(f"listagg({at}) AS sample")
     return noted.observe(seen, *metrics).drop(at), Watch(seen, partitions, spread is not None)
 
 
-def _chosen(every: int) -> Column:
+def _chosen(every: int, near: int) -> Column:
     """Written as SQL, and without anything that is of one batch: then Spark need not compile it anew for each."""
     index = f"(monotonically_increasing_id() & {_INDEX})"
-    masks = [every - 1, every * _FEWER - 1, every * _FEWER**2 - 1]
-    mask = (
-        f"CASE WHEN {index} < {every * _NEAR} THEN {masks[0]}L WHEN {index} < {every * _NEAR * _FEWER} "
-        f"THEN {masks[1]}L ELSE {masks[2]}L END"
-    )
+    steps = [every * _FEWER**level for level in range(_LEVELS + 1)]
+    first = " ".join(f"WHEN {index} < {step * near}L THEN {step - 1}L" for step in steps[:-1])
+    mask = f"CASE {first} ELSE {steps[-1] - 1}L END"
     return F.expr(f"xxhash64(monotonically_increasing_id()) & {mask} = 0")
 
 

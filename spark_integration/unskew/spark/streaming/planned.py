@@ -12,13 +12,13 @@ from unskew.core.partition_agent import Bound
 from unskew.core.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.spark.histogram import histogram_of
-from unskew.spark.jvm import jobs_of, rows_before, stage_times
+from unskew.spark.jvm import input_partitions, jobs_of, rows_before, stage_times
 from unskew.spark.keys import key_of, spread_of
 from unskew.spark.native import route_column
 from unskew.spark.repartition import moved
 from unskew.spark.streaming.elasticity import Scaling, stages_of
 from unskew.spark.streaming.forecasts import Forecasts, Ran
-from unskew.spark.streaming.observed import Watch, every_for, watched
+from unskew.spark.streaming.observed import Watch, every_for, near_for, watched
 from unskew.spark.streaming.settings import Settings
 from unskew.wire import Pinned
 
@@ -39,6 +39,7 @@ class Planned:
         self._sk, self._settings, self._source, self._types = sk, settings, source, types
         self._forecasts: Forecasts | None = None
         self._rows = 0  # of the last batch that was seen
+        self._tasks = 0  # that read it
         self._known: tuple[Column, Column | None] | None = None
         self._by: tuple[str, ...] = ()  # what the spread hash is of
         self._target: tuple[Plan, Column] | None = None
@@ -51,7 +52,7 @@ class Planned:
         mode = "previous" if self._forecasts is None else self._forecasts.next.mode
         return mode == "same" or (mode == "previous" and self._settings.fresh == "same")
 
-    def begin(self, pinned: Pinned) -> None:
+    def begin(self, pinned: Pinned, told: tuple[str, ...]) -> None:  # noqa: ARG002 - a way's
         """A pin was found: the first plan to go on from."""
         if self._forecasts is None:
             self._forecasts = self._made(_plan_of(pinned))
@@ -70,7 +71,8 @@ class Planned:
     def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:  # noqa: ARG002 - a way's
         settings, plan = self._settings, _plan_of(pinned)
         if self._scaling is None and settings.elastic is not None:
-            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.pace, plan.partitions)
+            now = settings.elastic.within(plan.partitions)
+            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.pace, now)
         if self._known is None or self._by != pinned.told:
             self._known, self._by, self._target = self._looked(df, pinned.told), pinned.told, None
         key, spread = self._known
@@ -81,13 +83,14 @@ class Planned:
         if not self._is_small(df):
             counted = spread if plan.splits or PLANNERS[self._sk.plans.spec.policy].splits else None
             # A plan for more partitions has more hosts, and batches of before are in its record.
-            most = plan.partitions if settings.elastic is None else settings.elastic.most
-            df, watch = watched(df, key, counted, most, every_for(self._rows, most))
+            most = plan.partitions if settings.elastic is None else max(settings.elastic.most, plan.partitions)
+            self._tasks = self._tasks or _tasks_of(df)
+            df, watch = watched(df, key, counted, most, every_for(self._rows, most), near_for(self._tasks, most))
         return moved(df, self._target[1], plan.partitions, column=settings.column), watch
 
     def _looked(self, df: DataFrame, told: tuple[str, ...]) -> tuple[Column, Column | None]:
         """Key hash and spread hash, checked: a query's batches all have the same columns."""
-        return key_of(df, self._settings.keys).hash, spread_of(df, list(told)).hash if told else None
+        return key_of(df, self._settings.keys).hash, spread_of(df, self._settings.telling(told)).hash if told else None
 
     def _is_small(self, df: DataFrame) -> bool:
         """Whether the batch is likely to have too few rows to plan from: then they are not counted either."""
@@ -111,6 +114,7 @@ class Planned:
         self._rows = found.rows
         times, self._jobs = stage_times(df, group, self._jobs)
         stages = stages_of(times)
+        self._tasks = stages.maps or self._tasks
         partitions = 0 if self._scaling is None else self._scaling.saw(batch, found, stages, seconds)
         return Ran(
             pinned.began + batch,
@@ -135,7 +139,7 @@ class Planned:
     def _made(self, first: Plan) -> Forecasts:
         settings = self._settings
         if settings.elastic is not None:
-            self._sk.plans.resize(first.partitions)
+            self._sk.plans.resize(settings.elastic.within(first.partitions))
         return Forecasts(self._sk.plans, self._source, self._types, first, settings.rules, settings.threshold)
 
     def _counted(self, df: DataFrame) -> Histogram:
@@ -156,6 +160,11 @@ class Planned:
         elastic, n = self._settings.elastic, plan.partitions
         fits = n == sk.partitions if elastic is None else elastic.least <= n <= elastic.most
         return plan if fits and plan.key_types == self._types else None
+
+
+def _tasks_of(df: DataFrame) -> int:
+    """How many tasks read the batch; where that cannot be told, as many as Spark makes of a shuffle."""
+    return input_partitions(df) or int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")))
 
 
 def _plan_of(pinned: Pinned) -> Plan:

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from unskew.core.errors import ConfigError
 from unskew.core.trust import TrustRules
-from unskew.spark.keys import AUTO, Columns
+from unskew.spark.keys import AUTO, Columns, quoted
 from unskew.spark.streaming.elasticity import Elastic
 from unskew.spark.streaming.queries import check_given
 
@@ -73,6 +73,12 @@ class Settings:
     @property
     def told(self) -> Columns:
         return AUTO if self.spread == (AUTO,) else list(self.spread)
+
+    def telling(self, pinned: tuple[str, ...]) -> Columns:
+        """The columns that a pin names. What "auto" stood for are names as they stand, dots and all."""
+        if not pinned:
+            return self.told
+        return [quoted(name) for name in pinned] if self.spread == (AUTO,) else list(pinned)
 
 
 def names_only(what: str, given: Columns) -> tuple[str, ...]:
