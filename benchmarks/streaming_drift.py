@@ -4,12 +4,13 @@ Mark: the 99th percentile, without the two batches after each change, is at most
 partitioning with AQE is beside it, batch by batch in turn. For 30 batches in the middle the service is gone: no batch
 fails, and none takes longer for it by more than the deadline (0.2 s).
 
-Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.streaming_drift [--batches N] [--rows N]``.
+Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.streaming_drift [--batches N] [--rows N] [--ways unskew]``.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 import numpy as np
@@ -25,9 +26,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batches", type=int, default=60)
     parser.add_argument("--rows", type=int, default=24_000)
+    parser.add_argument("--ways", nargs="+", choices=("hash", "unskew"), default=["hash", "unskew"])
     asked = parser.parse_args()
     gone = range(asked.batches * 3 // 10, asked.batches * 3 // 10 + asked.batches * 30 // 200)
-    arms = run(asked.batches, asked.rows, gone)
+    arms = run(asked.batches, asked.rows, gone, asked.ways)
     least = asked.rows * WAIT / 16
     print(
         f"{asked.batches} batches of {asked.rows:,} rows, other hot keys every {CHANGE}; least possible {least:.2f} s"
@@ -44,6 +46,8 @@ def main() -> None:
                 f"        batch {number:3}: {one.took[number]:.2f} s, longest task {one.longest[number]:.2f} s, "
                 f"imbalance {one.imbalance[number]:.2f}"
             )
+    if "unskew" not in arms:
+        return
     ours = arms["unskew"].took
     inside = [ours[number] for number in gone if number in calm]
     outside = [ours[number] for number in calm if number not in gone]
@@ -53,14 +57,12 @@ def main() -> None:
     )
 
 
-def run(batches: int, rows: int, gone: range) -> dict[str, Arm]:
+def run(batches: int, rows: int, gone: range, ways: Sequence[str]) -> dict[str, Arm]:
     keys = keys_of(7, batches * rows, 1.5, CHANGE * rows).reshape(batches, rows)
     with bench() as (spark, folder), ExitStack() as stack, ExitStack() as present:
         service = present.enter_context(serving())
-        arms = {
-            "hash": stack.enter_context(arm(spark, folder, "hash", wait=WAIT)),
-            "unskew": stack.enter_context(arm(spark, folder, "unskew", wait=WAIT, service=service.target)),
-        }
+        given = {"hash": {}, "unskew": {"service": service.target}}
+        arms = {way: stack.enter_context(arm(spark, folder, way, wait=WAIT, **given[way])) for way in ways}
         for number in range(batches):
             write_batch(folder / "source", number, keys[number], (1.0,) * 4)
             if number == gone.start:

@@ -280,10 +280,11 @@ def test_a_batch_counts_once_however_often_it_runs(spark: SparkSession, rows: Da
     """Two actions on one placed frame, and tasks in another process: the service has each partition once."""
     with Unskew(spark, stream="once", partitions=N, policy="kip", service=service.target, required=True) as sk:
         plan = sk.plan(rows, "k")
-        placed = sk.place(rows, "k", pin=sk.pin(plan, batch=7))
+        pin = sk.pin(plan, batch=7)
+        placed = sk.place(rows, "k", pin=pin)
         assert sum(loads(placed)) == sum(loads(placed)) == ROWS
         assert sk.client is not None
-        built = sk.client.build_plan("once", 7, fresh=True)
+        built = sk.client.build_plan("once", pin.number, fresh=True)
     assert built.plan.info.rows == ROWS
 
 
@@ -294,9 +295,10 @@ def test_a_batch_that_runs_again_in_other_parts_counts_once(
     with Unskew(spark, stream="rerun", partitions=N, policy="kip", service=service.target, required=True) as sk:
         sk.plan(rows, "k")
         for again in (rows, rows.coalesce(2), rows.union(rows.limit(0))):
-            assert sum(loads(sk.place(again, "k", pin=sk.pin(batch=7)))) == ROWS
+            pin = sk.pin(batch=7)
+            assert sum(loads(sk.place(again, "k", pin=pin))) == ROWS
             assert sk.client is not None
-            built = sk.client.build_plan("rerun", 7, fresh=True)
+            built = sk.client.build_plan("rerun", pin.number, fresh=True)
             assert built.plan.info.rows == ROWS
 
 

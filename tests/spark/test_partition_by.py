@@ -170,7 +170,7 @@ def test_each_partition_is_reported_once(spark: SparkSession) -> None:
         pin = sk.pin(plan, batch=3)
         out = sk.partition_by(spark.sparkContext.parallelize(keys, 4), lambda record: record, pin=pin)
         assert out.count() == out.count() == 900
-        built = sk.client.build_plan("r", 3, fresh=True)
+        built = sk.client.build_plan("r", pin.number, fresh=True)
         with pytest.raises(ConfigError, match=r"pin: .* use a pin of the plan that places the records"):
             partition_by(out, lambda record: record, typed([5] * 90, "bigint"), pin=pin)
     assert (built.plan.info.rows, built.plan.info.keys) == (900, 600)
