@@ -71,9 +71,8 @@ class Tls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self._ca:
             context.verify_mode = ssl.CERT_REQUIRED
-            context.options |= (
-                ssl.OP_NO_TICKET
-            )  # who comes back is to show a certificate again: it may not count any more
+            # Who comes back shows a certificate again: it may not count any more.
+            context.options |= ssl.OP_NO_TICKET
             context.num_tickets = 0
         try:
             self._load(context)

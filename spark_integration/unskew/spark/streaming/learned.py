@@ -51,7 +51,8 @@ class Learned:
             raise PlanError(
                 f"batch {pinned.bound.batch} of {pinned.name} may have been begun with its rows told apart by "
                 f"{', '.join(pinned.told)}, and now it would be by {', '.join(told)}: its tasks would place them "
-                "otherwise. Let the job as it was end this batch, and start the new one then"
+                "otherwise. Let the job as it was end this batch; a query that was stopped between two batches binds "
+                "anew by another name="
             )
         if pinned.bound.plan is not None:
             raise ConfigError("learn", "True", f"False: the pins of {pinned.name} have a plan and no Q-table")
