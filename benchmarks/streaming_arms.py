@@ -2,7 +2,8 @@
 
 The work is the demo's: a row costs a fixed wait in a Python task, then Spark merges the keys' states. Ways:
 
-- ``hash``: ``repartition(key)``, AQE on, as a user writes it;
+- ``aqe``: ``repartition(key)``, of which AQE makes as few partitions as there are bytes for, mostly one;
+- ``hash``: ``repartition(n, key)``, AQE on, as a user writes it who knows that the work is more than its bytes;
 - ``sliced``: blocks as they come, one for each slice of the interval (time-based blocks in Prompt), states merged;
 - ``unskew``: ``Unskew.for_each_batch``, counting included.
 """
@@ -24,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from unskew.core.streams import drifting
 from unskew.spark import Elastic, Unskew
-from unskew.spark.demo.local import local_spark
+from unskew.spark.demo.local import QUICK, local_spark
 from unskew.spark.demo.queries import Query, checkpoint_of
 from unskew.spark.demo.stream import folder_of
 from unskew.spark.demo.work import job
@@ -36,9 +37,9 @@ I64 = NDArray[np.int64]
 
 
 @contextmanager
-def bench(slots: int = SLOTS) -> Iterator[tuple[SparkSession, Path]]:
+def bench(slots: int = SLOTS, java: str = QUICK) -> Iterator[tuple[SparkSession, Path]]:
     """A local Spark with so many slots, and a folder that is gone afterwards."""
-    with tempfile.TemporaryDirectory() as name, local_spark(slots, Path(name)) as spark:
+    with tempfile.TemporaryDirectory() as name, local_spark(slots, Path(name), java) as spark:
         yield spark, Path(name)
 
 
@@ -120,7 +121,7 @@ def arm(
         else:
 
             def plain(df: DataFrame, number: int) -> None:
-                placed = df if way == "sliced" else df.repartition("word")
+                placed = df if way == "sliced" else df.repartition(*([partitions] if way == "hash" else []), "word")
                 one.worked(*job(placed, partitions, wait, one.out / str(number))[:2])
 
         query = stack.enter_context(Query(spark, home, planned or plain))

@@ -29,12 +29,14 @@ def use() -> None:
 
 def main() -> None:
     """Make the archive anew, of the last Java to end: Spark's own."""
+    from unskew.spark.jvm import end_gateway
+
     with tempfile.TemporaryDirectory(dir=_ARCHIVE.parent) as folder:
         made = Path(folder) / _ARCHIVE.name
         os.environ[OPTIONS] = f'{_SHORT} -Xlog:disable -XX:ArchiveClassesAtExit="{made}"'
         os.environ["PYSPARK_PYTHON"] = sys.executable
         _work(Path(folder))
-        _ended()
+        end_gateway(_LONGEST)  # with its end Java writes the archive
         made.replace(_ARCHIVE)
 
 
@@ -60,17 +62,6 @@ def _work(folder: Path) -> None:
     rows.mapInArrow(lambda batches: batches, rows.schema).groupBy("word").applyInPandas(_same, rows.schema).collect()
     rows.rdd.map(len).count()
     spark.stop()
-
-
-def _ended() -> None:
-    """Wait for Java to write the archive, with which it ends."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(_LONGEST)
 
 
 def _same(rows):  # type: ignore[no-untyped-def]  # pandas is not imported where it is not needed

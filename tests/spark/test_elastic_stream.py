@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from unskew.core.errors import ConfigError
 from unskew.spark import Elastic, Unskew
 from unskew.spark.jvm import request_slots
+from unskew.spark.streaming import elasticity
 from unskew.spark.streaming.foreach import ForEachBatch
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -79,8 +81,13 @@ def expected(batches: int) -> Counter[int]:
     return Counter(0 if id_ % 2 else id_ % 50 for id_ in range(batches * ROWS))
 
 
-def test_batches_that_take_too_long_get_more_partitions_same_results(spark: SparkSession, tmp_path: Path) -> None:
-    query = Query(spark, tmp_path, interval=0.001)
+def test_batches_that_take_too_long_get_more_partitions_same_results(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And executors are asked for with each step up, however late Spark tells what a batch took."""
+    asked: list[int] = []
+    monkeypatch.setattr(elasticity, "request_slots", lambda _, slots: asked.append(slots))
+    query = Query(spark, tmp_path, interval=0.001, elastic=replace(BOUNDS, executors=True))
     query.land(0, BATCHES)
     query.run()
 
@@ -88,6 +95,7 @@ def test_batches_that_take_too_long_get_more_partitions_same_results(spark: Spar
     assert query.bound == sorted(query.bound)
     assert query.bound[-1] > 2
     assert query.users == expected(BATCHES)
+    assert set(query.bound[1:]) - {2} <= set(asked)
 
     again = Query(spark, tmp_path, interval=1e6)  # idle from now on
     again.land(BATCHES, 3)
@@ -126,6 +134,14 @@ def test_a_query_may_have_other_bounds_when_it_starts_again(spark: SparkSession,
 def test_bounds_that_the_stream_is_not_within_are_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="elastic"):
         Query(spark, tmp_path, interval=1.0, partitions=16)
+
+
+def test_a_second_query_of_a_session_does_not_decide_too(spark: SparkSession, tmp_path: Path) -> None:
+    query = Query(spark, tmp_path, interval=1.0)
+    again = {"spread": "id", "interval": 1.0, "elastic": BOUNDS}
+    query.sk.for_each_batch(print, "user", str(tmp_path / "checkpoint"), "q", **again)
+    with pytest.raises(ConfigError, match=r"elastic: .*/other/q. is not allowed; use one query of a session"):
+        query.sk.for_each_batch(print, "user", str(tmp_path / "other"), "q", **again)
 
 
 def test_partitions_of_a_stream_that_learns_are_fixed(spark: SparkSession, tmp_path: Path) -> None:

@@ -390,6 +390,16 @@ def test_the_driver_goes_on_by_what_it_knows(spark: SparkSession, rows: DataFram
         assert sum(loads(alone.place(rows, "k", learn=True))) == ROWS
 
 
+def test_a_session_that_was_resized_pins_by_its_new_number(spark: SparkSession, rows: DataFrame) -> None:
+    """As an elastic query does it, whose handler places other frames."""
+    with Unskew(spark, stream="grows", partitions=3) as sk:
+        assert sk.pin(learn=True).partitions == 3
+        sk.plans.resize(5)
+        plan = sk.plan(rows, "k", "id")
+        assert sk.pin(plan).partitions == sk.pin(learn=True).partitions == 5
+        assert sk.place(rows, "k", learn=True).rdd.getNumPartitions() == 5
+
+
 def test_clients_are_kept_for_a_few_services_and_closed() -> None:
     """A worker process is used again by other jobs: what nobody uses goes."""
     clients = [reports._line(pinned(None, service=f"127.0.0.1:{port}")).client for port in free_ports(7)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from threading import Thread
+
 import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +21,7 @@ pytestmark = pytest.mark.xdist_group("spark")
 def run(df: DataFrame, every: int, *, split: bool = True) -> Found:
     spread = F.xxhash64(F.lit(1), "id") if split else None
     noted, watch = watched(df, F.xxhash64("user"), spread, 8, every)
-    assert watch.found() is None, "no job has run yet"
+    assert watch.found(0.0) is None, "no job has run yet"
     assert noted.columns == df.columns
     noted.write.format("noop").mode("overwrite").save()
     found = watch.found()
@@ -80,6 +83,20 @@ def test_a_batch_without_rows_is_a_batch(spark: SparkSession) -> None:
     found = run(spark.createDataFrame([], "user string, id bigint"), every=1)
 
     assert (found.rows, found.sampled, found.histogram.total) == (0, 0, 0)
+
+
+def test_spark_may_tell_a_moment_later(clicks: DataFrame) -> None:
+    """Its thread of listeners is behind: whoever plans waits for it, but not for ever."""
+    noted, watch = watched(clicks, F.xxhash64("user"), None, 8, 8)
+    began = time.monotonic()
+    assert watch.found(0.3) is None
+    assert 0.3 <= time.monotonic() - began < 5.0
+    later = Thread(target=lambda: (time.sleep(0.2), noted.write.format("noop").mode("overwrite").save()))
+    later.start()
+    found = watch.found(30.0)
+    later.join()
+    assert found is not None
+    assert found.rows == 120_000
 
 
 def test_so_many_rows_are_looked_at_as_planning_needs() -> None:

@@ -19,7 +19,9 @@ from tests.spark.frames import no_job, setting
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError, UnskewError
 from unskew.core.plan import Plan
 from unskew.spark import Unskew
+from unskew.spark.jvm import default_files
 from unskew.spark.salting import salt, salted_join, unsalted
+from unskew.spark.streaming import queries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -428,6 +430,31 @@ def test_a_name_is_for_one_salt(stream: DataFrame, plans: dict[str, Plan], tmp_p
         salt(stream, "user", plans["kip"], **{**told, "by": ["user", "id"]})
     with setting(stream.sparkSession, spark__sql__shuffle__partitions=9), pytest.raises(PlanError, match="into 9"):
         salt(stream, "user", plans["kip"], **told)
+
+
+def test_a_query_that_has_run_without_its_salt_gets_no_other(
+    stream: DataFrame, plans: dict[str, Plan], tmp_path: Path
+) -> None:
+    """The pin was deleted, or the name is another one now: by another plan its state would not be found."""
+    told = {**ONCE, "checkpoint": str(tmp_path)}
+    salt(stream, "user", plans["kip"], **told)
+    (tmp_path / "offsets").mkdir()
+    settings = json.dumps({"batchWatermarkMs": 0, "conf": {"spark.sql.shuffle.partitions": str(N)}})
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{settings}\n{{}}")
+    salt(stream, "user", plans["kip"], **told)
+    with pytest.raises(ConfigError, match=r"name: .twice. is not allowed.*has run without.*unskew/twice/salt\.pin"):
+        salt(stream, "user", plans["kip"], **{**told, "name": "twice"})
+    assert not (tmp_path / "unskew" / "twice").exists()
+
+
+def test_a_path_without_a_scheme_is_the_driver_s_disk_only_where_it_is_sparks(
+    stream: DataFrame, plans: dict[str, Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert default_files(stream) == "file:///"
+    monkeypatch.setattr(queries, "default_files", lambda _: "hdfs://names:8020")
+    with pytest.raises(ConfigError, match=r"checkpoint: .*use the same with its scheme.*hdfs://names:8020"):
+        salt(stream, "user", plans["kip"], **{**ONCE, "checkpoint": str(tmp_path)})
+    salt(stream, "user", plans["kip"], **{**ONCE, "checkpoint": f"file:{tmp_path}"})
 
 
 def test_joins_that_would_copy_rows_without_partner_are_refused(

@@ -7,7 +7,7 @@ import pytest
 
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
-from unskew.spark.streaming.elasticity import Elastic, Elasticity, Progress, Stages
+from unskew.spark.streaming.elasticity import Decider, Elastic, Progress, Stages
 from unskew.spark.streaming.observed import Found
 
 STAGES = Stages(map_time=0.2, reduce_time=0.8, maps=2)
@@ -17,52 +17,80 @@ def found(rows: int = 1000) -> Found:
     return Found(rows, rows, Histogram.from_hashes(np.arange(rows, dtype=np.uint64)))
 
 
-def fed(elasticity: Elasticity, seconds: list[float], first: int = 0) -> list[int]:
+def fed(decider: Decider, seconds: list[float], first: int = 0) -> list[int]:
     """The number of partitions after each batch."""
     after = []
     for batch, took in enumerate(seconds, first):
-        elasticity.seen(batch, found(), STAGES)
-        elasticity.took(batch, took)
-        after.append(elasticity.partitions)
+        decider.seen(batch, decider.partitions, found(), STAGES)
+        decider.took(batch, took)
+        after.append(decider.partitions)
     return after
 
 
 def test_batches_that_take_too_long_add_partitions_after_d_of_them() -> None:
-    elasticity = Elasticity(Elastic(4, 16, d=2, increment=2), interval=1.0, partitions=4)
+    decider = Decider(Elastic(4, 16, d=2, increment=2), interval=1.0, partitions=4)
 
-    assert fed(elasticity, [1.5, 1.5, 1.2, 1.2, 0.85, 0.85]) == [4, 6, 6, 8, 8, 8]
+    assert fed(decider, [1.5, 1.5, 1.2, 1.2, 0.85, 0.85]) == [4, 6, 6, 8, 8, 8]
 
 
 def test_idle_batches_take_partitions_away_but_not_below_the_least() -> None:
-    elasticity = Elasticity(Elastic(4, 16, d=1, increment=4), interval=1.0, partitions=12)
+    decider = Decider(Elastic(4, 16, d=1, increment=4), interval=1.0, partitions=12)
 
-    assert fed(elasticity, [0.1] * 8)[-1] == 4
+    assert fed(decider, [0.1] * 8)[-1] == 4
 
 
 def test_the_order_in_which_both_halves_come_does_not_matter() -> None:
-    ahead, behind = (Elasticity(Elastic(1, 8, d=1), interval=1.0, partitions=2) for _ in range(2))
-    ahead.took(0, 3.0)
-    ahead.seen(0, found(), STAGES)
-    behind.seen(0, found(), STAGES)
-    behind.took(0, 3.0)
+    ahead, behind = (Decider(Elastic(1, 8, d=1), interval=1.0, partitions=2) for _ in range(2))
+    assert ahead.took(0, 3.0) is None
+    assert behind.seen(0, 2, found(), STAGES) is None
 
+    assert ahead.seen(0, 2, found(), STAGES) == behind.took(0, 3.0)
     assert ahead.partitions == behind.partitions == 3
-    assert ahead.last == behind.last
+
+
+def test_a_batch_that_was_begun_before_the_last_change_says_nothing_of_it() -> None:
+    decider = Decider(Elastic(4, 16, d=2), interval=1.0, partitions=4)
+    fed(decider, [1.5, 1.5])
+    assert decider.partitions == 5
+    decider.seen(2, 4, found(), STAGES)
+
+    assert decider.took(2, 9.0) is None
+    assert fed(decider, [1.5], first=3) == [5], "the first of two in five partitions"
+    assert fed(decider, [1.5], first=4) == [6]
+
+
+def test_sparks_own_part_of_a_batch_is_nobodys_and_no_partition_makes_it_shorter() -> None:
+    """0.7 s of 0.78 are around the stages: with three partitions, and not two, it would not be longer by much."""
+    decider = Decider(Elastic(2, 16, d=1, increment=1), interval=1.0, partitions=3)
+    decider.seen(0, 3, found(), Stages(map_time=0.02, reduce_time=0.06, maps=2))
+
+    decision = decider.took(0, 0.78)
+    assert decision is not None
+    assert (decision.action, decision.r) == ("in", 2)
+
+
+def test_stages_that_overlap_are_no_longer_than_the_batch() -> None:
+    decider = Decider(Elastic(1, 8, d=1), interval=1.0, partitions=2)
+    decider.seen(0, 2, found(), Stages(map_time=6.0, reduce_time=6.0, maps=2))
+
+    decision = decider.took(0, 1.5)
+    assert decision is not None
+    assert decision.action == "out"
 
 
 def test_a_batch_of_which_one_half_is_missing_decides_nothing() -> None:
-    elasticity = Elasticity(Elastic(1, 8, d=1), interval=1.0, partitions=2)
+    decider = Decider(Elastic(1, 8, d=1), interval=1.0, partitions=2)
     for batch in range(300):
-        assert elasticity.took(batch, 9.0) is None
+        assert decider.took(batch, 9.0) is None
 
-    assert elasticity.partitions == 2
-    assert len(elasticity._took) < 100
+    assert decider.partitions == 2
+    assert len(decider._took) < 100
 
 
 def test_map_tasks_are_the_sources_and_are_never_changed() -> None:
-    elasticity = Elasticity(Elastic(1, 3, d=1), interval=1.0, partitions=3)
-    elasticity.seen(0, found(), Stages(map_time=5.0, reduce_time=0.1, maps=7))
-    decision = elasticity.took(0, 6.0)
+    decider = Decider(Elastic(1, 3, d=1), interval=1.0, partitions=3)
+    decider.seen(0, 3, found(), Stages(map_time=5.0, reduce_time=0.1, maps=7))
+    decision = decider.took(0, 6.0)
 
     assert decision is not None
     assert (decision.p, decision.r, decision.action) == (7, 3, "hold")
@@ -80,7 +108,7 @@ def test_wrong_bounds_are_refused_by_name(wrong: dict[str, int], named: str) -> 
 
 def test_a_stream_outside_of_the_bounds_is_refused() -> None:
     with pytest.raises(ConfigError, match="partitions"):
-        Elasticity(Elastic(4, 8), interval=1.0, partitions=64)
+        Decider(Elastic(4, 8), interval=1.0, partitions=64)
 
 
 def test_progress_of_another_query_is_not_ours() -> None:

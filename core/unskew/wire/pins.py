@@ -21,7 +21,7 @@ _SUM = 8  # bytes of XXH64 in front of the message
 @dataclass(frozen=True, eq=False)
 class Pinned:
     """``bound`` from batch ``bound.batch`` on, for the rows that ``key`` and ``spread`` describe. ``told``: the columns
-    that ``spread`` stood for then."""
+    that ``spread`` stood for then; ``kinds``: names and types of the key's columns and of those."""
 
     bound: Bound
     stream: str
@@ -31,6 +31,7 @@ class Pinned:
     began: int = 0
     reason: str = ""
     told: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
 
 def pinned_to_bytes(pinned: Pinned) -> bytes:
@@ -51,6 +52,7 @@ def pinned_to_bytes(pinned: Pinned) -> bytes:
         began=pinned.began,
         reason=pinned.reason,
         told=pinned.told,
+        kinds=pinned.kinds,
     )
     body = message.SerializeToString(deterministic=True)
     return xxhash.xxh64_digest(body) + body
@@ -86,4 +88,5 @@ def _pinned(message: pb.Pin) -> Pinned:
         message.began,
         message.reason,
         tuple(message.told),
+        tuple(message.kinds),
     )

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Pin(_message.Message):
-    __slots__ = ("first_batch", "stream", "name", "partitions", "key", "spread", "plan", "table", "records", "incarnation", "epoch", "seed", "began", "reason", "told")
+    __slots__ = ("first_batch", "stream", "name", "partitions", "key", "spread", "plan", "table", "records", "incarnation", "epoch", "seed", "began", "reason", "told", "kinds")
     FIRST_BATCH_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class Pin(_message.Message):
     BEGAN_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     TOLD_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
     first_batch: int
     stream: str
     name: str
@@ -39,4 +40,5 @@ class Pin(_message.Message):
     began: int
     reason: str
     told: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, first_batch: _Optional[int] = ..., stream: _Optional[str] = ..., name: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[_Iterable[str]] = ..., spread: _Optional[_Iterable[str]] = ..., plan: _Optional[bytes] = ..., table: _Optional[_Union[_partitioner_pb2.QTable, _Mapping]] = ..., records: _Optional[int] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., seed: _Optional[int] = ..., began: _Optional[int] = ..., reason: _Optional[str] = ..., told: _Optional[_Iterable[str]] = ...) -> None: ...
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, first_batch: _Optional[int] = ..., stream: _Optional[str] = ..., name: _Optional[str] = ..., partitions: _Optional[int] = ..., key: _Optional[_Iterable[str]] = ..., spread: _Optional[_Iterable[str]] = ..., plan: _Optional[bytes] = ..., table: _Optional[_Union[_partitioner_pb2.QTable, _Mapping]] = ..., records: _Optional[int] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., seed: _Optional[int] = ..., began: _Optional[int] = ..., reason: _Optional[str] = ..., told: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -110,10 +110,6 @@ class Access:
                 audit(who, verb, stream or "", f"refused: {DeniedError.code}")
             raise DeniedError(f"{who.name} may not call {verb} on {on}: it needs the role {need} there")
 
-    def limited(self, reason: str) -> None:
-        """A call was refused because of a limit."""
-        self._rejected(reason)
-
     def _turned_away(self, reason: str, message: str) -> UnauthenticatedError:
         self._rejected(reason)
         return UnauthenticatedError(message)

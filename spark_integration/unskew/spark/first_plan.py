@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan import Plan
 from unskew.spark.folders import Folder
-from unskew.spark.streaming.queries import check_given
+from unskew.spark.streaming.queries import check_given, check_scheme
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
 if TYPE_CHECKING:
@@ -70,9 +70,17 @@ def check_partitions(plan: Plan, shuffle: Shuffle) -> None:
 def first_plan(df: DataFrame, plan: Plan, checkpoint: str | None, name: str | None, what: Mapping[str, object]) -> Plan:
     """The plan that the query began with: this one, if it is the first. ``what`` it is for must be the same."""
     path, name = check_given(checkpoint, name)
+    check_scheme(df, path)
     folder, head = Folder(path).sub(f"unskew/{name}"), json.dumps(what, sort_keys=True).encode()
     shuffle = shuffle_of(df, path)
     kept = folder.read(_FILE)
+    if kept is None and shuffle.settled:
+        raise ConfigError(
+            "name",
+            name,
+            f"the name of a salt that the query began with: it has run without {folder.path(_FILE)}, and its state is "
+            "not where this plan would look for it. Begin the query anew, with a checkpoint of its own",
+        )
     if kept is None:
         check_partitions(plan, shuffle)
         if folder.create(_FILE, head + b"\n" + plan_to_bytes(plan)):
@@ -92,7 +100,7 @@ def _opened(kept: bytes, head: bytes, path: str, name: str) -> Plan:
         raise ConfigError(
             "name",
             name,
-            f"another name, or the salt that the query began with, {begun.decode(errors='replace')[:300]}, as {path} "
-            "has it",
+            f"a name that no other salt of the query has, and the salt that it began with: {path} has "
+            f"{begun.decode(errors='replace')[:300]}",
         )
     return plan_from_bytes(plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import subprocess
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "StageTime",
     "checkpoint_of",
+    "default_files",
     "deterministic",
     "end_gateway",
     "estimated_bytes",
@@ -41,6 +43,7 @@ __all__ = [
 _log = logging.getLogger("unskew.spark")
 
 OLDEST = (4, 0)
+_LOOKED = 0.02  # seconds between two looks
 _UNKNOWN = 1 << 62  # Spark's own default for what it knows nothing of is as large as a long can be
 
 
@@ -83,6 +86,14 @@ def estimated_bytes(df: DataFrame) -> int | None:
     guessed = int(str(df.sparkSession.conf.get("spark.sql.defaultSizeInBytes", str(_UNKNOWN))))
     size = int(str(inner._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return None if size >= min(guessed, _UNKNOWN) else size
+
+
+def default_files(df: DataFrame) -> str | None:
+    """The file system of paths without a scheme, as a URI; None where that cannot be told."""
+    spark: Any = df.sparkSession
+    if not hasattr(spark, "_jsparkSession"):
+        return None
+    return str(spark._jsparkSession.sessionState().newHadoopConf().get("fs.defaultFS", "file:///"))
 
 
 def query_of(df: DataFrame) -> str | None:
@@ -195,14 +206,18 @@ def rows_before(df: DataFrame) -> int | None:
     return None if progress is None else int(progress.numInputRows())
 
 
-def seen_by(observation: Observation) -> dict[str, Any] | None:
-    """What a job has observed; None, at once, where none has run (``get`` would wait for one)."""
+def seen_by(observation: Observation, wait: float) -> dict[str, Any] | None:
+    """What a job has observed; None where none has run (``get`` would wait for ever). Spark tells it after the job, in
+    a thread of its own that may be behind: so many seconds are given to that."""
     inner: Any = observation
-    if hasattr(inner, "_jo"):
-        if inner._jo is None or not inner._jo.future().isCompleted():
+    if not hasattr(inner, "_jo"):
+        return dict(inner.get) or None
+    until = time.monotonic() + wait
+    while inner._jo is None or not inner._jo.future().isCompleted():
+        if inner._jo is None or time.monotonic() >= until:
             return None
-        return dict(inner.get)
-    return dict(inner.get) or None
+        time.sleep(_LOOKED)
+    return dict(inner.get)
 
 
 def deterministic(df: DataFrame, column: Column) -> bool | None:
@@ -217,9 +232,9 @@ def deterministic(df: DataFrame, column: Column) -> bool | None:
 _GIVEN_TO_END = 10.0
 
 
-def end_gateway() -> None:
-    """End the Java process that pyspark started for this one, after its session has stopped, and wait until it is gone.
-    (Left alone it ends some time after this process.)"""
+def end_gateway(given: float = _GIVEN_TO_END) -> None:
+    """End the Java process that pyspark started for this one, after its session has stopped, and wait until it is gone;
+    no longer than this. (Left alone it ends some time after this process.)"""
     from pyspark import SparkContext
 
     inner: Any = SparkContext
@@ -233,7 +248,7 @@ def end_gateway() -> None:
         return
     process.stdin.close()
     try:
-        process.wait(_GIVEN_TO_END)
+        process.wait(given)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

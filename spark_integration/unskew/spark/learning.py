@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -35,14 +34,14 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from unskew.client import Breaker, Client, NotThereError, ServiceCallError, Synced
+from unskew.client import Breaker, Client, NotThereError, Synced
 from unskew.client.errors import UNSERVED
 from unskew.core.errors import ConfigError
 from unskew.core.partition_agent import REPORTED, Bound
 from unskew.core.plan import Plan
 from unskew.core.qtable import QTable
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.stream import UNKNOWN_PARTS, Part, StreamSpec
+from unskew.core.stream import UNKNOWN_PARTS, Part
 from unskew.core.sync import Answer, Report
 from unskew.spark.executor import Pin, Placing
 from unskew.spark.jvm import input_partitions
@@ -52,6 +51,8 @@ from unskew.spark.repartition import direct_way, pre_images
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from unskew.spark.planning import Plans
 
 __all__ = ["Pins", "drivers_report", "place"]
 
@@ -67,83 +68,79 @@ _PLACED: WeakKeyDictionary[Pin, int] = WeakKeyDictionary()  # what frame each pi
 class Pins:
     """Makes the pins of one stream, in a driver. Remembers the newest global Q-table that it was told of."""
 
-    stream: str
-    spec: StreamSpec
-    client: Client | None
-    alone: Callable[[ServiceCallError, str], None]
-    began: int = 0
-    access: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    plans: Plans
     answer: Answer | None = field(default=None, init=False)
     _session: int = field(default_factory=lambda: time.time_ns() // 1000, init=False)
     _breaker: Breaker = field(default_factory=lambda: Breaker(failures=1, cooldown=5.0), init=False)
-
-    @property
-    def partitions(self) -> int:
-        return self.spec.partitions
 
     def pin(self, source: str, plan: Plan | None, batch: int, *, learn: bool, sync: bool | None = None) -> Pin:
         """The pin of a batch. Where it learns it waits for the service a second or two at most."""
         if learn == (plan is not None):
             raise ConfigError("learn", learn, "a plan to route by, or learn=True, not both")
-        if sync and not (learn and self.client is not None):
+        plans, client = self.plans, self.plans.client
+        if sync and not (learn and client is not None):
             raise ConfigError("sync", sync, "True only with learn=True and a service")
         Part(source, batch)  # refuses what a report could not name
         if len(source) > _LONGEST_SOURCE:
             raise ConfigError("source", source, f"at most {_LONGEST_SOURCE} characters: tasks add their number")
-        bound = Bound(self.partitions, plan, batch=batch, seed=self.spec.seed)
-        due = learn and self.client is not None if sync is None else sync
+        bound = Bound(plans.partitions, plan, batch=batch, seed=plans.spec.seed)
+        due = learn and client is not None if sync is None else sync
         if learn:
             if due:
                 self._hear(source, batch)
             bound = self._learned(bound)
         return Pin(
-            self.stream,
+            plans.stream,
             bound,
             source,
-            None if self.client is None else self.client.url,
-            self.access,
+            None if client is None else client.url,
+            plans.access,
             sync=due,
             session=self._session,
             dsync=self._dsync,
             run=time.time_ns() // 1000,
-            began=self.began,
+            began=plans.began,
         )
 
     @property
     def _dsync(self) -> float:
-        return self.spec.dsync if self.answer is None else self.answer.dsync
+        return self.plans.spec.dsync if self.answer is None else self.answer.dsync
 
     def _learned(self, bound: Bound) -> Bound:
         found = self.answer
         if found is None:
-            return replace(bound, table=QTable.empty(self.partitions))
-        return replace(bound, table=found.table, records=found.records, version=found.version)
+            return replace(bound, table=QTable.empty(bound.partitions))
+        same = found.table.workers == bound.partitions
+        table = found.table if same else found.table.resized(bound.partitions)
+        return replace(bound, table=table, records=found.records, version=found.version)
 
     def _hear(self, source: str, batch: int) -> None:
         """Close the round of the batch before, and take its answer."""
-        if self.client is None or not self._breaker.allow(time.monotonic()):
+        plans = self.plans
+        if plans.client is None or not self._breaker.allow(time.monotonic()):
             return
         known = (0, 0) if self.answer is None else self.answer.version
         try:
-            news = self._synced(self.client, self._report(source, batch), known).answer
+            news = self._synced(plans.client, self._report(source, batch), known).answer
         except UNSERVED as why:
             self._breaker.failure(time.monotonic())
-            self.alone(why, "this batch goes by what was learned before")
+            plans.alone(why, "this batch goes by what was learned before")
             return
         self._breaker.success()
-        if news is not None and news.version > known and news.table.workers == self.partitions:
+        if news is not None and news.version > known and news.table.workers == plans.partitions:
             self.answer = news
 
     def _synced(self, client: Client, report: Report, known: tuple[int, int]) -> Synced:
         """Where the stream is not there yet, it is made."""
+        stream = self.plans.stream
         try:
-            return client.sync(self.stream, report, wait=_WAIT, known=known, timeout=_TIMEOUT)
+            return client.sync(stream, report, wait=_WAIT, known=known, timeout=_TIMEOUT)
         except NotThereError:
-            client.put_stream(self.stream, self.spec, timeout=_TIMEOUT)
-            return client.sync(self.stream, report, wait=_WAIT, known=known, timeout=_TIMEOUT)
+            client.put_stream(stream, self.plans.spec, timeout=_TIMEOUT)
+            return client.sync(stream, report, wait=_WAIT, known=known, timeout=_TIMEOUT)
 
     def _report(self, source: str, batch: int) -> Report:
-        return drivers_report(source, self._session, batch + 1, self.partitions, self._dsync)
+        return drivers_report(source, self._session, batch + 1, self.plans.partitions, self._dsync)
 
 
 def drivers_report(source: str, session: int, seq: int, workers: int, dsync: float, *, longer: bool = False) -> Report:

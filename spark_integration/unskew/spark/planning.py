@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from unskew.client import Client, NotThereError, ServiceCallError, testing
+from unskew.client import Breaker, Client, NotThereError, ServiceCallError, testing
 from unskew.client.errors import UNSERVED
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram import Histogram
@@ -26,7 +26,7 @@ from unskew.spark.keys import Columns, key_names
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["EMBEDDED", "Plans", "ServiceWarning", "spec_of"]
+__all__ = ["EMBEDDED", "BoundTo", "Plans", "ServiceWarning", "spec_of"]
 
 EMBEDDED = "embedded"
 
@@ -45,11 +45,14 @@ def spec_of(
 @dataclass(frozen=True, eq=False)
 class BoundTo:
     """What the batch that a handler has in hand is routed by: ``None`` where its tasks decided. ``key`` are the names
-    of its key's columns."""
+    of its key's columns; ``deadline``: the longest that it waits for a service; ``held``: frames that are freed with
+    its end."""
 
     plan: Plan | None
     key: tuple[str, ...]
     spread: Columns
+    deadline: float
+    held: list[DataFrame] = field(default_factory=list)
 
 
 @dataclass(eq=False)
@@ -69,6 +72,8 @@ class Plans:
     _batch: int = field(default=-1, init=False)
     began: int = field(default_factory=lambda: time.time_ns() // 1_000_000, init=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False)
+    _breaker: Breaker = field(default_factory=lambda: Breaker(failures=1, cooldown=5.0), init=False)
+    _decider: str | None = field(default=None, init=False)
     _decides: bool = field(default=False, init=False)  # on the stream's number of partitions
     _here: threading.local = field(default_factory=threading.local, init=False)
 
@@ -110,6 +115,16 @@ class Plans:
             )
         return chosen
 
+    def claim(self, query: str) -> None:
+        """One query decides on the number of partitions; a second one would take back what the first has done."""
+        if self._decider not in (None, query):
+            raise ConfigError(
+                "elastic",
+                query,
+                f"one query of a session: {self._decider} has it here. Make another Unskew, for a stream of its own",
+            )
+        self._decider = query
+
     def resize(self, partitions: int) -> None:
         """Plans for another number of partitions from now on: the stream's, who decides on it by measured times."""
         self._decides = True
@@ -119,15 +134,17 @@ class Plans:
     # -- the batch in hand ------------------------------------------------------------------------------------
 
     @contextmanager
-    def bind(self, plan: Plan | None, key: tuple[str, ...], spread: Columns) -> Iterator[None]:
+    def bind(self, bound: BoundTo) -> Iterator[None]:
         """While it lasts, what is asked for in this thread without a plan goes by this batch's. (Two queries of one
         stream have their handlers run in two threads.)"""
         before = self.bound
-        self._here.bound = BoundTo(plan, key, spread)
+        self._here.bound = bound
         try:
             yield
         finally:
             self._here.bound = before
+            for frame in bound.held:
+                frame.unpersist()
 
     @property
     def bound(self) -> BoundTo | None:
@@ -144,14 +161,26 @@ class Plans:
 
     def ready(self, types: tuple[str, ...]) -> Client | None:
         """The client, once the stream is there and fits; before any job runs. None: nobody answers."""
-        if self.client is None:
+        if self.client is None or not self._may_ask():
             return None
         try:
             self.put(self.client, types)
         except UNSERVED as why:
             self.alone(why)
             return None
+        self._breaker.success()
         return self.client
+
+    def _may_ask(self) -> bool:
+        """A batch in hand does not wait for a service, batch after batch, that has just not answered."""
+        here = self.bound
+        return here is None or self.required or (here.deadline > 0 and self._breaker.allow(time.monotonic()))
+
+    @property
+    def _patience(self) -> float:
+        """Seconds that a call may take here: a batch in hand waits no longer than its query lets it."""
+        here = self.bound
+        return self.timeout if here is None or self.required else min(self.timeout, here.deadline)
 
     def made(self, client: Client | None, histogram: Histogram, types: tuple[str, ...]) -> Plan:
         """The next plan of the stream, and the one that is used from now on where none is given."""
@@ -192,22 +221,23 @@ class Plans:
             return None
 
     def _sent(self, client: Client, histogram: Histogram, number: int) -> Plan:
-        client.report_histogram(self.stream, Part(self.source, number), histogram, timeout=self.timeout)
-        return client.build_plan(self.stream, number, fresh=True, timeout=self.timeout).plan
+        client.report_histogram(self.stream, Part(self.source, number), histogram, timeout=self._patience)
+        return client.build_plan(self.stream, number, fresh=True, timeout=self._patience).plan
 
     def alone(self, why: ServiceCallError, instead: str = "planned in the driver instead") -> None:
         """Say that the driver goes on by itself, or that it may not."""
         if self.required:
             raise why
+        self._breaker.failure(time.monotonic())
         warnings.warn(f"{instead}: {why}", ServiceWarning, stacklevel=_outside())
 
     def put(self, client: Client, types: tuple[str, ...]) -> None:
         """See that the stream is there, for this number of partitions and these key types. Another number is somebody
         else's decision, and refused, unless it is made here."""
         try:
-            spec = client.get_stream(self.stream, timeout=self.timeout).spec
+            spec = client.get_stream(self.stream, timeout=self._patience).spec
         except NotThereError:
-            client.put_stream(self.stream, replace(self.spec, key_types=types), timeout=self.timeout)
+            client.put_stream(self.stream, replace(self.spec, key_types=types), timeout=self._patience)
             return
         if spec.partitions != self.partitions and not self._decides:
             raise ConfigError("partitions", self.partitions, f"{spec.partitions}, as stream {self.stream} has")
@@ -217,7 +247,9 @@ class Plans:
                 f"({', '.join(types)}): cast the key columns, or use another stream"
             )
         if spec.partitions != self.partitions:
-            client.put_stream(self.stream, replace(spec, partitions=self.partitions, weights=()), timeout=self.timeout)
+            client.put_stream(
+                self.stream, replace(spec, partitions=self.partitions, weights=()), timeout=self._patience
+            )
 
     # -- the service ------------------------------------------------------------------------------------------
 

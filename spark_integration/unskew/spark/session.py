@@ -94,7 +94,7 @@ class Unskew:
         spec = spec_of(partitions, policy, parameters, weights, seed)
         spark_version(spark.range(0))
         self._plans = Plans(spark, stream, spec, service, required, timeout, dict(access or {}))
-        self._pins = Pins(stream, spec, self._plans.client, self._plans.alone, self._plans.began, self._plans.access)
+        self._pins = Pins(self._plans)
         self._sampling = sampling or Sampling(seed=seed)
         self._spread: Columns = AUTO
         self._held: list[DataFrame] = []
@@ -241,7 +241,7 @@ class Unskew:
             pin = self.pin(plan, learn)
         elif plan is not None or learn:
             raise ConfigError("pin", pin, "a pin, or plan and learn to make one of, not both")
-        if pin.partitions != self.partitions:
+        elif pin.partitions != self.partitions:
             raise PlanError(f"the pin is for {pin.partitions} partitions and this session for {self.partitions}")
         return place(df, pin, key, told, column)
 
@@ -314,7 +314,7 @@ class Unskew:
         ``schema`` has the key's columns and the state. ``partial(rows)`` or ``partial(key, rows)`` gives the state of a
         piece, ``merge(states)`` or ``merge(key, states)`` one state of several; of one alone it must be that state, for
         it is not called then. ``at``: ``"plan"``, ``"input"`` or ``"auto"``. Where the plan splits keys the states are
-        made now, in a job of their own, and kept until ``release()``.
+        made now, in a job of their own, and kept until ``release()``; in a handler, until the end of its batch.
         """
         call = aggregation_of(df, key, partial, merge, schema, form, at)
         here = self._plans.bound_for(df, key) if plan is None else None
@@ -331,7 +331,8 @@ class Unskew:
             return at_input(call, plan)
         result, held = at_plan(call, plan, told)
         if held is not None:
-            self._held.append(held)
+            batch = self._plans.bound
+            (self._held if batch is None else batch.held).append(held)
         return result
 
     def _for_aggregate(self, call: Aggregation, spread: Columns, plan: Plan | None, at: str) -> tuple[Plan, str]:

@@ -292,6 +292,7 @@ def test_keys_expire_by_event_time(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
+        ({"checkpoint": "/data/run[1]"}, r"checkpoint: '/data/run\[1\]' .*Spark reads those as a pattern"),
         ({"checkpoint": None}, "checkpoint: None is not allowed; use the query's checkpointLocation"),
         ({"name": "a/b"}, "name: 'a/b' is not allowed"),
         ({"key": []}, "key: .* names of columns"),

@@ -47,6 +47,38 @@ def test_each_key_is_called_once_with_its_rows_and_its_state(tmp_path: Path, for
     assert query.outputs() == []
 
 
+_BEYOND_FLOATS = (1 << 53) + 1
+
+
+def test_one_key_s_null_does_not_change_another_key_s_numbers(tmp_path: Path) -> None:
+    """pandas makes floats of a column of integers that has a NULL: which keys share a task is the plan's affair."""
+    seen: dict[Any, Any] = {}
+
+    def fn(key: tuple[Any, ...], own: Any, state: Any) -> tuple[Any, Any]:
+        seen[key[0]] = (str(own["v"].dtype), own["v"].tolist()[0])
+        return None, None
+
+    Alone(tmp_path, fn, "pandas").run(rows_of(["a", "b"], [_BEYOND_FLOATS, None]), PLAN)
+    assert seen["a"] == ("int64", _BEYOND_FLOATS)
+    assert seen["b"][0] == "float64"
+
+
+def test_one_key_s_output_does_not_change_another_key_s(tmp_path: Path) -> None:
+    def fn(key: tuple[Any, ...], own: Any, state: Any) -> tuple[Any, Any]:
+        return pd.DataFrame({"user": list(key), "n": [_BEYOND_FLOATS if key[0] == "a" else None]}), None
+
+    query = run(tmp_path, fn)
+    assert {row["user"]: row["n"] for row in query.outputs()} == {"a": _BEYOND_FLOATS, "b": None, None: None}
+
+
+def test_a_column_that_one_key_s_output_lacks_is_told_beside_others(tmp_path: Path) -> None:
+    def fn(key: tuple[Any, ...], own: Any, state: Any) -> tuple[Any, Any]:
+        return pd.DataFrame({"user": ["x"], **({"n": [1]} if key[0] == "a" else {})}), None
+
+    with pytest.raises(ConfigError, match=r"output of fn: .* n is not there"):
+        run(tmp_path, fn)
+
+
 @pytest.mark.parametrize(
     "output",
     [

@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.frames import setting
-from tests.spark.streaming.job import PARTITIONS
+from tests.spark.streaming.job import PARTITIONS, SCHEMA
 from tests.spark.streaming.lives import ROWS, ids_of, prepare, users_of
 from tests.spark.streaming.queries import Notes, batches, firsts, pin_at, placed, run, settled, start
 from unskew.core.quality import imbalance
@@ -149,10 +149,31 @@ def test_operators_inside_take_the_batch_s_plan(
             assert sorted(row["number"] for row in joined.collect()) == sorted(int(u[1:]) for u in users_of(batch))
         assert plan is not None
         done.append(plan.splits)
-        sk.release()
 
+    kept = persisted(spark)
     run(spark, short, settled(batches(sk, handle, short)))
     assert done == [False, True]
+    assert persisted(spark) == kept, "what aggregate keeps is freed with its batch"
+
+
+def persisted(spark: SparkSession) -> int:
+    inner: Any = spark
+    return int(inner.sparkContext._jsc.getPersistentRDDs().size())
+
+
+def test_a_query_that_makes_many_rows_of_few_learns_from_each_batch(
+    spark: SparkSession, sk: Unskew, folder: Path
+) -> None:
+    """Spark tells how many rows the source gave; what counts is how many the handler gets."""
+    seen: list[int] = []
+    many = batches(sk, lambda df, _: seen.append(df.count()), folder, threshold=5 * ROWS)
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
+    copies = rows.withColumn("copy", F.explode(F.sequence(F.lit(1), F.lit(10))))
+    query = copies.writeStream.foreachBatch(settled(many)).option("checkpointLocation", str(folder / "cp"))
+    query.trigger(availableNow=True).start().awaitTermination()
+
+    assert seen == [10 * ROWS] * 4
+    assert firsts(folder / "cp") == [0, 1, 2, 3]
 
 
 def test_group_apply_inside_takes_a_plan_that_keeps_keys_whole(

@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.spark.streaming.queries import Notes, batches, firsts, run, settled
 from unskew.client import Client, testing
 from unskew.core.plan import Version
 from unskew.spark import Unskew
+from unskew.spark.planning import BoundTo, ServiceWarning
 from unskew.spark.streaming import forecasts
 
 if TYPE_CHECKING:
@@ -116,6 +118,25 @@ def test_one_that_never_answers_costs_the_deadline_once(
     ours = max(took for who, took in longest.items() if who != "unskew")
     assert DEADLINE * 0.9 < ours < DEADLINE + 0.5, longest
     assert (notes.wrong(4), notes.strayed(tmp_path / "cp")) == (0, 0)
+
+
+def test_a_batch_in_hand_waits_for_a_silent_one_no_longer_than_its_deadline_and_once(spark: SparkSession) -> None:
+    """What a handler asks for beside its batch's plan; ``sk.plan`` outside of a batch waits for its time-out."""
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        target = f"grpc://127.0.0.1:{silent.getsockname()[1]}"
+        with Unskew(spark, stream="clicks", partitions=PARTITIONS, service=target, timeout=30.0) as sk:
+            waited = []
+            for _ in range(3):
+                with sk.plans.bind(BoundTo(None, ("user",), "id", DEADLINE)):
+                    began = time.monotonic()
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("ignore", ServiceWarning)
+                        assert sk.plans.ready(("bigint",)) is None
+                    waited.append(time.monotonic() - began)
+    assert DEADLINE * 0.9 < waited[0] < DEADLINE + 2.0
+    assert max(waited[1:]) < 0.1
 
 
 def test_one_that_says_no(spark: SparkSession, tmp_path: Path) -> None:

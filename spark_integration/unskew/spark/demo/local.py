@@ -23,14 +23,15 @@ from pyspark.sql import SparkSession
 from unskew.core.errors import UnskewError
 from unskew.spark.jvm import end_gateway
 
-__all__ = ["DemoError", "check_java", "local_spark"]
+__all__ = ["QUICK", "STEADY", "DemoError", "check_java", "local_spark"]
 
 _OLDEST_JAVA = 17
 _SPARE = 2  # slots for the jobs that plan while a batch runs
 _VERSION = re.compile(r'version "(\d+)')
 _LAST_LINES = 8
+STEADY = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 # Two cores run the compiler of the JVM too: for two minutes the quick one is the better, for both arms.
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+QUICK = f"-XX:TieredStopAtLevel=1 {STEADY}"
 _ANOTHER = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_SUBMIT_ARGS")
 _INSTALL = (
     f"Spark needs Java {_OLDEST_JAVA} or newer: install a JRE (Debian, Ubuntu: apt-get install "
@@ -58,8 +59,8 @@ def check_java() -> None:
 
 
 @contextmanager
-def local_spark(partitions: int, folder: Path) -> Iterator[SparkSession]:
-    """A session with a slot for each partition; its files live in ``folder``."""
+def local_spark(partitions: int, folder: Path, java: str = QUICK) -> Iterator[SparkSession]:
+    """A session with a slot for each partition; its files live in ``folder``. ``java``: options of its Java."""
     log = folder / "spark.log"
     logging.getLogger().addHandler(logging.NullHandler())  # py4j and agents say much after Ctrl-C
     with _interrupts() as interrupts, ExitStack() as stack:
@@ -67,7 +68,7 @@ def local_spark(partitions: int, folder: Path) -> Iterator[SparkSession]:
         interrupts.held = True
         with _stderr_to(log):
             try:
-                spark = _started(partitions, folder)
+                spark = _started(partitions, folder, java)
             except Exception as why:  # PySpark and py4j have many kinds; each is told with the log's reason
                 raise DemoError(f"Spark did not start: {_why(why, log)}") from why
         stack.callback(spark.stop)
@@ -118,19 +119,19 @@ def _interrupts() -> Iterator[_Interrupts]:
             signal.signal(signal.SIGINT, before)
 
 
-def _started(partitions: int, folder: Path) -> SparkSession:
+def _started(partitions: int, folder: Path, java: str) -> SparkSession:
     for name in _ANOTHER:  # what the environment says of another Spark
         os.environ.pop(name, None)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{partitions + _SPARE}]").appName("unskew-demo")
-    for name, value in _settings(partitions, folder).items():
+    for name, value in _settings(partitions, folder, java).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
 
 
-def _settings(partitions: int, folder: Path) -> dict[str, str]:
+def _settings(partitions: int, folder: Path, java: str) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -138,7 +139,7 @@ def _settings(partitions: int, folder: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": _JAVA,
+        "spark.driver.extraJavaOptions": java,
         "spark.local.dir": str(folder / "spark"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.python.daemon.module": "unskew.spark.demo.daemon",

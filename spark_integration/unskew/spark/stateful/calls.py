@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, signature
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -106,12 +107,25 @@ def _of_keys(fn: Function, form: str, shapes: Shapes, touched: Touched) -> Answe
 def _each(form: str, touched: Touched) -> Iterator[tuple[tuple[Any, ...], Any, dict[str, Any] | None]]:
     keys = zip(*(column.to_pylist() for column in touched.keys.columns), strict=True)
     states = touched.states.to_pylist()
-    rows = touched.rows.to_pandas() if form == "pandas" else touched.rows
+    own = _slices(form, touched.rows)
     starts = touched.starts.tolist()
     for number, (key, known) in enumerate(zip(keys, touched.known.tolist(), strict=True)):
-        start, stop = starts[number], starts[number + 1]
-        own = rows.iloc[start:stop] if form == "pandas" else rows.slice(start, stop - start)
-        yield key, own, states[number] if known else None
+        yield key, own(starts[number], starts[number + 1]), states[number] if known else None
+
+
+def _slices(form: str, rows: pa.Table) -> Callable[[int, int], Any]:
+    """A key's rows by where they begin and end, as its function wants them. pandas makes floats of integers, and
+    objects of booleans, where a column has a NULL: another key's must not do that to this one's."""
+    if form != "pandas":
+        return lambda start, stop: rows.slice(start, stop - start)
+    if any(column.null_count and _is_whole(column.type) for column in rows.columns):
+        return lambda start, stop: rows.slice(start, stop - start).to_pandas()
+    frame = rows.to_pandas()
+    return lambda start, stop: frame.iloc[start:stop]
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _pair(given: Any) -> tuple[Any, Any]:
@@ -152,13 +166,17 @@ def _both(shapes: Shapes) -> pa.Schema:
 
 def _output(outputs: Sequence[Any], schema: pa.Schema) -> pa.Table:
     """All output rows: one kind of answer from the first key to the last, or several."""
-    frames = [one for one in outputs if isinstance(one, pd.DataFrame) and len(one)]
+    frames = (one for one in outputs if isinstance(one, pd.DataFrame) and len(one))
     listed = [row for one in outputs if isinstance(one, (list, tuple)) for row in one]
     tables = [one for one in outputs if not isinstance(one, (pd.DataFrame, list, tuple))]
     found = [_table(one, schema, "output") for one in tables]
-    if frames:
-        found.append(_table(pd.concat(frames, ignore_index=True), schema, "output"))
+    for _, alike in groupby(frames, _columns):  # put together, other columns would change each other's types
+        found.append(_table(pd.concat(list(alike), ignore_index=True), schema, "output"))
     return pa.concat_tables([*found, _rows(listed, schema, "output")])
+
+
+def _columns(frame: pd.DataFrame) -> tuple[list[Any], list[Any]]:
+    return list(frame.columns), list(frame.dtypes)
 
 
 def _table(given: Any, schema: pa.Schema, what: str) -> pa.Table:

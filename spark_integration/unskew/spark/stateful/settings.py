@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import signature
@@ -28,6 +29,7 @@ __all__ = ["Settings", "arrow_schema", "schema_of"]
 
 _TIMES = (LongType, TimestampType, TimestampNTZType)
 _LARGEST_BLOCK = 1 << 16
+_GLOB = re.compile(r"[\[\]{}*?\\]")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_given(self.checkpoint, self.name)
+        if _GLOB.search(self.checkpoint):
+            raise ConfigError("checkpoint", self.checkpoint, r"a path without []{}*?\: Spark reads those as a pattern")
         if not callable(self.handle):
             raise ConfigError("handle", self.handle, "a function of (output, batch_id)")
         if self.form not in FORMS:

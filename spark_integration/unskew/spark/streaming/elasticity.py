@@ -11,7 +11,6 @@ and says so where it would rather have changed the map side.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from unskew.spark.streaming.observed import Found
 
-__all__ = ["Elastic", "Elasticity", "Progress", "Scaling", "Stages", "stages_of"]
+__all__ = ["Decider", "Elastic", "Progress", "Scaling", "Stages", "stages_of"]
 
 _log = logging.getLogger("unskew.spark")
 _REMEMBERED = 64  # batches that wait for the other half of what is known of them
@@ -96,13 +95,14 @@ def stages_of(times: Sequence[StageTime]) -> Stages:
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
+    partitions: int
     rows: int
     keys: int
     stages: Stages
 
 
-class Elasticity:
-    """Of one query. Its batches' times and what they held come from two threads, in either order."""
+class Decider:
+    """Of one query. What its batches took and what they held come one after the other, in either order."""
 
     def __init__(self, elastic: Elastic, interval: float, partitions: int) -> None:
         if not elastic.least <= partitions <= elastic.most:
@@ -111,8 +111,6 @@ class Elasticity:
         self._scaler = AutoScaler(ScaleState(p=1, r=partitions), elastic.rules(1))
         self._took: dict[int, float] = {}
         self._seen: dict[int, _Seen] = {}
-        self._lock = threading.Lock()
-        self.last: ScaleDecision | None = None
 
     @property
     def partitions(self) -> int:
@@ -121,29 +119,27 @@ class Elasticity:
 
     def took(self, batch: int, seconds: float) -> ScaleDecision | None:
         """How long a batch took, from its trigger to its commit."""
-        with self._lock:
-            self._took[batch] = seconds
-            return self._step(batch)
+        self._took[batch] = seconds
+        return self._step(batch)
 
-    def seen(self, batch: int, found: Found, stages: Stages) -> ScaleDecision | None:
-        """What it held, and how its time was shared."""
-        with self._lock:
-            self._seen[batch] = _Seen(found.rows, found.histogram.keys, stages)
-            return self._step(batch)
+    def seen(self, batch: int, partitions: int, found: Found, stages: Stages) -> ScaleDecision | None:
+        """Into how many partitions it was placed, what it held, and how its time was shared."""
+        self._seen[batch] = _Seen(partitions, found.rows, found.histogram.keys, stages)
+        return self._step(batch)
 
     def _step(self, batch: int) -> ScaleDecision | None:
         if batch not in self._took or batch not in self._seen:
             self._forget(batch)
             return None
         seconds, seen = self._took.pop(batch), self._seen.pop(batch)
+        if seen.partitions != self.partitions:  # begun before the last change was made, of which it says nothing
+            return None
         self._hold_maps(seen.stages.maps)
-        shared = seen.stages.map_time + seen.stages.reduce_time
-        share = seen.stages.map_time / shared if shared else 0.0
-        stats = BatchStats(self._interval, seconds, share * seconds, (1 - share) * seconds, seen.rows, seen.keys)
-        self.last = self._scaler.handle(stats)
-        if self.last.action != "hold":
-            _log.info("batch %d: %d partitions from the next plan on; %s", batch, self.last.r, self.last.reason)
-        return self.last
+        parts = _parts(seen.stages, seconds)
+        decision = self._scaler.handle(BatchStats(self._interval, seconds, *parts, seen.rows, seen.keys))
+        if decision.action != "hold":
+            _log.info("batch %d: %d partitions from the next plan on; %s", batch, decision.r, decision.reason)
+        return decision
 
     def _hold_maps(self, maps: int) -> None:
         state = self._scaler.state
@@ -155,6 +151,16 @@ class Elasticity:
         for kept in (self._took, self._seen):
             for old in [one for one in kept if one < batch - _REMEMBERED]:
                 del kept[old]
+
+
+def _parts(stages: Stages, seconds: float) -> tuple[float, float]:
+    """The two stages' parts of a batch's time. What is left of it, Spark's own work around them, no number of tasks
+    makes shorter. Where nothing is known of stages all of it is the reduce stage's."""
+    both = stages.map_time + stages.reduce_time
+    if not both:
+        return 0.0, seconds
+    fits = min(seconds / both, 1.0)
+    return fits * stages.map_time, fits * stages.reduce_time
 
 
 class Progress(StreamingQueryListener):
@@ -177,24 +183,39 @@ class Progress(StreamingQueryListener):
 
 
 class Scaling:
-    """The same tied to a query: who says what a batch took, and what becomes of the advice."""
+    """The decisions tied to a query: who says what a batch took, and what becomes of the advice. ``decide`` has a
+    function called in the thread that plans, which returns the number of partitions from then on."""
 
-    def __init__(self, spark: SparkSession, df: DataFrame, elastic: Elastic, interval: float, partitions: int) -> None:
-        self._spark, self._elastic = spark, elastic
-        self._elasticity = Elasticity(elastic, interval, partitions)
+    def __init__(
+        self,
+        spark: SparkSession,
+        df: DataFrame,
+        elastic: Elastic,
+        interval: float,
+        partitions: int,
+        decide: Callable[[Callable[[], int]], None],
+    ) -> None:
+        self._spark, self._elastic, self._decide = spark, elastic, decide
+        self._decider = Decider(elastic, interval, partitions)
         query = query_of(df)
-        self._listener = None if query is None else Progress(query, self._elasticity.took)
+        self._listener = None if query is None else Progress(query, self._took)
         if self._listener is not None:
             spark.streams.addListener(self._listener)
 
-    def saw(self, batch: int, found: Found, stages: Stages, seconds: float) -> int:
-        """A batch that has run; the number of partitions from now on."""
+    def saw(self, batch: int, partitions: int, found: Found, stages: Stages, seconds: float) -> int:
+        """A batch that has run, in the thread that plans; the number of partitions from now on."""
         if self._listener is None:
-            self._elasticity.took(batch, seconds)
-        decision = self._elasticity.seen(batch, found, stages)
+            self._decider.took(batch, seconds)
+        return self._followed(self._decider.seen(batch, partitions, found, stages))
+
+    def _took(self, batch: int, seconds: float) -> None:
+        """In Spark's thread of listeners, mostly after the batch was seen."""
+        self._decide(lambda: self._followed(self._decider.took(batch, seconds)))
+
+    def _followed(self, decision: ScaleDecision | None) -> int:
         if self._elastic.executors and decision is not None and decision.action == "out":
             request_slots(self._spark, decision.r)
-        return self._elasticity.partitions
+        return self._decider.partitions
 
     def close(self) -> None:
         if self._listener is not None:

@@ -20,7 +20,8 @@ from unskew.core.partition_agent import Bound
 from unskew.core.planners import PLANNERS
 from unskew.core.trust import TrustRules
 from unskew.spark.jvm import run_of
-from unskew.spark.keys import AUTO, Columns, key_names, key_of, spread_of
+from unskew.spark.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
+from unskew.spark.planning import BoundTo
 from unskew.spark.streaming.binding import Binding, pin_folder
 from unskew.spark.streaming.elasticity import Elastic
 from unskew.spark.streaming.learned import Learned
@@ -47,8 +48,8 @@ class Way(Protocol):
     def counts_first(self) -> bool:
         """Whether the next batch is read before it is placed."""
 
-    def begin(self, pinned: Pinned, told: tuple[str, ...]) -> None:
-        """A pin of an earlier life was found; ``told``: the columns that would tell its rows apart now."""
+    def begin(self, pinned: Pinned, now: Pinned) -> None:
+        """A pin of an earlier life was found; ``now`` has the columns that rows would be placed by now."""
 
     def choose(self, df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
         """What a batch that nobody has begun is to be bound to, and why; the present bound where nothing changes."""
@@ -138,6 +139,8 @@ def for_each_batch(
     )
     if elastic is not None and not elastic.least <= sk.partitions <= elastic.most:
         raise ConfigError("elastic", elastic, f"bounds that the stream's {sk.partitions} partitions are within")
+    if elastic is not None:
+        sk.plans.claim(f"{checkpoint}/{name}")
     made = ForEachBatch(sk, handle, settings)
     if is_remote(sk.spark):
         check_remote(sk.plans.service, made)
@@ -153,12 +156,13 @@ class _Life:
         types = key_of(df, settings.keys).types
         source = source_of(plans.application, settings.name, settings.checkpoint)
         told = _told(df, settings, plans.spec.policy)
+        kinds = _kinds(df, settings, told)
         identity = Pinned(
-            Bound(plans.partitions), plans.stream, settings.name, settings.key, settings.spread, told=told
+            Bound(plans.partitions), plans.stream, settings.name, settings.key, settings.spread, told=told, kinds=kinds
         )
         self.run, self._sk, self._settings = run, sk, settings
         self._learns = True
-        self._names, self._told = key_names(df, settings.keys), told
+        self._names, self._now = key_names(df, settings.keys), identity
         self._binding = Binding(pin_folder(settings.checkpoint, settings.name), identity)
         self.way: Way = (Learned if settings.learn else Planned)(sk, settings, source, types)
 
@@ -167,7 +171,8 @@ class _Life:
             pinned = self._pinned(kept, batch)
             began = time.monotonic()
             routed, watch = self.way.route(kept, pinned, batch)
-            with self._sk.plans.bind(pinned.bound.plan, self._names, self._settings.telling(pinned.told)):
+            told, deadline = self._settings.telling(pinned.told), self._settings.deadline
+            with self._sk.plans.bind(BoundTo(pinned.bound.plan, self._names, told, deadline)):
                 handle(routed, batch)
             if self._learns:
                 self.way.seen(df, pinned, batch, watch, time.monotonic() - began)
@@ -181,11 +186,12 @@ class _Life:
         if not self._binding.free(batch):
             found = self._binding.bound(batch)
             if found is not None:
-                self.way.begin(found, self._told)
+                self.way.begin(found, self._now)
                 return found
         present = self._binding.present
         bound, reason = self.way.choose(df, batch, present)
-        if present is not None and bound is present.bound and present.told == self._told:
+        now = self._now
+        if present is not None and bound is present.bound and (present.told, present.kinds) == (now.told, now.kinds):
             return self._binding.stay(batch)
         began = int(time.time() * 1000) if present is None else present.began
         return self._binding.bind(batch, bound, reason, began)
@@ -201,6 +207,13 @@ class _Life:
             yield kept
         finally:
             kept.unpersist()
+
+
+def _kinds(df: DataFrame, settings: Settings, told: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that decide where a row goes, by name and type."""
+    telling = key_columns(df, settings.telling(told)) if told else []
+    fields = df.select(*key_columns(df, settings.keys), *telling).schema.fields
+    return tuple(f"{f.name} {f.dataType.simpleString()}{'' if f.nullable else ' NOT NULL'}" for f in fields)
 
 
 def _told(df: DataFrame, settings: Settings, policy: str) -> tuple[str, ...]:

@@ -84,6 +84,7 @@ class Forecasts:
         self._hash = self._plans.by_hash(self._types)
         self._breaker = Breaker(failures=1, cooldown=_COOLDOWN, longest=_LONGEST)
         self._put, self._own, self._closed = False, 0, False
+        self._number = 0  # of the last batch that plans were made of
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unskew plans")
         self._under_way: Future[None] | None = None
         self._lock = threading.Lock()
@@ -112,10 +113,18 @@ class Forecasts:
             return
         with self._lock:
             waits, self._newest = self._newest is not None, see
-        if waits:
+        if not waits:
+            self._submit(self._next_one)
+
+    def rescale(self, decide: Callable[[], int]) -> None:
+        """Have ``decide`` called in the thread: for how many partitions plans are from now on."""
+        self._submit(lambda: self._safely(lambda: self._rescaled(decide())))
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        if self._closed:
             return
         try:
-            self._under_way = self._thread.submit(self._next_one)
+            self._under_way = self._thread.submit(work)
         except RuntimeError:  # the interpreter is ending, and its threads before the query
             self._closed = True
 
@@ -133,15 +142,18 @@ class Forecasts:
         with self._lock:
             see, self._newest = self._newest, None
         if see is not None:
-            self._safely(see)
+            self._safely(lambda: self._seen(see()))
 
-    def _safely(self, see: See) -> None:
+    def _seen(self, ran: Ran | None) -> None:
+        if ran is not None and ran.found.rows >= max(self._threshold, 1):
+            self._learned(ran)
+        elif ran is not None:
+            self._reported(ran)
+            self._rescaled(ran.partitions)
+
+    def _safely(self, work: Callable[[], None]) -> None:
         try:
-            ran = see()
-            if ran is not None and ran.found.rows >= max(self._threshold, 1):
-                self._learned(ran)
-            elif ran is not None:
-                self._reported(ran)
+            work()
         except UnskewError as why:
             _log.warning("stream %s keeps its plan: %s", self._plans.stream, why)
         except BaseException:
@@ -151,14 +163,27 @@ class Forecasts:
     def _learned(self, ran: Ran) -> None:
         changed = self._judge(ran)
         self._remember(ran.found.histogram)
-        if ran.partitions not in (0, self._plans.spec.partitions):
+        self._number = ran.number
+        if ran.partitions not in (0, self._plan.partitions):
             self._resize(ran.partitions)
         record = self._history.merged()
         plan = self._asked(ran, record) or self._made_here(record, ran.number)
         self._plan = plan
+        self._plan_next(changed or f"{plan.info.policy or 'plan'} from the last {len(self._history.batches)} batches")
+
+    def _rescaled(self, partitions: int) -> None:
+        """Other numbers of partitions are not waited for: the record of the batches before is good for any, and where
+        there is none yet the plan is plain hash."""
+        if partitions in (0, self._plan.partitions):
+            return
+        self._resize(partitions)
+        known = self._history.batches
+        self._plan = self._made_here(self._history.merged(), self._number) if known else self._hash
+        self._plan_next("another number of partitions")
+
+    def _plan_next(self, reason: str) -> None:
         mode = self._trust.mode
-        reason = changed or f"{plan.info.policy or 'plan'} from the last {len(self._history.batches)} batches"
-        self._next = Next(mode, self._hash if mode == "hash" else plan, reason)
+        self._next = Next(mode, self._hash if mode == "hash" else self._plan, reason)
 
     def _remember(self, histogram: Histogram) -> None:
         """Add the batch to the record. Where it lay otherwise than foretold the stream has changed: what was before

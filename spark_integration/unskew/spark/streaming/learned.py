@@ -45,14 +45,15 @@ class Learned:
             spec = replace(sk.plans.spec, key_types=types)
             self._syncs = Syncs(sk.client, sk.stream, spec, source, settings.pace)
 
-    def begin(self, pinned: Pinned, told: tuple[str, ...]) -> None:
+    def begin(self, pinned: Pinned, now: Pinned) -> None:
         """A pin was found: what to go on from."""
-        if pinned.told and pinned.told != told:
+        if (pinned.told and pinned.told != now.told) or (pinned.kinds and pinned.kinds != now.kinds):
+            was, told = pinned.kinds or pinned.told, now.kinds if pinned.kinds else now.told
             raise PlanError(
-                f"batch {pinned.bound.batch} of {pinned.name} may have been begun with its rows told apart by "
-                f"{', '.join(pinned.told)}, and now it would be by {', '.join(told)}: its tasks would place them "
-                "otherwise. Let the job as it was end this batch; a query that was stopped between two batches binds "
-                "anew by another name="
+                f"batch {pinned.bound.batch} of {pinned.name} may have been begun with its rows placed by "
+                f"{', '.join(was)}, and now it would be by {', '.join(told)}: its tasks would place them otherwise. "
+                "Let the job as it was end this batch; a query that was stopped between two batches binds anew by "
+                "another name="
             )
         if pinned.bound.plan is not None:
             raise ConfigError("learn", "True", f"False: the pins of {pinned.name} have a plan and no Q-table")

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Watch", "every_for", "near_for", "watched"]
 
+BEHIND = 2.0
+"""Seconds that Spark may take to tell what a job has seen, once the job is done."""
 _WIDTH = 16  # hexadecimal digits of a bigint
 _INDEX = (1 << 33) - 1  # of a row in its task, in monotonically_increasing_id
 _FEWER, _LEVELS = 8, 6  # of what comes further on in a task one in so many, so many times over
@@ -56,9 +58,9 @@ class Watch:
     partitions: int
     split: bool
 
-    def found(self) -> Found | None:
+    def found(self, wait: float = BEHIND) -> Found | None:
         """None where no job has read the frame."""
-        seen = seen_by(self.observation)
+        seen = seen_by(self.observation, wait)
         if seen is None:
             return None
         sample = np.frombuffer(seen["sample"] or b"", ">u8").astype(np.uint64)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Planned"]
 
 _log = logging.getLogger("unskew.spark")
+_LOOKED = 16  # batches from one that is counted to the next, where they are small
 
 
 class Planned:
@@ -52,7 +53,7 @@ class Planned:
         mode = "previous" if self._forecasts is None else self._forecasts.next.mode
         return mode == "same" or (mode == "previous" and self._settings.fresh == "same")
 
-    def begin(self, pinned: Pinned, told: tuple[str, ...]) -> None:  # noqa: ARG002 - a way's
+    def begin(self, pinned: Pinned, now: Pinned) -> None:  # noqa: ARG002 - a way's
         """A pin was found: the first plan to go on from."""
         if self._forecasts is None:
             self._forecasts = self._made(_plan_of(pinned))
@@ -68,11 +69,13 @@ class Planned:
             return present.bound, reason
         return Bound(plan.partitions, plan, batch=batch, seed=self._sk.plans.spec.seed), reason
 
-    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:  # noqa: ARG002 - a way's
+    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:
         settings, plan = self._settings, _plan_of(pinned)
-        if self._scaling is None and settings.elastic is not None:
+        if self._scaling is None and settings.elastic is not None and self._forecasts is not None:
             now = settings.elastic.within(plan.partitions)
-            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.pace, now)
+            self._forecasts.rescale(lambda: now)  # an earlier life may have had other bounds
+            decide = self._forecasts.rescale
+            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.pace, now, decide)
         if self._known is None or self._by != pinned.told:
             self._known, self._by, self._target = self._looked(df, pinned.told), pinned.told, None
         key, spread = self._known
@@ -80,7 +83,7 @@ class Planned:
             key_of(df, settings.keys, plan=plan)  # refuses keys of other types than the plan's
             self._target = plan, route_column(plan, key, spread if plan.splits else None)
         watch = None
-        if not self._is_small(df):
+        if not self._is_small(df, batch):
             counted = spread if plan.splits or PLANNERS[self._sk.plans.spec.policy].splits else None
             # A plan for more partitions has more hosts, and batches of before are in its record.
             most = plan.partitions if settings.elastic is None else max(settings.elastic.most, plan.partitions)
@@ -92,9 +95,13 @@ class Planned:
         """Key hash and spread hash, checked: a query's batches all have the same columns."""
         return key_of(df, self._settings.keys).hash, spread_of(df, self._settings.telling(told)).hash if told else None
 
-    def _is_small(self, df: DataFrame) -> bool:
-        """Whether the batch is likely to have too few rows to plan from: then they are not counted either."""
-        rows = None if self._scaling is not None else rows_before(df)
+    def _is_small(self, df: DataFrame, batch: int) -> bool:
+        """Whether the batch is likely to have too few rows to plan from: then they are not counted either. Spark tells
+        how many rows the source gave, of which the query may have made many more: so what was last counted must be
+        few, too, and now and then it is counted again."""
+        if self._scaling is not None or self._rows >= self._settings.threshold or not batch % _LOOKED:
+            return False
+        rows = rows_before(df)
         return rows is not None and 2 * rows < self._settings.threshold
 
     def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch | None, seconds: float) -> None:
@@ -115,10 +122,11 @@ class Planned:
         times, self._jobs = stage_times(df, group, self._jobs)
         stages = stages_of(times)
         self._tasks = stages.maps or self._tasks
-        partitions = 0 if self._scaling is None else self._scaling.saw(batch, found, stages, seconds)
+        plan = _plan_of(pinned)
+        partitions = 0 if self._scaling is None else self._scaling.saw(batch, plan.partitions, found, stages, seconds)
         return Ran(
             pinned.began + batch,
-            _plan_of(pinned),
+            plan,
             found,
             self._settings.interval or 0.0,
             seconds,

@@ -13,13 +13,13 @@ import xxhash
 
 from unskew.core.errors import ConfigError
 from unskew.spark.folders import Folder
-from unskew.spark.jvm import checkpoint_of
+from unskew.spark.jvm import checkpoint_of, default_files
 from unskew.spark.planning import EMBEDDED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["check_checkpoint", "check_given", "check_remote", "is_remote", "source_of"]
+__all__ = ["check_checkpoint", "check_given", "check_remote", "check_scheme", "is_remote", "source_of"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _OTHER = re.compile(r"[^A-Za-z0-9._:-]+")
@@ -42,6 +42,16 @@ def check_given(checkpoint: str | None, name: str | None) -> tuple[str, str]:
         raise ConfigError("name", name, "1 to 100 letters, digits and . _ -: the query's own name under its checkpoint")
     Folder(checkpoint).fs  # noqa: B018 - refuses what cannot be opened
     return checkpoint, name
+
+
+def check_scheme(df: DataFrame, checkpoint: str) -> None:
+    """Spark reads a path without a scheme by its default file system, which need not be the driver's disk."""
+    default = default_files(df)
+    if default is None or default.startswith("file:") or ":" in checkpoint:
+        return
+    raise ConfigError(
+        "checkpoint", checkpoint, f"the same with its scheme: Spark takes it for one of {default}, and so must this"
+    )
 
 
 def check_checkpoint(df: DataFrame, checkpoint: str) -> None:

@@ -185,6 +185,10 @@ class Syncs:
             return
         if spec.partitions != mine.partitions:
             raise ConfigError("partitions", mine.partitions, f"{spec.partitions}, as stream {self._stream} has")
+        if spec.key_types and mine.key_types and spec.key_types != mine.key_types:
+            raise ConfigError(
+                "key", ", ".join(mine.key_types), f"{', '.join(spec.key_types)}, as stream {self._stream} has"
+            )
         if spec.dsync_min < needs:
             most = max(spec.dsync_max, needs)
             slower = replace(spec, dsync=max(spec.dsync, needs), dsync_min=needs, dsync_max=most)
