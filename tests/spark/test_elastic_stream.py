@@ -42,19 +42,14 @@ class Query:
         self.sk = Unskew(spark, stream="clicks", partitions=partitions, policy="balanced")
         self.bound: list[int] = []
         self.users: Counter[int] = Counter()
-        self.planned: ForEachBatch = self.sk.for_each_batch(
-            self.handle,
-            "user",
-            str(home / "checkpoint"),
-            "q",
-            spread="id",
-            threshold=1,
-            interval=interval,
-            elastic=elastic,
-        )
+        self._asked = {"spread": "id", "threshold": 1, "interval": interval, "elastic": elastic}
+        self.planned = self.made(self.sk)
+
+    def made(self, sk: Unskew) -> ForEachBatch:
+        return sk.for_each_batch(self.handle, "user", str(self.home / "checkpoint"), "q", **self._asked)  # type: ignore[arg-type]
 
     def land(self, first: int, batches: int) -> None:
-        (self.home / "in").mkdir(exist_ok=True)
+        (self.home / "in").mkdir(parents=True, exist_ok=True)
         for number in range(first, first + batches):
             ids = pa.array(range(number * ROWS, (number + 1) * ROWS), pa.int64())
             users = pa.array([0 if id_ % 2 else id_ % 50 for id_ in ids.to_pylist()], pa.int64())
@@ -69,12 +64,13 @@ class Query:
         self.planned(df, batch)
         assert self.planned.settle(60.0)
 
-    def run(self) -> None:
+    def run(self, *, close: bool = True) -> None:
         files = self.spark.readStream.schema("id long, user long").option("maxFilesPerTrigger", 1)
         writer = files.parquet(str(self.home / "in")).writeStream.foreachBatch(self.step)
         query = writer.option("checkpointLocation", str(self.home / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
-        self.planned.close()
+        if close:
+            self.planned.close()
 
 
 def expected(batches: int) -> Counter[int]:
@@ -136,12 +132,20 @@ def test_bounds_that_the_stream_is_not_within_are_refused_at_once(spark: SparkSe
         Query(spark, tmp_path, interval=1.0, partitions=16)
 
 
-def test_a_second_query_of_a_session_does_not_decide_too(spark: SparkSession, tmp_path: Path) -> None:
-    query = Query(spark, tmp_path, interval=1.0)
-    again = {"spread": "id", "interval": 1.0, "elastic": BOUNDS}
-    query.sk.for_each_batch(print, "user", str(tmp_path / "checkpoint"), "q", **again)
-    with pytest.raises(ConfigError, match=r"elastic: .*/other/q. is not allowed; use one query of a session"):
-        query.sk.for_each_batch(print, "user", str(tmp_path / "other"), "q", **again)
+def test_of_two_queries_of_a_session_the_one_that_began_last_decides(spark: SparkSession, tmp_path: Path) -> None:
+    """Both would: each would take back what the other has done."""
+    first, second = (Query(spark, tmp_path / name, interval=1.0) for name in ("first", "second"))
+    second.planned = second.made(first.sk)
+    for query in (first, second):
+        query.land(0, 1)
+        query.run(close=False)
+    for query, wanted in ((first, 2), (second, 6)):
+        life = query.planned._life
+        assert life is not None
+        life.way._rescale(lambda: 6)  # type: ignore[attr-defined]
+        assert life.way.settle(60.0)
+        assert first.sk.partitions == wanted
+        query.planned.close()
 
 
 def test_partitions_of_a_stream_that_learns_are_fixed(spark: SparkSession, tmp_path: Path) -> None:

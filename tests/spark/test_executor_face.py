@@ -390,11 +390,17 @@ def test_the_driver_goes_on_by_what_it_knows(spark: SparkSession, rows: DataFram
         assert sum(loads(alone.place(rows, "k", learn=True))) == ROWS
 
 
-def test_a_session_that_was_resized_pins_by_its_new_number(spark: SparkSession, rows: DataFrame) -> None:
+def test_a_session_that_was_resized_pins_by_its_new_number(
+    spark: SparkSession, rows: DataFrame, service: Embedded
+) -> None:
     """As an elastic query does it, whose handler places other frames."""
-    with Unskew(spark, stream="grows", partitions=3) as sk:
+    with Unskew(spark, stream="grows", partitions=3, service=service.target) as sk:
+        sk.plan(rows, "k", "id")
         assert sk.pin(learn=True).partitions == 3
+        sk.plans.decider = rows  # somebody
         sk.plans.resize(5)
+        with pytest.warns(ServiceWarning, match="by what was learned before"):  # the service has not heard of it
+            assert sk.pin(learn=True).partitions == 5
         plan = sk.plan(rows, "k", "id")
         assert sk.pin(plan).partitions == sk.pin(learn=True).partitions == 5
         assert sk.place(rows, "k", learn=True).rdd.getNumPartitions() == 5

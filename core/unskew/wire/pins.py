@@ -21,7 +21,7 @@ _SUM = 8  # bytes of XXH64 in front of the message
 @dataclass(frozen=True, eq=False)
 class Pinned:
     """``bound`` from batch ``bound.batch`` on, for the rows that ``key`` and ``spread`` describe. ``told``: the columns
-    that ``spread`` stood for then; ``kinds``: names and types of the key's columns and of those."""
+    that ``spread`` stood for then; ``kinds``: what they and the key's columns were, by name and type."""
 
     bound: Bound
     stream: str

@@ -39,6 +39,8 @@ class Shuffle:
 
 def shuffle_of(df: DataFrame, checkpoint: str | None) -> Shuffle:
     """What the query's log says, where it has a batch, else what the session does."""
+    if checkpoint is not None:
+        check_scheme(df, checkpoint)
     logged = None if checkpoint is None else _logged(Folder(checkpoint).sub("offsets"))
     if logged is not None:
         return Shuffle(logged, settled=True)
@@ -70,7 +72,6 @@ def check_partitions(plan: Plan, shuffle: Shuffle) -> None:
 def first_plan(df: DataFrame, plan: Plan, checkpoint: str | None, name: str | None, what: Mapping[str, object]) -> Plan:
     """The plan that the query began with: this one, if it is the first. ``what`` it is for must be the same."""
     path, name = check_given(checkpoint, name)
-    check_scheme(df, path)
     folder, head = Folder(path).sub(f"unskew/{name}"), json.dumps(what, sort_keys=True).encode()
     shuffle = shuffle_of(df, path)
     kept = folder.read(_FILE)
@@ -79,7 +80,8 @@ def first_plan(df: DataFrame, plan: Plan, checkpoint: str | None, name: str | No
             "name",
             name,
             f"the name of a salt that the query began with: it has run without {folder.path(_FILE)}, and its state is "
-            "not where this plan would look for it. Begin the query anew, with a checkpoint of its own",
+            "not where this plan would look for it. Put that file back, or begin the query anew, with a checkpoint of "
+            "its own",
         )
     if kept is None:
         check_partitions(plan, shuffle)

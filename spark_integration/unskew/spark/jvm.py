@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "deterministic",
     "end_gateway",
     "estimated_bytes",
+    "freed",
     "input_partitions",
     "jobs_of",
     "output_mode_of",
@@ -204,6 +206,15 @@ def rows_before(df: DataFrame) -> int | None:
     found = _running(df)
     progress = None if found is None else found.lastProgress()
     return None if progress is None else int(progress.numInputRows())
+
+
+def freed(frames: Sequence[DataFrame]) -> None:
+    """Let go of what they have persisted. Where Spark is gone, that is too: whoever ends is told by what ended it."""
+    for frame in frames:
+        try:
+            frame.unpersist()
+        except (Py4JError, PySparkException) as why:
+            _log.warning("a persisted frame is still there: %s", str(why).splitlines()[0])
 
 
 def seen_by(observation: Observation, wait: float) -> dict[str, Any] | None:

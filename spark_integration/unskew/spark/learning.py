@@ -34,7 +34,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from unskew.client import Breaker, Client, NotThereError, Synced
+from unskew.client import Breaker, Client, NotThereError, RefusedError, Synced
 from unskew.client.errors import UNSERVED
 from unskew.core.errors import ConfigError
 from unskew.core.partition_agent import REPORTED, Bound
@@ -122,7 +122,9 @@ class Pins:
         known = (0, 0) if self.answer is None else self.answer.version
         try:
             news = self._synced(plans.client, self._report(source, batch), known).answer
-        except UNSERVED as why:
+        except (*UNSERVED, RefusedError) as why:
+            if isinstance(why, RefusedError) and not plans.decides:
+                raise
             self._breaker.failure(time.monotonic())
             plans.alone(why, "this batch goes by what was learned before")
             return
@@ -132,12 +134,12 @@ class Pins:
 
     def _synced(self, client: Client, report: Report, known: tuple[int, int]) -> Synced:
         """Where the stream is not there yet, it is made."""
-        stream = self.plans.stream
+        stream, given = self.plans.stream, min(_TIMEOUT, self.plans.patience)
         try:
-            return client.sync(stream, report, wait=_WAIT, known=known, timeout=_TIMEOUT)
+            return client.sync(stream, report, wait=min(_WAIT, given), known=known, timeout=given)
         except NotThereError:
-            client.put_stream(stream, self.plans.spec, timeout=_TIMEOUT)
-            return client.sync(stream, report, wait=_WAIT, known=known, timeout=_TIMEOUT)
+            client.put_stream(stream, self.plans.spec, timeout=given)
+            return client.sync(stream, report, wait=min(_WAIT, given), known=known, timeout=given)
 
     def _report(self, source: str, batch: int) -> Report:
         return drivers_report(source, self._session, batch + 1, self.plans.partitions, self._dsync)

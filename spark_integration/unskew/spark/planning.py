@@ -21,6 +21,7 @@ from unskew.core.histogram import Histogram
 from unskew.core.plan import Plan
 from unskew.core.planners import Origin, make_planner
 from unskew.core.stream import Part, StreamSpec, check_name
+from unskew.spark.jvm import freed
 from unskew.spark.keys import Columns, key_names
 
 if TYPE_CHECKING:
@@ -73,8 +74,8 @@ class Plans:
     began: int = field(default_factory=lambda: time.time_ns() // 1_000_000, init=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False)
     _breaker: Breaker = field(default_factory=lambda: Breaker(failures=1, cooldown=5.0), init=False)
-    _decider: str | None = field(default=None, init=False)
-    _decides: bool = field(default=False, init=False)  # on the stream's number of partitions
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    decider: object = field(default=None, init=False)  # on the stream's number of partitions: the last query to begin
     _here: threading.local = field(default_factory=threading.local, init=False)
 
     def __post_init__(self) -> None:
@@ -115,19 +116,13 @@ class Plans:
             )
         return chosen
 
-    def claim(self, query: str) -> None:
-        """One query decides on the number of partitions; a second one would take back what the first has done."""
-        if self._decider not in (None, query):
-            raise ConfigError(
-                "elastic",
-                query,
-                f"one query of a session: {self._decider} has it here. Make another Unskew, for a stream of its own",
-            )
-        self._decider = query
+    @property
+    def decides(self) -> bool:
+        """Whether the number of partitions is decided here; the service hears of it a little later."""
+        return self.decider is not None
 
     def resize(self, partitions: int) -> None:
         """Plans for another number of partitions from now on: the stream's, who decides on it by measured times."""
-        self._decides = True
         if partitions != self.spec.partitions:
             self.spec = replace(self.spec, partitions=partitions, weights=())
 
@@ -143,8 +138,7 @@ class Plans:
             yield
         finally:
             self._here.bound = before
-            for frame in bound.held:
-                frame.unpersist()
+            freed(bound.held)
 
     @property
     def bound(self) -> BoundTo | None:
@@ -168,16 +162,18 @@ class Plans:
         except UNSERVED as why:
             self.alone(why)
             return None
-        self._breaker.success()
         return self.client
 
     def _may_ask(self) -> bool:
         """A batch in hand does not wait for a service, batch after batch, that has just not answered."""
         here = self.bound
-        return here is None or self.required or (here.deadline > 0 and self._breaker.allow(time.monotonic()))
+        if here is None or self.required:
+            return True
+        with self._lock:
+            return here.deadline > 0 and self._breaker.allow(time.monotonic())
 
     @property
-    def _patience(self) -> float:
+    def patience(self) -> float:
         """Seconds that a call may take here: a batch in hand waits no longer than its query lets it."""
         here = self.bound
         return self.timeout if here is None or self.required else min(self.timeout, here.deadline)
@@ -186,6 +182,9 @@ class Plans:
         """The next plan of the stream, and the one that is used from now on where none is given."""
         batch = self.next_batch()
         plan = None if client is None else self._asked(client, histogram, types, self.began + batch)
+        if plan is not None:
+            with self._lock:
+                self._breaker.success()
         previous = self.last if self.last is not None and self.last.key_types in ((), types) else None
         self.last = plan or self.planned(histogram, types, batch, previous)
         return self.last
@@ -221,25 +220,26 @@ class Plans:
             return None
 
     def _sent(self, client: Client, histogram: Histogram, number: int) -> Plan:
-        client.report_histogram(self.stream, Part(self.source, number), histogram, timeout=self._patience)
-        return client.build_plan(self.stream, number, fresh=True, timeout=self._patience).plan
+        client.report_histogram(self.stream, Part(self.source, number), histogram, timeout=self.patience)
+        return client.build_plan(self.stream, number, fresh=True, timeout=self.patience).plan
 
     def alone(self, why: ServiceCallError, instead: str = "planned in the driver instead") -> None:
         """Say that the driver goes on by itself, or that it may not."""
         if self.required:
             raise why
-        self._breaker.failure(time.monotonic())
+        with self._lock:
+            self._breaker.failure(time.monotonic())
         warnings.warn(f"{instead}: {why}", ServiceWarning, stacklevel=_outside())
 
     def put(self, client: Client, types: tuple[str, ...]) -> None:
         """See that the stream is there, for this number of partitions and these key types. Another number is somebody
         else's decision, and refused, unless it is made here."""
         try:
-            spec = client.get_stream(self.stream, timeout=self._patience).spec
+            spec = client.get_stream(self.stream, timeout=self.patience).spec
         except NotThereError:
-            client.put_stream(self.stream, replace(self.spec, key_types=types), timeout=self._patience)
+            client.put_stream(self.stream, replace(self.spec, key_types=types), timeout=self.patience)
             return
-        if spec.partitions != self.partitions and not self._decides:
+        if spec.partitions != self.partitions and not self.decides:
             raise ConfigError("partitions", self.partitions, f"{spec.partitions}, as stream {self.stream} has")
         if spec.key_types and spec.key_types != types:
             raise PlanError(
@@ -247,9 +247,7 @@ class Plans:
                 f"({', '.join(types)}): cast the key columns, or use another stream"
             )
         if spec.partitions != self.partitions:
-            client.put_stream(
-                self.stream, replace(spec, partitions=self.partitions, weights=()), timeout=self._patience
-            )
+            client.put_stream(self.stream, replace(spec, partitions=self.partitions, weights=()), timeout=self.patience)
 
     # -- the service ------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -55,12 +56,14 @@ def test_one_key_s_null_does_not_change_another_key_s_numbers(tmp_path: Path) ->
     seen: dict[Any, Any] = {}
 
     def fn(key: tuple[Any, ...], own: Any, state: Any) -> tuple[Any, Any]:
-        seen[key[0]] = (str(own["v"].dtype), own["v"].tolist()[0])
+        seen[key[0]] = (str(own["v"].dtype), own["v"].tolist(), own.index.tolist())
         return None, None
 
-    Alone(tmp_path, fn, "pandas").run(rows_of(["a", "b"], [_BEYOND_FLOATS, None]), PLAN)
-    assert seen["a"] == ("int64", _BEYOND_FLOATS)
-    assert seen["b"][0] == "float64"
+    users = ["a", "b", "b", "c"]
+    Alone(tmp_path, fn, "pandas").run(rows_of(users, [_BEYOND_FLOATS, 1, None, 2]), PLAN)
+    assert (seen["a"], seen["c"]) == (("int64", [_BEYOND_FLOATS], [0]), ("int64", [2], [0]))
+    assert (seen["b"][0], seen["b"][2]) == ("float64", [0, 1])
+    assert np.isnan(seen["b"][1]).tolist() == [False, True]
 
 
 def test_one_key_s_output_does_not_change_another_key_s(tmp_path: Path) -> None:

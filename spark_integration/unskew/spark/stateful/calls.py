@@ -31,6 +31,7 @@ __all__ = ["FORMS", "Answer", "Shapes", "Touched", "call", "check_arity"]
 
 Function = Callable[..., Any]
 FORMS = {"pandas": "fn(key, rows, state)", "arrow": "fn(key, rows, state)", "table": "fn(rows, states)"}
+_NOTHING = (0, False)  # what stands for a NULL that nobody sees
 _KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -118,10 +119,22 @@ def _slices(form: str, rows: pa.Table) -> Callable[[int, int], Any]:
     objects of booleans, where a column has a NULL: another key's must not do that to this one's."""
     if form != "pandas":
         return lambda start, stop: rows.slice(start, stop - start)
-    if any(column.null_count and _is_whole(column.type) for column in rows.columns):
-        return lambda start, stop: rows.slice(start, stop - start).to_pandas()
-    frame = rows.to_pandas()
-    return lambda start, stop: frame.iloc[start:stop]
+    whole = [at for at, column in enumerate(rows.columns) if column.null_count and _is_whole(column.type)]
+    missing, filled = np.zeros(rows.num_rows, np.bool_), rows
+    for at in whole:
+        column = rows.column(at)
+        missing |= column.is_null().to_numpy()
+        filled = filled.set_column(at, rows.field(at), column.fill_null(_NOTHING[pa.types.is_boolean(column.type)]))
+    frame = filled.to_pandas()
+
+    def own(start: int, stop: int) -> pd.DataFrame:
+        if missing[start:stop].any():
+            return rows.slice(start, stop - start).to_pandas()
+        part = frame.iloc[start:stop]
+        part.index = pd.RangeIndex(stop - start)
+        return part
+
+    return own
 
 
 def _is_whole(kind: pa.DataType) -> bool:

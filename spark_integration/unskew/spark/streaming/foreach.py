@@ -139,8 +139,6 @@ def for_each_batch(
     )
     if elastic is not None and not elastic.least <= sk.partitions <= elastic.most:
         raise ConfigError("elastic", elastic, f"bounds that the stream's {sk.partitions} partitions are within")
-    if elastic is not None:
-        sk.plans.claim(f"{checkpoint}/{name}")
     made = ForEachBatch(sk, handle, settings)
     if is_remote(sk.spark):
         check_remote(sk.plans.service, made)
@@ -210,10 +208,13 @@ class _Life:
 
 
 def _kinds(df: DataFrame, settings: Settings, told: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that decide where a row goes, by name and type."""
-    telling = key_columns(df, settings.telling(told)) if told else []
-    fields = df.select(*key_columns(df, settings.keys), *telling).schema.fields
-    return tuple(f"{f.name} {f.dataType.simpleString()}{'' if f.nullable else ' NOT NULL'}" for f in fields)
+    """The columns that decide where tasks put a row, by name and type. "auto" looks at all of them, and at which may be
+    NULL."""
+    if settings.spread == (AUTO,):
+        whole = df.schema.fields
+        return tuple(f"{f.name} {f.dataType.simpleString()}{'' if f.nullable else ' NOT NULL'}" for f in whole)
+    fields = df.select(*key_columns(df, settings.keys), *key_columns(df, list(told))).schema.fields
+    return tuple(f"{f.name} {f.dataType.simpleString()}" for f in fields)
 
 
 def _told(df: DataFrame, settings: Settings, policy: str) -> tuple[str, ...]:

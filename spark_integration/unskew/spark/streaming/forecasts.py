@@ -84,7 +84,8 @@ class Forecasts:
         self._hash = self._plans.by_hash(self._types)
         self._breaker = Breaker(failures=1, cooldown=_COOLDOWN, longest=_LONGEST)
         self._put, self._own, self._closed = False, 0, False
-        self._number = 0  # of the last batch that plans were made of
+        self._number = 0  # of the last batch that was seen
+        self._last: Histogram | None = None  # what it held
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unskew plans")
         self._under_way: Future[None] | None = None
         self._lock = threading.Lock()
@@ -145,6 +146,8 @@ class Forecasts:
             self._safely(lambda: self._seen(see()))
 
     def _seen(self, ran: Ran | None) -> None:
+        if ran is not None:
+            self._number, self._last = ran.number, ran.found.histogram
         if ran is not None and ran.found.rows >= max(self._threshold, 1):
             self._learned(ran)
         elif ran is not None:
@@ -163,7 +166,6 @@ class Forecasts:
     def _learned(self, ran: Ran) -> None:
         changed = self._judge(ran)
         self._remember(ran.found.histogram)
-        self._number = ran.number
         if ran.partitions not in (0, self._plan.partitions):
             self._resize(ran.partitions)
         record = self._history.merged()
@@ -172,13 +174,13 @@ class Forecasts:
         self._plan_next(changed or f"{plan.info.policy or 'plan'} from the last {len(self._history.batches)} batches")
 
     def _rescaled(self, partitions: int) -> None:
-        """Other numbers of partitions are not waited for: the record of the batches before is good for any, and where
-        there is none yet the plan is plain hash."""
-        if partitions in (0, self._plan.partitions):
+        """The record of the batches before is good for any number of partitions; where they were small, the last one
+        is. Before any was seen the plan stays as it is."""
+        if partitions in (0, self._plan.partitions) or self._last is None:
             return
         self._resize(partitions)
-        known = self._history.batches
-        self._plan = self._made_here(self._history.merged(), self._number) if known else self._hash
+        record = self._history.merged() if self._history.batches else self._last
+        self._plan = self._made_here(record, self._number)
         self._plan_next("another number of partitions")
 
     def _plan_next(self, reason: str) -> None:

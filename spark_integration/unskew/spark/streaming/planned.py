@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from unskew.client import NotThereError
@@ -73,9 +74,7 @@ class Planned:
         settings, plan = self._settings, _plan_of(pinned)
         if self._scaling is None and settings.elastic is not None and self._forecasts is not None:
             now = settings.elastic.within(plan.partitions)
-            self._forecasts.rescale(lambda: now)  # an earlier life may have had other bounds
-            decide = self._forecasts.rescale
-            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.pace, now, decide)
+            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.pace, now, self._rescale)
         if self._known is None or self._by != pinned.told:
             self._known, self._by, self._target = self._looked(df, pinned.told), pinned.told, None
         key, spread = self._known
@@ -123,7 +122,9 @@ class Planned:
         stages = stages_of(times)
         self._tasks = stages.maps or self._tasks
         plan = _plan_of(pinned)
-        partitions = 0 if self._scaling is None else self._scaling.saw(batch, plan.partitions, found, stages, seconds)
+        partitions = 0
+        if self._scaling is not None:
+            partitions = self._obeyed(self._scaling.saw(batch, plan.partitions, found, stages, seconds))
         return Ran(
             pinned.began + batch,
             plan,
@@ -134,6 +135,15 @@ class Planned:
             stages.reduce_time,
             partitions,
         )
+
+    def _rescale(self, decide: Callable[[], int]) -> None:
+        if self._forecasts is not None:
+            self._forecasts.rescale(lambda: self._obeyed(decide()))
+
+    def _obeyed(self, partitions: int) -> int:
+        """Of two queries of a session that would decide the one that began last does: each would take back what the
+        other has done."""
+        return partitions if self._sk.plans.decider is self else 0
 
     def settle(self, timeout: float) -> bool:
         return self._forecasts is None or self._forecasts.settle(timeout)
@@ -147,6 +157,7 @@ class Planned:
     def _made(self, first: Plan) -> Forecasts:
         settings = self._settings
         if settings.elastic is not None:
+            self._sk.plans.decider = self
             self._sk.plans.resize(settings.elastic.within(first.partitions))
         return Forecasts(self._sk.plans, self._source, self._types, first, settings.rules, settings.threshold)
 
