@@ -145,7 +145,11 @@ def test_of_two_queries_of_a_session_the_one_that_began_last_decides(spark: Spar
         life.way._rescale(lambda: 6)  # type: ignore[attr-defined]
         assert life.way.settle(60.0)
         assert first.sk.partitions == wanted
-        query.planned.close()
+    second.planned.close()
+    first.planned._life.way._rescale(lambda: 3)  # type: ignore[union-attr]
+    assert first.planned.settle(60.0)
+    assert first.sk.partitions == 3, "it is alone now"
+    first.planned.close()
 
 
 def test_partitions_of_a_stream_that_learns_are_fixed(spark: SparkSession, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from unskew.spark.executor import Pin, Placing
 from unskew.spark.jvm import input_partitions
 from unskew.spark.learning import _told_apart, place
 from unskew.spark.physical import shuffles
-from unskew.spark.planning import ServiceWarning
+from unskew.spark.planning import BoundTo, ServiceWarning
 from unskew.spark.repartition import repartition, routed
 from unskew.spark.reports import PATIENCE
 
@@ -397,9 +397,11 @@ def test_a_session_that_was_resized_pins_by_its_new_number(
     with Unskew(spark, stream="grows", partitions=3, service=service.target) as sk:
         sk.plan(rows, "k", "id")
         assert sk.pin(learn=True).partitions == 3
-        sk.plans.decider = rows  # somebody
         sk.plans.resize(5)
-        with pytest.warns(ServiceWarning, match="by what was learned before"):  # the service has not heard of it
+        assert sk.pin(learn=True).partitions == 5  # the service has not heard of it, and is told
+        with service.client() as client:
+            assert client.get_stream("grows").spec.partitions == 5
+        with sk.plans.bind(BoundTo(None, ("k",), "id", deadline=0.0)):
             assert sk.pin(learn=True).partitions == 5
         plan = sk.plan(rows, "k", "id")
         assert sk.pin(plan).partitions == sk.pin(learn=True).partitions == 5

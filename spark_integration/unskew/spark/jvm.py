@@ -213,8 +213,8 @@ def freed(frames: Sequence[DataFrame]) -> None:
     for frame in frames:
         try:
             frame.unpersist()
-        except (Py4JError, PySparkException) as why:
-            _log.warning("a persisted frame is still there: %s", str(why).splitlines()[0])
+        except (Py4JError, PySparkException, OSError) as why:
+            _log.warning("a persisted frame is still there: %s", str(why).partition("\n")[0])
 
 
 def seen_by(observation: Observation, wait: float) -> dict[str, Any] | None:

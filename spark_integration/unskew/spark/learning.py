@@ -13,6 +13,7 @@ round a batch, whatever the number of tasks. (In streams: ``streaming.syncs``.)
 from __future__ import annotations
 
 import re
+import threading
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -72,6 +73,9 @@ class Pins:
     answer: Answer | None = field(default=None, init=False)
     _session: int = field(default_factory=lambda: time.time_ns() // 1000, init=False)
     _breaker: Breaker = field(default_factory=lambda: Breaker(failures=1, cooldown=5.0), init=False)
+    _lock: threading.Lock = field(
+        default_factory=threading.Lock, init=False
+    )  # handlers of two queries have two threads
 
     def pin(self, source: str, plan: Plan | None, batch: int, *, learn: bool, sync: bool | None = None) -> Pin:
         """The pin of a batch. Where it learns it waits for the service a second or two at most."""
@@ -117,29 +121,34 @@ class Pins:
     def _hear(self, source: str, batch: int) -> None:
         """Close the round of the batch before, and take its answer."""
         plans = self.plans
-        if plans.client is None or not self._breaker.allow(time.monotonic()):
-            return
+        with self._lock:
+            if plans.client is None or not plans.patience or not self._breaker.allow(time.monotonic()):
+                return
         known = (0, 0) if self.answer is None else self.answer.version
         try:
             news = self._synced(plans.client, self._report(source, batch), known).answer
-        except (*UNSERVED, RefusedError) as why:
-            if isinstance(why, RefusedError) and not plans.decides:
-                raise
-            self._breaker.failure(time.monotonic())
+        except UNSERVED as why:
+            with self._lock:
+                self._breaker.failure(time.monotonic())
             plans.alone(why, "this batch goes by what was learned before")
             return
-        self._breaker.success()
+        with self._lock:
+            self._breaker.success()
         if news is not None and news.version > known and news.table.workers == plans.partitions:
             self.answer = news
 
     def _synced(self, client: Client, report: Report, known: tuple[int, int]) -> Synced:
-        """Where the stream is not there yet, it is made."""
-        stream, given = self.plans.stream, min(_TIMEOUT, self.plans.patience)
+        """Where the stream is not there yet, it is made; where it has not heard of another number, it is told."""
+        stream, given = self.plans.stream, min(_TIMEOUT, self.plans.patience / 2.0)  # it may answer after ``wait``
         try:
             return client.sync(stream, report, wait=min(_WAIT, given), known=known, timeout=given)
         except NotThereError:
             client.put_stream(stream, self.plans.spec, timeout=given)
-            return client.sync(stream, report, wait=min(_WAIT, given), known=known, timeout=given)
+        except RefusedError:
+            if not self.plans.decides:
+                raise
+            self.plans.put_partitions(client)
+        return client.sync(stream, report, wait=min(_WAIT, given), known=known, timeout=given)
 
     def _report(self, source: str, batch: int) -> Report:
         return drivers_report(source, self._session, batch + 1, self.plans.partitions, self._dsync)

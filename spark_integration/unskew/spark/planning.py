@@ -75,7 +75,8 @@ class Plans:
     _open: ExitStack = field(default_factory=ExitStack, init=False)
     _breaker: Breaker = field(default_factory=lambda: Breaker(failures=1, cooldown=5.0), init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    decider: object = field(default=None, init=False)  # on the stream's number of partitions: the last query to begin
+    decides: bool = field(default=False, init=False)  # on the stream's number of partitions
+    decider: object = field(default=None, init=False)  # which of its queries does: the last one to begin
     _here: threading.local = field(default_factory=threading.local, init=False)
 
     def __post_init__(self) -> None:
@@ -116,13 +117,10 @@ class Plans:
             )
         return chosen
 
-    @property
-    def decides(self) -> bool:
-        """Whether the number of partitions is decided here; the service hears of it a little later."""
-        return self.decider is not None
-
     def resize(self, partitions: int) -> None:
-        """Plans for another number of partitions from now on: the stream's, who decides on it by measured times."""
+        """Plans for another number of partitions from now on: the stream's, who decides on it by measured times. The
+        service hears of it with what is next asked for."""
+        self.decides = True
         if partitions != self.spec.partitions:
             self.spec = replace(self.spec, partitions=partitions, weights=())
 
@@ -246,6 +244,13 @@ class Plans:
                 f"stream {self.stream} is for keys of type ({', '.join(spec.key_types)}), these are of "
                 f"({', '.join(types)}): cast the key columns, or use another stream"
             )
+        self._put_partitions(client, spec)
+
+    def put_partitions(self, client: Client) -> None:
+        """Tell a stream that is there how many partitions it has now."""
+        self._put_partitions(client, client.get_stream(self.stream, timeout=self.patience).spec)
+
+    def _put_partitions(self, client: Client, spec: StreamSpec) -> None:
         if spec.partitions != self.partitions:
             client.put_stream(self.stream, replace(spec, partitions=self.partitions, weights=()), timeout=self.patience)
 

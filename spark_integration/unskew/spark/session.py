@@ -26,7 +26,7 @@ from unskew.spark.histogram import Sampling, histogram_of
 from unskew.spark.join_cost import Bounds, JoinPlan
 from unskew.spark.join_keys import On
 from unskew.spark.joins import Join
-from unskew.spark.jvm import spark_version
+from unskew.spark.jvm import freed, spark_version
 from unskew.spark.keys import AUTO, Columns, is_auto, key_of, key_unseen, spread_unseen
 from unskew.spark.learning import Pins, place
 from unskew.spark.native import route_column
@@ -348,8 +348,8 @@ class Unskew:
 
     def release(self) -> None:
         """Free what ``aggregate`` has persisted. Its results can still be used, and are computed anew."""
-        while self._held:
-            self._held.pop().unpersist()
+        held, self._held = self._held, []
+        freed(held)
 
     def dropped_exchange(self, df: DataFrame, plan: Plan | None = None) -> str | None:
         """Why rows of ``df`` are not where the plan puts them, or None (``unskew.spark.physical``)."""

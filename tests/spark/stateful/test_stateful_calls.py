@@ -15,6 +15,7 @@ from tests.spark.stateful.alone import Alone, rows_of
 from unskew.core import Histogram, make_planner
 from unskew.core.errors import ConfigError
 from unskew.spark.folders import Folder
+from unskew.spark.stateful.calls import _slices
 
 PLAN = make_planner("kip", 1).plan(Histogram.empty())
 ROWS = rows_of(["b", "a", "b", None], [1, 2, 3, 4])
@@ -64,6 +65,15 @@ def test_one_key_s_null_does_not_change_another_key_s_numbers(tmp_path: Path) ->
     assert (seen["a"], seen["c"]) == (("int64", [_BEYOND_FLOATS], [0]), ("int64", [2], [0]))
     assert (seen["b"][0], seen["b"][2]) == ("float64", [0, 1])
     assert np.isnan(seen["b"][1]).tolist() == [False, True]
+
+
+def test_what_is_inside_of_other_values_is_its_key_s_own_too() -> None:
+    big = _BEYOND_FLOATS
+    kinds = {"l": pa.list_(pa.int64()), "s": pa.struct([("a", pa.int64())]), "m": pa.map_(pa.string(), pa.int64())}
+    values = {"l": [[big], [1, None]], "s": [{"a": big}, {"a": None}], "m": [[("a", big)], [("b", None)]]}
+    own = _slices("pandas", pa.table({name: pa.array(values[name], kind) for name, kind in kinds.items()}))
+    assert [own(0, 1)[name][0] for name in ("s", "m")] == [{"a": big}, [("a", big)]]
+    assert own(0, 1)["l"][0].tolist() == [big]
 
 
 def test_one_key_s_output_does_not_change_another_key_s(tmp_path: Path) -> None:

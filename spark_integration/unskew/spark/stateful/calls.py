@@ -120,7 +120,8 @@ def _slices(form: str, rows: pa.Table) -> Callable[[int, int], Any]:
     if form != "pandas":
         return lambda start, stop: rows.slice(start, stop - start)
     whole = [at for at, column in enumerate(rows.columns) if column.null_count and _is_whole(column.type)]
-    missing, filled = np.zeros(rows.num_rows, np.bool_), rows
+    nested = any(_has_whole(column.type) for column in rows.columns)
+    missing, filled = np.full(rows.num_rows, nested), rows
     for at in whole:
         column = rows.column(at)
         missing |= column.is_null().to_numpy()
@@ -129,12 +130,18 @@ def _slices(form: str, rows: pa.Table) -> Callable[[int, int], Any]:
 
     def own(start: int, stop: int) -> pd.DataFrame:
         if missing[start:stop].any():
-            return rows.slice(start, stop - start).to_pandas()
+            return rows.take(pa.array(np.arange(start, stop))).to_pandas()  # of a slice all values inside are looked at
         part = frame.iloc[start:stop]
         part.index = pd.RangeIndex(stop - start)
         return part
 
     return own
+
+
+def _has_whole(kind: pa.DataType) -> bool:
+    """Whether there are such values inside of others."""
+    inside = [kind.field(at).type for at in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return any(_is_whole(one) or _has_whole(one) for one in inside)
 
 
 def _is_whole(kind: pa.DataType) -> bool:

@@ -19,7 +19,7 @@ from unskew.core.errors import ConfigError
 from unskew.core.partition_agent import Bound
 from unskew.core.planners import PLANNERS
 from unskew.core.trust import TrustRules
-from unskew.spark.jvm import run_of
+from unskew.spark.jvm import freed, run_of
 from unskew.spark.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
 from unskew.spark.planning import BoundTo
 from unskew.spark.streaming.binding import Binding, pin_folder
@@ -204,7 +204,7 @@ class _Life:
         try:
             yield kept
         finally:
-            kept.unpersist()
+            freed([kept])
 
 
 def _kinds(df: DataFrame, settings: Settings, told: tuple[str, ...]) -> tuple[str, ...]:

@@ -146,7 +146,7 @@ class Forecasts:
             self._safely(lambda: self._seen(see()))
 
     def _seen(self, ran: Ran | None) -> None:
-        if ran is not None:
+        if ran is not None and ran.found.rows:
             self._number, self._last = ran.number, ran.found.histogram
         if ran is not None and ran.found.rows >= max(self._threshold, 1):
             self._learned(ran)

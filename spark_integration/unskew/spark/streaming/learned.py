@@ -68,7 +68,9 @@ class Learned:
         empty = Bound(plans.partitions, table=QTable.empty(plans.partitions), batch=batch, seed=plans.spec.seed)
         found = None if syncs is None else syncs.answer
         if found is not None and (present is None or found.version > present.bound.version):
-            learned = replace(empty, table=found.table, records=found.records, version=found.version)
+            same = found.table.workers == plans.partitions
+            table = found.table if same else found.table.resized(plans.partitions)
+            learned = replace(empty, table=table, records=found.records, version=found.version)
             return learned, f"round {found.epoch}: {len(found.table)} hot keys in {found.records} rows"
         old = None if present is None else present.bound.table
         if present is None or old is None:

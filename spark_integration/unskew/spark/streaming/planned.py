@@ -141,9 +141,12 @@ class Planned:
             self._forecasts.rescale(lambda: self._obeyed(decide()))
 
     def _obeyed(self, partitions: int) -> int:
-        """Of two queries of a session that would decide the one that began last does: each would take back what the
-        other has done."""
-        return partitions if self._sk.plans.decider is self else 0
+        """Of two queries of a session that would decide the one that began last does, as long as it is not closed: each
+        would take back what the other has done."""
+        plans = self._sk.plans
+        if plans.decider is None:
+            plans.decider = self
+        return partitions if plans.decider is self else 0
 
     def settle(self, timeout: float) -> bool:
         return self._forecasts is None or self._forecasts.settle(timeout)
@@ -153,6 +156,8 @@ class Planned:
             self._scaling.close()
         if self._forecasts is not None:
             self._forecasts.close()
+        if self._sk.plans.decider is self:
+            self._sk.plans.decider = None
 
     def _made(self, first: Plan) -> Forecasts:
         settings = self._settings
