@@ -116,13 +116,33 @@ def test_a_slow_drift_is_seen_as_such():
     assert (scaler.state.p > 8, scaler.state.r) == (True, 8)
 
 
-def test_interrupted_runs_do_not_count():
+def test_interrupted_runs_do_not_count_as_published():
     """Four batches above, one within, four above: nothing happens; the fifth in a row acts."""
-    scaler = scaler_of(4, 4)
+    scaler = scaler_of(4, 4, as_published=True)
     above, within = batch(0.5, 0.5), batch(0.43, 0.42)
     made = feed(scaler, above, 4) + feed(scaler, within, 1) + feed(scaler, above, 4)
     assert actions(made) == ["hold"] * 9
     assert scaler.handle(above).action == "out"
+
+
+@pytest.mark.parametrize(
+    ("zones", "acts"),
+    [("aawaa", True), ("awawa", True), ("awwwa", False), ("waaaa", False), ("aaaaw", False), ("awwaa", True)],
+)
+def test_a_load_that_is_mostly_above_is_answered(zones, acts):
+    """Of five batches the first, the last and three in all: noise that takes one below does not begin anew."""
+    scaler = scaler_of(4, 4)
+    feed(scaler, batch(0.43, 0.42), 5)
+    made = [scaler.handle(batch(0.5, 0.5) if zone == "a" else batch(0.43, 0.42)) for zone in zones]
+    assert actions(made) == ["hold"] * 4 + ["out" if acts else "hold"]
+
+
+def test_taking_away_waits_for_batches_in_a_row():
+    scaler = scaler_of(4, 4)
+    below, within = batch(0.2, 0.2), batch(0.43, 0.42)
+    made = feed(scaler, below, 4) + feed(scaler, within, 1) + feed(scaler, below, 4)
+    assert actions(made) == ["hold"] * 9
+    assert scaler.handle(below).action == "in"
 
 
 @pytest.mark.parametrize(("w", "zone"), [(0.8, 1), (0.81, 2), (0.9, 2), (0.91, 3)])

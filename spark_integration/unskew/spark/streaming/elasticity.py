@@ -41,7 +41,7 @@ _REMEMBERED = 64  # batches that wait for the other half of what is known of the
 @dataclass(frozen=True)
 class Elastic:
     """From ``least`` to ``most`` partitions. A batch's time over the interval is to stay below ``thres`` and above
-    ``thres - step``; after ``d`` batches in a row on the wrong side there are ``increment`` partitions more or fewer.
+    ``thres - step``; after ``d`` batches on the wrong side there are ``increment`` partitions more or fewer.
     ``executors``: ask Spark for more of them, where it allocates them dynamically."""
 
     least: int = 1
