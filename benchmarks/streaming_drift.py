@@ -1,8 +1,8 @@
 """200 micro-batches whose hot keys change every 20: how long batches take once two have shown the new keys.
 
 Mark: the 99th percentile, without the two batches after each change, is at most 1.3x of the median; Spark's own hash
-partitioning (AQE on, as many partitions) is beside it, batch by batch in turn. For 30 batches in the middle the service is gone: no batch
-fails, and none takes longer for it by more than the deadline (0.2 s).
+partitioning (AQE on, as many partitions) is beside it, batch by batch in turn. For 30 batches in the middle the service
+is gone: no batch fails, and none takes longer for it by more than the deadline (0.2 s).
 
 Run: ``JAVA_HOME=$(bash tools/java.sh) python -m benchmarks.streaming_drift [--batches N] [--rows N] [--ways unskew]``.
 """
