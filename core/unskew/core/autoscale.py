@@ -1,7 +1,7 @@
 """The autoscaler: how many map and reduce tasks the next batch should have.
 
-Prompt, section 6, Algorithm 4 and Fig. 9. W = processing time / batch interval. Zone 3 is W > thres: most of
-``d`` such batches add tasks. Zone 1 is W <= thres - step: ``d`` in a row remove tasks. Zone 2 between
+Prompt, section 6, Algorithm 4 and Fig. 9. W = processing time / batch interval. Zone 3 is W > thres: ``d``
+such batches, but for a quarter, add tasks. Zone 1 is W <= thres - step: ``d`` in a row remove tasks. Zone 2 between
 them is where the machine wants to be. It decides numbers only; the change of a live plan to another number
 of partitions is the caller's. A passive machine: one batch's statistics in, one decision out; the state is a
 value of plain fields.
@@ -10,9 +10,10 @@ Deviations from the paper:
 
 - The listing's ``else`` that increments ``count`` belongs to ``count = d``: it counts batches *above* the
   threshold, and the ``d``-th acts. A batch in another zone sets the count to 0 ("consecutive" in the text).
-- Tasks are added where of the last ``d`` batches the first, this one and more than half were above, and not
-  only where all were: a load that stands a little above the threshold is otherwise put up with for as long
-  as noise takes one batch in ``d`` below it (decision 0008). ``as_published`` wants all. Taking away has time.
+- Tasks are added where of the last ``d`` batches the first, this one and all but a quarter were above, and
+  not only where all were: a load that stands a little above the threshold is otherwise put up with for as
+  long as noise takes one batch in ``d`` below it (decision 0008). ``as_published`` wants all. Taking away
+  has time.
 - "Increased" is measured against the means of the first ``d`` quiet batches after the last change, not
   against the previous batches: a slow drift shows, and every step of one excursion is judged by the same
   cause.
@@ -228,9 +229,9 @@ def step(rules: ScaleRules, state: ScaleState, stats: BatchStats) -> tuple[Scale
 
 
 def _mostly_above(rules: ScaleRules, state: ScaleState) -> bool:
-    """Whether W has been above the threshold for ``d`` batches, but for a few."""
+    """Whether W has been above the threshold for ``d`` batches, but for a quarter of them."""
     last = [rules.zone(load.w) == 3 for load in state.window[-rules.d :]]
-    return not rules.as_published and len(last) == rules.d and last[0] and 2 * sum(last) > rules.d
+    return not rules.as_published and len(last) == rules.d and last[0] and sum(last) >= rules.d - rules.d // 4
 
 
 def _hold(rules: ScaleRules, state: ScaleState, load: Load, why: str) -> tuple[ScaleState, ScaleDecision]:
