@@ -252,7 +252,9 @@ def _change(rules: ScaleRules, state: ScaleState, load: Load, sign: int) -> tupl
     if (p, r) == (state.p, state.r):
         return _hold(rules, state, load, f"{cause}; {note}")
     action: Action = "out" if sign > 0 else "in"
-    why = f"{rules.d} batches in Zone {rules.zone(load.w)}, mean W = {now.w:.2f}; {cause}"
+    zone = rules.zone(load.w)
+    many = sum(rules.zone(one.w) == zone for one in state.window[-rules.d :])
+    why = f"{many} of {rules.d} batches in Zone {zone}, mean W = {now.w:.2f}; {cause}"
     state = replace(state, p=p, r=r, above=0, below=0, grace=rules.grace_batches, last=action, settled=False, window=())
     return state, ScaleDecision(p, r, rules.zone(load.w), load.w, action, f"{why}; {note}" if note else why)
 

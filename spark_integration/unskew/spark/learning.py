@@ -12,6 +12,7 @@ round a batch, whatever the number of tasks. (In streams: ``streaming.syncs``.)
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 __all__ = ["Pins", "drivers_report", "place"]
 
 _HASH, _SPREAD, _PARTITION = "__unskew_hash", "__unskew_spread", "__unskew_partition"
+_log = logging.getLogger("unskew.spark")
 _WAIT, _TIMEOUT = 0.5, 2.0
 _MASK = 62  # nullable columns told in one bigint
 _NOT_CARRIED = re.compile(r"(?:^|[:<,])interval(?: (?:year|month)\b|[>,]|$)")  # types that Arrow has no column of
@@ -132,23 +134,25 @@ class Pins:
                 self._breaker.failure(time.monotonic())
             plans.alone(why, "this batch goes by what was learned before")
             return
+        except RefusedError as why:
+            if not plans.decides:
+                raise
+            # A number that was decided here a moment ago, and that the thread that plans will tell the service.
+            _log.info("stream %s: a batch goes by what was learned before. %s", plans.stream, why)
+            return
         with self._lock:
             self._breaker.success()
         if news is not None and news.version > known and news.table.workers == plans.partitions:
             self.answer = news
 
     def _synced(self, client: Client, report: Report, known: tuple[int, int]) -> Synced:
-        """Where the stream is not there yet, it is made; where it has not heard of another number, it is told."""
-        stream, given = self.plans.stream, min(_TIMEOUT, self.plans.patience / 2.0)  # it may answer after ``wait``
+        """Where the stream is not there yet, it is made."""
+        stream, given = self.plans.stream, min(_TIMEOUT, self.plans.patience / 3.0)  # of each call that there may be
         try:
             return client.sync(stream, report, wait=min(_WAIT, given), known=known, timeout=given)
         except NotThereError:
             client.put_stream(stream, self.plans.spec, timeout=given)
-        except RefusedError:
-            if not self.plans.decides:
-                raise
-            self.plans.put_partitions(client)
-        return client.sync(stream, report, wait=min(_WAIT, given), known=known, timeout=given)
+            return client.sync(stream, report, wait=min(_WAIT, given), known=known, timeout=given)
 
     def _report(self, source: str, batch: int) -> Report:
         return drivers_report(source, self._session, batch + 1, self.plans.partitions, self._dsync)

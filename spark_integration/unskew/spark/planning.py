@@ -244,13 +244,6 @@ class Plans:
                 f"stream {self.stream} is for keys of type ({', '.join(spec.key_types)}), these are of "
                 f"({', '.join(types)}): cast the key columns, or use another stream"
             )
-        self._put_partitions(client, spec)
-
-    def put_partitions(self, client: Client) -> None:
-        """Tell a stream that is there how many partitions it has now."""
-        self._put_partitions(client, client.get_stream(self.stream, timeout=self.patience).spec)
-
-    def _put_partitions(self, client: Client, spec: StreamSpec) -> None:
         if spec.partitions != self.partitions:
             client.put_stream(self.stream, replace(spec, partitions=self.partitions, weights=()), timeout=self.patience)
 

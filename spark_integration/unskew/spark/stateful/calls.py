@@ -120,8 +120,9 @@ def _slices(form: str, rows: pa.Table) -> Callable[[int, int], Any]:
     if form != "pandas":
         return lambda start, stop: rows.slice(start, stop - start)
     whole = [at for at, column in enumerate(rows.columns) if column.null_count and _is_whole(column.type)]
-    nested = any(_has_whole(column.type) for column in rows.columns)
-    missing, filled = np.full(rows.num_rows, nested), rows
+    if any(_lacks_inside(column) for column in rows.columns):
+        return lambda start, stop: rows.take(pa.array(np.arange(start, stop))).to_pandas()
+    missing, filled = np.zeros(rows.num_rows, np.bool_), rows
     for at in whole:
         column = rows.column(at)
         missing |= column.is_null().to_numpy()
@@ -130,7 +131,7 @@ def _slices(form: str, rows: pa.Table) -> Callable[[int, int], Any]:
 
     def own(start: int, stop: int) -> pd.DataFrame:
         if missing[start:stop].any():
-            return rows.take(pa.array(np.arange(start, stop))).to_pandas()  # of a slice all values inside are looked at
+            return rows.slice(start, stop - start).to_pandas()
         part = frame.iloc[start:stop]
         part.index = pd.RangeIndex(stop - start)
         return part
@@ -138,10 +139,22 @@ def _slices(form: str, rows: pa.Table) -> Callable[[int, int], Any]:
     return own
 
 
-def _has_whole(kind: pa.DataType) -> bool:
-    """Whether there are such values inside of others."""
-    inside = [kind.field(at).type for at in range(kind.num_fields)] if pa.types.is_nested(kind) else []
-    return any(_is_whole(one) or _has_whole(one) for one in inside)
+def _lacks_inside(column: pa.ChunkedArray) -> bool:
+    """Whether such a value inside of another, a list's or a struct's, is NULL. pandas looks at all that a column has
+    inside, where it is given a slice, too."""
+    return any(_lacks(child) for chunk in column.chunks for child in _children(chunk))
+
+
+def _lacks(array: pa.Array) -> bool:
+    return bool(array.null_count and _is_whole(array.type)) or any(_lacks(child) for child in _children(array))
+
+
+def _children(array: pa.Array) -> list[pa.Array]:
+    if pa.types.is_struct(array.type):
+        return [array.field(at) for at in range(array.type.num_fields)]
+    if pa.types.is_map(array.type):
+        return [array.keys, array.items]
+    return [array.values] if pa.types.is_nested(array.type) else []
 
 
 def _is_whole(kind: pa.DataType) -> bool:

@@ -117,6 +117,11 @@ class Decider:
         """What the next plan is to be for."""
         return self._scaler.state.r
 
+    def begin_at(self, partitions: int) -> None:
+        """Begin anew, with what another query has decided on."""
+        state = ScaleState(p=self._scaler.state.p, r=self._elastic.within(partitions))
+        self._scaler = AutoScaler(state, self._scaler.rules)
+
     def took(self, batch: int, seconds: float) -> ScaleDecision | None:
         """How long a batch took, from its trigger to its commit."""
         self._took[batch] = seconds
@@ -201,6 +206,9 @@ class Scaling:
         self._listener = None if query is None else Progress(query, self._took)
         if self._listener is not None:
             spark.streams.addListener(self._listener)
+
+    def begin_at(self, partitions: int) -> None:
+        self._decider.begin_at(partitions)
 
     def saw(self, batch: int, partitions: int, found: Found, stages: Stages, seconds: float) -> int:
         """A batch that has run, in the thread that plans; the number of partitions from now on."""

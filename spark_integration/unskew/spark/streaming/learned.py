@@ -63,20 +63,21 @@ class Learned:
     def choose(self, _df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
         """Newest table, last table, none: walked once, here (DESIGN, promise 4)."""
         plans, syncs = self._sk.plans, self._syncs
+        partitions = plans.partitions  # an elastic query of the session may change it at any time
         if present is None and syncs is not None:
             syncs.meet(self._settings.deadline)
-        empty = Bound(plans.partitions, table=QTable.empty(plans.partitions), batch=batch, seed=plans.spec.seed)
+        empty = Bound(partitions, table=QTable.empty(partitions), batch=batch, seed=plans.spec.seed)
         found = None if syncs is None else syncs.answer
         if found is not None and (present is None or found.version > present.bound.version):
-            same = found.table.workers == plans.partitions
-            table = found.table if same else found.table.resized(plans.partitions)
+            same = found.table.workers == partitions
+            table = found.table if same else found.table.resized(partitions)
             learned = replace(empty, table=table, records=found.records, version=found.version)
             return learned, f"round {found.epoch}: {len(found.table)} hot keys in {found.records} rows"
         old = None if present is None else present.bound.table
         if present is None or old is None:
             return empty, "nothing is learned yet"
-        if old.workers != plans.partitions:
-            resized = replace(empty, table=old.resized(plans.partitions), records=present.bound.records)
+        if old.workers != partitions:
+            resized = replace(empty, table=old.resized(partitions), records=present.bound.records)
             return replace(resized, version=present.bound.version), "another number of partitions"
         return present.bound, present.reason
 

@@ -46,6 +46,7 @@ class Planned:
         self._by: tuple[str, ...] = ()  # what the spread hash is of
         self._target: tuple[Plan, Column] | None = None
         self._scaling: Scaling | None = None
+        self._closed = False
         self._jobs = -1  # the last one whose stages were looked at
 
     @property
@@ -144,14 +145,17 @@ class Planned:
         """Of two queries of a session that would decide the one that began last does, as long as it is not closed: each
         would take back what the other has done."""
         plans = self._sk.plans
-        if plans.decider is None:
+        if plans.decider is None and self._scaling is not None and not self._closed:
             plans.decider = self
+            self._scaling.begin_at(plans.partitions)
+            return 0
         return partitions if plans.decider is self else 0
 
     def settle(self, timeout: float) -> bool:
         return self._forecasts is None or self._forecasts.settle(timeout)
 
     def close(self) -> None:
+        self._closed = True
         if self._scaling is not None:
             self._scaling.close()
         if self._forecasts is not None:
