@@ -92,8 +92,6 @@ def produce(spark: SparkSession, at: dict[str, Any]) -> None:
     rows = spark.range(MESSAGES).selectExpr(
         "if(id % 2 = 0, 'hot', concat('user-', id % 500)) key", "cast(id as string) value"
     )
-    # Asked for first: a producer that makes the topic has been seen to wait two minutes for a partition's leader.
-    spark.read.format("kafka").options(**at, subscribe="in").load().count()
     rows.write.format("kafka").options(**at, topic="in").save()
 
 
