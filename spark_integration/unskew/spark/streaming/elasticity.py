@@ -177,13 +177,13 @@ class Progress(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing to do."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - as above
         progress = event.progress
         seconds = (progress.durationMs or {}).get("triggerExecution", 0) / 1000.0
         if str(progress.id) == self._query and progress.numInputRows > 0:
             self._took(int(progress.batchId), seconds)
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - as above
         """The handler may be started again."""
 
 
