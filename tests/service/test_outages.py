@@ -28,6 +28,7 @@ from unskew.wire import histograms, learning, plan_from_bytes
 SHORT = 0.2  # a caller's deadline
 SLACK = 0.8  # two busy cores
 SOON = 15.0
+AGED = 0.15  # seconds after which a plan that was read is not taken for present any more
 READ = {"accept": "application/x-protobuf"}
 
 
@@ -137,6 +138,7 @@ def timed(ask: Callable[[], Any]) -> tuple[Any, float]:
 
 def away(one: Caller, latest: bytes) -> None:
     """All that holds while the store does not answer."""
+    time.sleep(AGED)
     _everybody_hears_in_time(one, latest)
     in_time("not ready", lambda: one.ready() == 503 and not one.serving())
     told = one.web.get("/readyz").json()
@@ -226,7 +228,7 @@ def test_a_redis_that_is_slow_delays_nobody_who_wants_a_plan(redis_server: Serve
         with a_caller(f"redis://127.0.0.1:{proxy.port}") as one:
             prepare(one)
             loop.call(lambda: proxy.set(Delay(0.12)))
-            time.sleep(0.15)  # what was read last is not fresh any more
+            time.sleep(AGED)
             took = []
             for _ in range(5):
                 plan, seconds = timed(lambda: one.get_plan(5.0))

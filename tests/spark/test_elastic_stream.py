@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from unskew.core.errors import ConfigError
 from unskew.spark import Elastic, Unskew
@@ -64,13 +68,33 @@ class Query:
         self.planned(df, batch)
         assert self.planned.settle(60.0)
 
-    def run(self, *, close: bool = True) -> None:
+    def writer(self) -> DataStreamWriter:
         files = self.spark.readStream.schema("id long, user long").option("maxFilesPerTrigger", 1)
         writer = files.parquet(str(self.home / "in")).writeStream.foreachBatch(self.step)
-        query = writer.option("checkpointLocation", str(self.home / "checkpoint")).trigger(availableNow=True).start()
-        query.awaitTermination()
-        if close:
-            self.planned.close()
+        return writer.option("checkpointLocation", str(self.home / "checkpoint"))
+
+    def run(self) -> None:
+        self.writer().trigger(availableNow=True).start().awaitTermination()
+        self.planned.close()
+
+    @contextmanager
+    def running(self) -> Iterator[StreamingQuery]:
+        """A query that has worked off a batch, and goes on."""
+        self.land(0, 1)
+        query = self.writer().trigger(processingTime="100 milliseconds").start()
+        try:
+            query.processAllAvailable()
+            yield query
+        finally:
+            query.stop()
+
+    def rescale(self, partitions: int) -> None:
+        """As if its batches' times asked for so many."""
+        assert self.planned._life is not None
+        way = self.planned._life.way
+        way._scaling.begin_at(partitions)  # type: ignore[attr-defined]  # Spark may still tell what its batch took
+        way._rescale(lambda: partitions)  # type: ignore[attr-defined]
+        assert self.planned.settle(60.0)
 
 
 def expected(batches: int) -> Counter[int]:
@@ -132,25 +156,29 @@ def test_bounds_that_the_stream_is_not_within_are_refused_at_once(spark: SparkSe
         Query(spark, tmp_path, interval=1.0, partitions=16)
 
 
-def test_of_two_queries_of_a_session_the_one_that_began_last_decides(spark: SparkSession, tmp_path: Path) -> None:
-    """Both would: each would take back what the other has done."""
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "stopped"])
+def test_of_two_queries_of_a_session_the_one_that_began_last_decides(
+    spark: SparkSession, tmp_path: Path, *, closed: bool
+) -> None:
+    """Both would: each would take back what the other has done. Until it ends, whether or not its handler is closed."""
     first, second = (Query(spark, tmp_path / name, interval=1e6, elastic=Elastic(2, 6, d=9)) for name in "ab")
     second.planned = second.made(first.sk)
+    with first.running(), second.running() as running:
+        for query, wanted in ((first, 2), (second, 6)):
+            query.rescale(6)
+            assert first.sk.partitions == wanted
+        if closed:
+            second.planned.close()
+        else:
+            running.stop()
+            until = time.monotonic() + 30.0
+            while first.sk.plans.decider is not None and time.monotonic() < until:
+                time.sleep(0.05)  # Spark tells its listeners in a thread of its own
+        for wanted in (6, 3):
+            first.rescale(3)
+            assert first.sk.partitions == wanted, "it is alone now, and begins with what the other has left"
     for query in (first, second):
-        query.land(0, 1)
-        query.run(close=False)
-    for query, wanted in ((first, 2), (second, 6)):
-        life = query.planned._life
-        assert life is not None
-        life.way._rescale(lambda: 6)  # type: ignore[attr-defined]
-        assert life.way.settle(60.0)
-        assert first.sk.partitions == wanted
-    second.planned.close()
-    for wanted in (6, 3):
-        first.planned._life.way._rescale(lambda: 3)  # type: ignore[union-attr]
-        assert first.planned.settle(60.0)
-        assert first.sk.partitions == wanted, "it is alone now, and begins with what the other has left"
-    first.planned.close()
+        query.planned.close()
 
 
 def test_partitions_of_a_stream_that_learns_are_fixed(spark: SparkSession, tmp_path: Path) -> None:

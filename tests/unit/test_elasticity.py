@@ -30,7 +30,7 @@ def fed(decider: Decider, seconds: list[float], first: int = 0) -> list[int]:
 def test_batches_that_take_too_long_add_partitions_after_d_of_them() -> None:
     decider = Decider(Elastic(4, 16, d=2, increment=2), interval=1.0, partitions=4)
 
-    assert fed(decider, [1.5, 1.5, 1.2, 1.2, 0.85, 0.85]) == [4, 6, 6, 8, 8, 8]
+    assert fed(decider, [1.5, 1.5, 1.2, 1.2, 0.85, 0.85]) == [4, 8, 8, 14, 14, 14]
 
 
 def test_idle_batches_take_partitions_away_but_not_below_the_least() -> None:
@@ -51,12 +51,12 @@ def test_the_order_in_which_both_halves_come_does_not_matter() -> None:
 def test_a_batch_that_was_begun_before_the_last_change_says_nothing_of_it() -> None:
     decider = Decider(Elastic(4, 16, d=2), interval=1.0, partitions=4)
     fed(decider, [1.5, 1.5])
-    assert decider.partitions == 5
+    assert decider.partitions == 8
     decider.seen(2, 4, found(), STAGES)
 
     assert decider.took(2, 9.0) is None
-    assert fed(decider, [1.5], first=3) == [5], "the first of two in five partitions"
-    assert fed(decider, [1.5], first=4) == [6]
+    assert fed(decider, [1.5], first=3) == [8], "the first of two in eight partitions"
+    assert fed(decider, [1.5], first=4) == [16]
 
 
 def test_sparks_own_part_of_a_batch_is_nobodys_and_no_partition_makes_it_shorter() -> None:
@@ -111,15 +111,19 @@ def test_a_stream_outside_of_the_bounds_is_refused() -> None:
         Decider(Elastic(4, 8), interval=1.0, partitions=64)
 
 
-def test_progress_of_another_query_is_not_ours() -> None:
+def test_progress_and_end_of_another_query_are_not_ours() -> None:
     seen: list[tuple[int, float]] = []
-    listener = Progress("this", lambda batch, seconds: seen.append((batch, seconds)))
+    ended: list[bool] = []
+    listener = Progress("this", lambda batch, seconds: seen.append((batch, seconds)), lambda: ended.append(True))
     for query, batch, rows in (("this", 3, 10), ("that", 4, 10), ("this", 5, 0)):
         progress = type("P", (), {"id": query, "batchId": batch, "numInputRows": rows})()
         progress.durationMs = {"triggerExecution": 1500}
         listener.onQueryProgress(type("E", (), {"progress": progress})())
 
     assert seen == [(3, 1.5)]
+    for query, many in (("that", 0), ("this", 1)):
+        listener.onQueryTerminated(type("E", (), {"id": query})())
+        assert len(ended) == many
 
 
 def test_a_number_from_before_is_brought_within_new_bounds() -> None:

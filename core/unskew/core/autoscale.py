@@ -25,11 +25,15 @@ Deviations from the paper:
   the other does. Without it, 2 -> 1 tasks leaps over Zone 2, and a wrong cause adds map tasks without end.
   ``as_published`` is without.
 - A stage at its bound: the other stage is taken. The bounds themselves are ours.
+- One decision changes a stage by as many increments as W asks for by the same foresight, and not by one: a load that
+  rises by half would else be answered after as many times ``d`` batches as it needs tasks (decision 0008). At most
+  to twice the tasks or half of them, for further away 1/tasks is a guess; by one where no number of them would do.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -105,7 +109,7 @@ class Load:
 
 @dataclass(frozen=True)
 class ScaleRules:
-    """Parameters of Algorithm 4; ``grace`` None means ``d`` batches."""
+    """Parameters of Algorithm 4; ``grace`` None means ``d`` batches; tasks are counted in ``increment``s."""
 
     thres: float = 0.9
     step: float = 0.1
@@ -138,6 +142,11 @@ class ScaleRules:
     def grace_batches(self) -> int:
         """Batches after a change in which no reverse change is made."""
         return self.d if self.grace is None else self.grace
+
+    @property
+    def middle(self) -> float:
+        """Of Zone 2: the W that a change aims at."""
+        return self.thres - self.step / 2
 
     def zone(self, w: float) -> int:
         """Fig. 9b: 3 overloaded, 2 as wanted, 1 under-used."""
@@ -248,6 +257,8 @@ def _change(rules: ScaleRules, state: ScaleState, load: Load, sign: int) -> tupl
         if len(state.window) < _HINDSIGHT * rules.d:
             return _hold(rules, state, load, f"{cause}; too few batches to take the last scale-out back")
         now = Load.mean(state.window)
+        if rules.zone(now.w) != 1:
+            return _hold(rules, state, load, f"{cause}; mean W = {now.w:.2f} since the last scale-out is in Zone 2")
     p, r, note = _move(rules, state, now, stages, sign)
     if (p, r) == (state.p, state.r):
         return _hold(rules, state, load, f"{cause}; {note}")
@@ -283,7 +294,7 @@ def _cause(rules: ScaleRules, state: ScaleState, now: Load, sign: int) -> tuple[
 
 
 def _gains(rules: ScaleRules, state: ScaleState, now: Load, sign: int) -> tuple[float, float]:
-    """What W would fall by (sign -1: minus what it would rise by) if that stage alone were changed."""
+    """What W would fall by (sign -1: minus what it would rise by) if that stage alone were changed by an increment."""
     one_map = _moved(rules, state, "map", sign)
     one_reduce = _moved(rules, state, "reduce", sign)
     return now.w - _predict(state, now, *one_map), now.w - _predict(state, now, *one_reduce)
@@ -294,12 +305,44 @@ def _predict(state: ScaleState, now: Load, p: int, r: int) -> float:
     return now.w + now.map_part * (state.p / p - 1.0) + now.reduce_part * (state.r / r - 1.0)
 
 
-def _moved(rules: ScaleRules, state: ScaleState, stages: Stages, sign: int) -> tuple[int, int]:
-    """p and r after one increment of those stages, kept within the bounds."""
-    by = sign * rules.increment
-    p = state.p + by if stages != "reduce" else state.p
-    r = state.r + by if stages != "map" else state.r
+def _moved(rules: ScaleRules, state: ScaleState, stages: Stages, by: int) -> tuple[int, int]:
+    """p and r after so many increments (below 0: fewer tasks) of those stages, kept within the bounds."""
+    p = state.p + by * rules.increment if stages != "reduce" else state.p
+    r = state.r + by * rules.increment if stages != "map" else state.r
     return min(max(p, rules.min_p), rules.max_p), min(max(r, rules.min_r), rules.max_r)
+
+
+def _increments(rules: ScaleRules, state: ScaleState, stages: Stages, sign: int) -> int:
+    """How many W asks for. Out: the fewest that bring it into Zone 2, by a quarter of the zone. In: the most that leave
+    it in Zone 1. The mildest of the batches that led here is asked: they were chosen by W, so their mean is further out
+    than the load is."""
+    last = state.window[-rules.d :]
+    if sign > 0:
+        now, goal = min((one for one in last if one.w > rules.thres), key=_w_of), rules.thres - rules.step / 4
+    else:
+        now, goal = max(last, key=_w_of), rules.thres - rules.step
+    changed = [tasks for tasks, other in ((state.p, "reduce"), (state.r, "map")) if stages != other]
+    most = (min(changed) if sign > 0 else min(changed) // 2) // rules.increment
+    if rules.as_published or most < 2 or _rest(now, stages) > goal:
+        return 1
+
+    def w(by: int) -> float:
+        return _predict(state, now, *_moved(rules, state, stages, by))
+
+    tried = range(1, most + 1)
+    if sign > 0:
+        return min(1 + bisect_left(tried, -goal, key=lambda by: -w(by)), most)
+    return max(bisect_right(tried, goal, key=lambda by: w(-by)), 1)
+
+
+def _w_of(load: Load) -> float:
+    return load.w
+
+
+def _rest(now: Load, stages: Stages) -> float:
+    """What would be left of W with any number of tasks in these stages."""
+    gone = {"map": now.map_part, "reduce": now.reduce_part, "both": now.map_part + now.reduce_part}
+    return now.w - gone[stages]
 
 
 def _move(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign: int) -> tuple[int, int, str]:
@@ -310,11 +353,11 @@ def _move(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign:
         note = f"the {stages} stage is at its bound"
     refused = ""
     for choice in order:
-        p, r = _moved(rules, state, choice, sign)
+        p, r = _moved(rules, state, choice, sign * _increments(rules, state, choice, sign))
         if (p, r) == (state.p, state.r):
             continue
         w = _predict(state, now, p, r)
-        if sign < 0 and w > rules.thres - rules.step / 2 and not rules.as_published:
+        if sign < 0 and w > rules.middle and not rules.as_published:
             refused = refused or f"with p = {p} and r = {r} W would be {w:.2f}"
             continue
         return p, r, refused or note

@@ -209,6 +209,30 @@ def test_another_number_of_partitions_is_for_batches_that_nobody_began(spark: Sp
                 assert used == (N + 3 if batch == 2 else N)
 
 
+def test_rounds_go_on_after_an_elastic_query_of_the_session_has_changed_the_number(
+    spark: SparkSession, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was learned is kept, resized; what is learned from then on is of the new number."""
+    clock = Clock(monkeypatch)
+    with Unskew(spark, stream="resized", partitions=N, service=client.target) as sk:
+        each = learning(sk, Places(), tmp_path)
+        for batch in range(9):
+            if batch == 4:
+                sk.plans.resize(N + 4)
+                sk.plans.put(client, ("bigint",))
+            each(batch_of(spark, batch), batch)
+            settle(each)
+            clock.now += INTERVAL
+    learned = [(pin.bound.batch, pin.bound.partitions, pin.bound.version[1]) for pin in pins(tmp_path)]
+    before = max(version for _, partitions, version in learned if partitions == N)
+    after = [version for _, partitions, version in learned if partitions == N + 4]
+    assert before > 0
+    assert after[-1] > after[0] >= before
+    table = pins(tmp_path)[-1].bound.table
+    assert table is not None
+    assert len(table) > 0
+
+
 def test_tasks_report_where_a_sync_is_due_and_only_there(
     spark: SparkSession, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

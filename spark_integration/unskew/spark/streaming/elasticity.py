@@ -41,7 +41,7 @@ _REMEMBERED = 64  # batches that wait for the other half of what is known of the
 @dataclass(frozen=True)
 class Elastic:
     """From ``least`` to ``most`` partitions. A batch's time over the interval is to stay below ``thres`` and above
-    ``thres - step``; after ``d`` batches on the wrong side there are ``increment`` partitions more or fewer.
+    ``thres - step``; after ``d`` batches on the wrong side there are more or fewer, by multiples of ``increment``.
     ``executors``: ask Spark for more of them, where it allocates them dynamically."""
 
     least: int = 1
@@ -169,10 +169,10 @@ def _parts(stages: Stages, seconds: float) -> tuple[float, float]:
 
 
 class Progress(StreamingQueryListener):
-    """Tells how long each batch of one query took."""
+    """Tells how long each batch of one query took, and when there will be no more."""
 
-    def __init__(self, query: str, took: Callable[[int, float], object]) -> None:
-        self._query, self._took = query, took
+    def __init__(self, query: str, took: Callable[[int, float], object], ended: Callable[[], None]) -> None:
+        self._query, self._took, self._ended = query, took, ended
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing to do."""
@@ -184,12 +184,14 @@ class Progress(StreamingQueryListener):
             self._took(int(progress.batchId), seconds)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - as above
-        """The handler may be started again."""
+        if str(event.id) == self._query:
+            self._ended()
 
 
 class Scaling:
     """The decisions tied to a query: who says what a batch took, and what becomes of the advice. ``decide`` has a
-    function called in the thread that plans, which returns the number of partitions from then on."""
+    function called in the thread that plans, which returns the number of partitions from then on; ``ended`` is called
+    when the query stops, which nobody need have closed."""
 
     def __init__(
         self,
@@ -199,11 +201,12 @@ class Scaling:
         interval: float,
         partitions: int,
         decide: Callable[[Callable[[], int]], None],
+        ended: Callable[[], None],
     ) -> None:
         self._spark, self._elastic, self._decide = spark, elastic, decide
         self._decider = Decider(elastic, interval, partitions)
         query = query_of(df)
-        self._listener = None if query is None else Progress(query, self._took)
+        self._listener = None if query is None else Progress(query, self._took, ended)
         if self._listener is not None:
             spark.streams.addListener(self._listener)
 

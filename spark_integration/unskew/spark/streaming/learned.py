@@ -39,11 +39,17 @@ class Learned:
     counts_first = False
 
     def __init__(self, sk: Unskew, settings: Settings, source: str, types: tuple[str, ...]) -> None:
-        self._sk, self._settings, self._source = sk, settings, source
-        self._syncs: Syncs | None = None
-        if sk.client is not None:
-            spec = replace(sk.plans.spec, key_types=types)
-            self._syncs = Syncs(sk.client, sk.stream, spec, source, settings.pace)
+        self._sk, self._settings, self._source, self._types = sk, settings, source, types
+        self._syncs = self._joined()
+
+    def _joined(self) -> Syncs | None:
+        """Among the partitioners of the stream, as many partitions as it has now."""
+        client, sk = self._sk.client, self._sk
+        if client is None:
+            return None
+        return Syncs(
+            client, sk.stream, replace(sk.plans.spec, key_types=self._types), self._source, self._settings.pace
+        )
 
     def begin(self, pinned: Pinned, now: Pinned) -> None:
         """A pin was found: what to go on from."""
@@ -91,11 +97,22 @@ class Learned:
             began=pinned.began,
             patience=max(settings.deadline, _LEAST),
         )
+        self._rejoin(pinned.bound.version)
         syncs, client = self._syncs, self._sk.client
-        if syncs is not None and client is not None and syncs.due():
+        fits = syncs is not None and syncs.partitions == pinned.bound.partitions
+        if syncs is not None and client is not None and fits and syncs.due():
             pin = replace(pin, service=client.url, access=self._sk.plans.access, sync=True)
             pin = replace(pin, session=syncs.session, dsync=syncs.dsync)
         return place(df, pin, settings.keys, settings.told, column=settings.column), None
+
+    def _rejoin(self, version: tuple[int, int]) -> None:
+        """An elastic query of the session has changed the number of partitions: rounds of the old one are over."""
+        if self._syncs is None or self._syncs.partitions == self._sk.partitions:
+            return
+        self._syncs.close()
+        self._syncs = self._joined()
+        if self._syncs is not None:
+            self._syncs.follow(version)
 
     def seen(self, _df: DataFrame, _pinned: Pinned, _batch: int, _watch: Watch | None, seconds: float) -> None:
         """The tasks have reported: close their round, beside what follows."""

@@ -75,7 +75,9 @@ class Planned:
         settings, plan = self._settings, _plan_of(pinned)
         if self._scaling is None and settings.elastic is not None and self._forecasts is not None:
             now = settings.elastic.within(plan.partitions)
-            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.pace, now, self._rescale)
+            self._scaling = Scaling(
+                self._sk.spark, df, settings.elastic, settings.pace, now, self._rescale, self._leave
+            )
         if self._known is None or self._by != pinned.told:
             self._known, self._by, self._target = self._looked(df, pinned.told), pinned.told, None
         key, spread = self._known
@@ -142,8 +144,8 @@ class Planned:
             self._forecasts.rescale(lambda: self._obeyed(decide()))
 
     def _obeyed(self, partitions: int) -> int:
-        """Of two queries of a session that would decide the one that began last does, as long as it is not closed: each
-        would take back what the other has done."""
+        """Of two queries of a session that would decide the one that began last does, as long as it runs: each would
+        take back what the other has done."""
         plans = self._sk.plans
         if plans.decider is None and self._scaling is not None and not self._closed:
             plans.decider = self
@@ -160,6 +162,10 @@ class Planned:
             self._scaling.close()
         if self._forecasts is not None:
             self._forecasts.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        """To another query, if there is one, the number of partitions."""
         if self._sk.plans.decider is self:
             self._sk.plans.decider = None
 

@@ -93,6 +93,11 @@ class Syncs:
         return self._answer
 
     @property
+    def partitions(self) -> int:
+        """Which rounds it takes part in: those of so many."""
+        return self._spec.partitions
+
+    @property
     def dsync(self) -> float:
         return self._dsync
 
