@@ -28,7 +28,7 @@ from unskew.client import Client, testing
 from unskew.core.partition_agent import Bound, apart, decide
 from unskew.core.qtable import QTable
 from unskew.spark.executor import Pin
-from unskew.spark.learning import place
+from unskew.spark.placing import place
 
 MARK = 1.5
 

@@ -28,9 +28,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from unskew.core.join_plan import RIGHT, JoinPlan
 from unskew.spark import Unskew
-from unskew.spark.join_cost import JoinPlan
-from unskew.spark.join_keys import RIGHT
 from unskew.spark.joins import Join
 from unskew.spark.replicas import place_column, replicated
 

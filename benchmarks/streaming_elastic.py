@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from benchmarks.streaming_arms import I64, arm, bench, keys_of, write_batch
 from unskew.spark import Elastic
 
-WAIT = 1.6e-4  # seconds a row, for each second of the interval
+WAIT = 1.9e-4  # seconds a row, for each second of the interval
 UP = ((16_000, 2_000), (19_500, 4_000), (24_000, 8_000), (29_000, 12_000), (43_500, 16_000))  # rows and keys of a batch
 STEPS = (*UP, *UP[-2::-1])
 THRESHOLD = 0.9

@@ -17,7 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.conftest import SETTINGS
-from unskew.spark import Unskew, learning
+from unskew.spark import Unskew, placing
 from unskew.spark.executor import Placing
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def main(target: str) -> None:
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    learning.Placing = FailsOnce  # type: ignore[misc]  # the task that ``place`` sends
+    placing.Placing = FailsOnce  # type: ignore[misc]  # the task that ``place`` sends
     told = {kind: run(spark, target, kind) for kind in ("plan", "learn")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

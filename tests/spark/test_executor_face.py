@@ -34,8 +34,8 @@ from unskew.core.plan import Plan
 from unskew.spark import Unskew, executor, reports
 from unskew.spark.executor import Pin, Placing
 from unskew.spark.jvm import input_partitions
-from unskew.spark.learning import _told_apart, place
 from unskew.spark.physical import shuffles
+from unskew.spark.placing import _told_apart, place
 from unskew.spark.planning import BoundTo, ServiceWarning
 from unskew.spark.repartition import repartition, routed
 from unskew.spark.reports import PATIENCE

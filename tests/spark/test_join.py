@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.frames import hashes_in, plan_over, setting
+from unskew.core.join_plan import HOWS, LEFT
 from unskew.core.plan import Plan
 from unskew.spark import Unskew
-from unskew.spark.join_keys import HOWS, LEFT, On
+from unskew.spark.join_keys import On
 from unskew.spark.joins import Join
 from unskew.spark.jvm import physical_text
 from unskew.spark.native import table_text

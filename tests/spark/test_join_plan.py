@@ -1,4 +1,4 @@
-"""Plans for joins: by what keys cost, on the better side, with few copies; and what is refused before any job."""
+"""Joins that plan by themselves, what is left to Spark, and what is refused before any job."""
 
 from __future__ import annotations
 
@@ -6,100 +6,22 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from tests.join_rows import HASHES, rows_of
 from tests.spark.frames import no_job, setting
 from tests.spark.test_join import multiset
-from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
-from unskew.core.histogram import Histogram, Tail
+from unskew.core.join_plan import Bounds, join_plan
 from unskew.spark import Unskew
-from unskew.spark.join_cost import Bounds, JoinPlan, JoinRows, join_plan, side_of
 from unskew.spark.joins import Join, JoinWarning
 from unskew.spark.keys import spread_of
-from unskew.spark.replicas import fragments, split_hashes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
-
-HASHES = np.sort(hash_keys(list(range(6))))
-
-
-def rows_of(left: list[int], right: list[int], how: str = "inner", spread: int = 10_000) -> JoinRows:
-    """Six listed keys and a tail of 4,096 rows of as many keys on each side."""
-    ones = np.ones(4096, np.int64)
-
-    def side(counts: list[int]) -> Histogram:
-        found = np.array(counts)
-        return Histogram(HASHES[found > 0], found[found > 0], Tail(ones, ones))
-
-    told = np.full(len(HASHES), spread, np.int64)
-    return JoinRows(how, side(left), side(right), HASHES, {"left": told, "right": told})
-
-
-def worst(plan: JoinPlan) -> float:
-    loads = np.array(plan.plan.info.loads)
-    return float(loads.max() / loads.mean())
-
-
-def test_work_is_even_where_rows_would_not_be() -> None:
-    """A key of few rows and many pairs is split; a key of many rows without partner is what it is."""
-    rows = rows_of([50_000, 2_000, 10, 10, 10, 10], [0, 3_000, 1, 1, 1, 1])
-    made = join_plan(rows, "left", 8, Bounds())
-    assert worst(made) < 1.01
-    assert HASHES[1] in split_hashes(made.plan)
-    assert made.output == 2_000 * 3_000 + 40 + 4096
-    held = dict(zip(split_hashes(made.plan).tolist(), map(len, fragments(made.plan)), strict=True))
-    assert held[int(HASHES[1])] == 8
-    assert made.replicated >= 3_000 * 7
-
-
-@pytest.mark.parametrize(
-    ("how", "output"),
-    [("left", 1_100), ("right", 1_009), ("full", 1_109), ("left_semi", 100), ("left_anti", 100)],
-)
-def test_rows_that_come_out_are_those_of_the_join(how: str, output: int) -> None:
-    """Of the listed keys; of the unlisted all find a partner."""
-    rows = rows_of([100, 0, 100, 0, 0, 0], [10, 9, 0, 0, 0, 0], how)
-    made = join_plan(rows, "right" if how == "right" else "left", 4, Bounds())
-    assert made.output - output == (0 if how == "left_anti" else 4096)
-
-
-def test_copies_are_bounded() -> None:
-    """A key with many rows on the other side stays whole where copies would cost more than the bound."""
-    rows = rows_of([40_000, 40_000, 9, 9, 9, 9], [1, 20_000, 1, 1, 1, 1], "left_semi")
-    free, bound = (join_plan(rows, "left", 8, Bounds(replication=share)) for share in (100.0, 0.1))
-    assert free.replicated > 20_000
-    assert bound.replicated <= 0.1 * (bound.left + bound.right + bound.output)
-    assert set(split_hashes(bound.plan)) < set(split_hashes(free.plan))
-    assert HASHES[0] in split_hashes(bound.plan)
-    assert join_plan(rows, "left", 8, Bounds(replication=0.0)).replicated == 0
-
-
-def test_an_inner_join_splits_the_heavier_side() -> None:
-    """Of the heavy keys, and of those that can be split."""
-    assert side_of(rows_of([5_000, 10, 1, 1, 1, 1], [10, 900, 1, 1, 1, 1]), 1.0, 8) == "left"
-    assert side_of(rows_of([500, 10, 1, 1, 1, 1], [10, 9_000, 1, 1, 1, 1]), 1.0, 8) == "right"
-    told = rows_of([5_000, 10, 1, 1, 1, 1], [10, 900, 1, 1, 1, 1])
-    told.spread["left"] = np.zeros(6, np.int64)
-    assert side_of(told, 1.0, 8) == "right"
-
-
-def test_products_beyond_64_bits_are_planned() -> None:
-    """Costs are scaled: 10^11 rows on both sides of one key."""
-    made = join_plan(rows_of([10**11] + [1] * 5, [10**11] + [1] * 5), "left", 16, Bounds(replication=1e9))
-    assert worst(made) < 1.01
-
-
-def test_a_full_join_is_planned_with_whole_keys() -> None:
-    """By kip: the heavy one alone."""
-    made = join_plan(rows_of([5_000] + [1] * 5, [9] + [1] * 5, "full"), "left", 4, Bounds())
-    assert (made.plan.splits, made.plan.info.policy, made.replicated) == (False, "kip", 0)
-    assert "stay whole" in str(made)
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +72,7 @@ def test_rows_that_nothing_tells_apart_stay_together_and_it_says_so(spark: Spark
             plan = sk.plan_join(words, dim, "sku")
         assert plan.whole == 1
         assert "too few distinct spread values" in plan.reason
-        assert HASHES[0] not in split_hashes(plan.plan)
+        assert HASHES[0] not in plan.plan.hot.split
         assert multiset(sk.join(words, dim, "sku", plan=plan)) == multiset(words.join(dim, "sku"))
 
 

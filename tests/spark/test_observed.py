@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from unskew.core.counting import sample_for
 from unskew.core.hashing import hash_keys
 from unskew.core.histogram import Histogram
-from unskew.spark.counting import sample_for
 from unskew.spark.streaming.observed import Found, every_for, near_for, watched
 
 pytestmark = pytest.mark.xdist_group("spark")

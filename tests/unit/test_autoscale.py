@@ -267,6 +267,25 @@ def test_no_leap_where_tasks_alone_cannot_do():
     assert (made[-1].p, made[-1].r) == (16, 17)
 
 
+def test_leaps_end_where_they_do_not_pay():
+    """Sixteen slots: more tasks wait for their turn, and W stays. .95 of 1.2 asks for 25; from then on one at a time,
+    as published, until W is as wanted; what comes then is a new matter."""
+    scaler = scaler_of(1, 16, max_p=1)
+    stuck = BatchStats(1.0, 1.2, 0.05, 0.95, 1000, 100)
+    made = [decision.r for decision in feed(scaler, stuck, 20)]
+    assert made == [16] * 4 + [25] * 5 + [26] * 5 + [27] * 5 + [28]
+    feed(scaler, batch(0.05, 0.8), 5)
+    assert feed(scaler, BatchStats(1.0, 1.2, 0.05, 0.95, 1000, 200), 5)[-1].r == 43
+
+
+def test_leaps_go_on_where_they_pay():
+    """Nine times the work: twice the tasks every d batches, for each time the stage has become as much shorter."""
+    scaler, made = scaler_of(1, 8, max_p=1), []
+    for _ in range(20):
+        made.append(scaler.handle(batch(0.05, 0.75 * 9 * 8 / scaler.state.r)).r)
+    assert made[4::5] == [16, 32, 64, 64]
+
+
 def test_what_was_added_without_a_cause_is_kept_while_the_mean_is_in_zone_2():
     """Five batches in a row may be at .79 by chance, though all twenty since then are at .83 in the mean."""
     scaler = scaler_of(1, 32, max_p=1)

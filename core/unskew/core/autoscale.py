@@ -27,7 +27,8 @@ Deviations from the paper:
 - A stage at its bound: the other stage is taken. The bounds themselves are ours.
 - One decision changes a stage by as many increments as W asks for by the same foresight, and not by one: a load that
   rises by half would else be answered after as many times ``d`` batches as it needs tasks (decision 0008). At most
-  to twice the tasks or half of them, for further away 1/tasks is a guess; by one where no number of them would do.
+  to twice the tasks or half of them, for further away 1/tasks is a guess; by one where no number of them would do, and
+  where the last such step has brought less than half of what it promised: tasks that wait for a slot help nobody.
 """
 
 from __future__ import annotations
@@ -101,6 +102,11 @@ class Load:
         return cls(*(sum(column) / len(loads) for column in columns))
 
     @property
+    def cost(self) -> float:
+        """What both stages take for a row, in seconds."""
+        return (self.map_part + self.reduce_part) / self.rate if self.rate else 0.0
+
+    @property
     def map_share(self) -> float:
         """The map stage's share of both stages' time."""
         both = self.map_part + self.reduce_part
@@ -157,7 +163,7 @@ class ScaleRules:
 
 @dataclass(frozen=True)
 class ScaleState:
-    """All that the machine remembers."""
+    """All that the machine remembers. ``promised``: the cost of a row that the last leap out was to bring, at most."""
 
     p: int
     r: int
@@ -168,6 +174,7 @@ class ScaleState:
     settled: bool = False
     window: tuple[Load, ...] = ()
     baseline: Load | None = None
+    promised: float | None = None
 
     def to_fields(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
@@ -246,7 +253,9 @@ def _mostly_above(rules: ScaleRules, state: ScaleState) -> bool:
 def _hold(rules: ScaleRules, state: ScaleState, load: Load, why: str) -> tuple[ScaleState, ScaleDecision]:
     """No change. The first full window without one is what later batches are compared with."""
     if not state.settled and len(state.window) >= rules.d:
-        state = replace(state, settled=True, baseline=Load.mean(state.window[-rules.d :]))
+        usual = Load.mean(state.window[-rules.d :])
+        promised = None if rules.zone(usual.w) < 3 else state.promised
+        state = replace(state, settled=True, baseline=usual, promised=promised)
     return state, ScaleDecision(state.p, state.r, rules.zone(load.w), load.w, "hold", why)
 
 
@@ -266,8 +275,23 @@ def _change(rules: ScaleRules, state: ScaleState, load: Load, sign: int) -> tupl
     zone = rules.zone(load.w)
     many = sum(rules.zone(one.w) == zone for one in state.window[-rules.d :])
     why = f"{many} of {rules.d} batches in Zone {zone}, mean W = {now.w:.2f}; {cause}"
-    state = replace(state, p=p, r=r, above=0, below=0, grace=rules.grace_batches, last=action, settled=False, window=())
+    promised = _promise(state, now, p, r) if sign > 0 else None
+    state = replace(state, p=p, r=r, above=0, below=0, grace=rules.grace_batches, last=action)
+    state = replace(state, settled=False, window=(), promised=promised)
     return state, ScaleDecision(p, r, rules.zone(load.w), load.w, action, f"{why}; {note}" if note else why)
+
+
+def _pays(state: ScaleState, now: Load) -> bool:
+    """Whether the last leap out has brought what it promised."""
+    return state.promised is None or now.cost <= state.promised
+
+
+def _promise(state: ScaleState, now: Load, p: int, r: int) -> float | None:
+    """At least half of what the stages' times foretell. What was promised and has not come is still owed."""
+    if not _pays(state, now):
+        return state.promised
+    foretold = now.map_part * state.p / p + now.reduce_part * state.r / r
+    return (now.cost + foretold / now.rate) / 2.0 if now.rate else None
 
 
 def _cause(rules: ScaleRules, state: ScaleState, now: Load, sign: int) -> tuple[Stages, str, bool]:
@@ -353,7 +377,8 @@ def _move(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign:
         note = f"the {stages} stage is at its bound"
     refused = ""
     for choice in order:
-        p, r = _moved(rules, state, choice, sign * _increments(rules, state, choice, sign))
+        many = _increments(rules, state, choice, sign) if sign < 0 or _pays(state, now) else 1
+        p, r = _moved(rules, state, choice, sign * many)
         if (p, r) == (state.p, state.r):
             continue
         w = _predict(state, now, p, r)

@@ -52,6 +52,11 @@ class SplitSlots:
         return units_of(int(self.bits[key]), self.first[at].tolist(), self.second[at].tolist(), self.cut[at].tolist())
 
     @derived
+    def places(self) -> tuple[tuple[int, ...], ...]:
+        """For each key the partitions to which a row of it may go, ascending."""
+        return tuple(tuple(self.units(key)) for key in range(len(self.bits)))
+
+    @derived
     def fragments(self) -> int:
         """How many places all these keys have, together."""
         key = np.repeat(np.arange(len(self.bits)), np.diff(self.offset))
@@ -129,6 +134,13 @@ class HotKeys:
         offset = np.where(split, self.slots.offset[key], 0)
         shift = UNITS_BITS - np.where(split, self.slots.bits[key], 0).astype(np.int64)
         return offset, shift.astype(np.uint64)
+
+    @derived
+    def split(self) -> U64:
+        """The split keys, in the order of their slots."""
+        split = self.home < 0
+        found: U64 = self.hashes[split][np.argsort(SPLIT - self.home[split])]
+        return found
 
     def find(self, hashes: U64) -> I64:
         """The index of each of these keys, or -1."""

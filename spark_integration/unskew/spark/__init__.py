@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unskew.core.advice import Advice
+    from unskew.core.join_plan import Bounds, JoinPlan
     from unskew.spark.histogram import Sampling
-    from unskew.spark.join_cost import Bounds, JoinPlan
     from unskew.spark.joins import JoinWarning
     from unskew.spark.memory import GroupMemoryWarning
     from unskew.spark.physical import dropped_exchange
@@ -32,10 +32,10 @@ __all__ = [
 # Loaded when first named: a task that imports one helper of this package needs no session.
 _HOMES = {
     "Advice": "unskew.core.advice",
-    "Bounds": "unskew.spark.join_cost",
+    "Bounds": "unskew.core.join_plan",
     "Elastic": "unskew.spark.streaming.elasticity",
     "GroupMemoryWarning": "unskew.spark.memory",
-    "JoinPlan": "unskew.spark.join_cost",
+    "JoinPlan": "unskew.core.join_plan",
     "JoinWarning": "unskew.spark.joins",
     "Sampling": "unskew.spark.histogram",
     "ServiceWarning": "unskew.spark.planning",

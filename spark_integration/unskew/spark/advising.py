@@ -14,9 +14,9 @@ from pyspark.sql import Column
 from unskew.core.advice import OPERATORS, Advice, Job, advise
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
+from unskew.core.join_plan import LEFT
 from unskew.spark.aggregation import input_splits
-from unskew.spark.groups import slots_of
-from unskew.spark.join_keys import LEFT
+from unskew.spark.jvm import slots_of
 from unskew.spark.keys import Columns
 
 if TYPE_CHECKING:

@@ -41,9 +41,9 @@ from unskew.core.hotkeys import SPLIT
 from unskew.core.lookup import find_lookup
 from unskew.core.plan import Plan
 from unskew.spark.calls import FORMS, Function, arity, fragment, in_pieces, streamed, whole
-from unskew.spark.groups import applied, helper, same_each_time, slots_of
-from unskew.spark.jvm import input_partitions
-from unskew.spark.keys import AUTO, Columns, key_columns, key_names, key_of, quoted
+from unskew.spark.groups import applied
+from unskew.spark.jvm import input_partitions, slots_of
+from unskew.spark.keys import AUTO, Columns, helper, key_columns, key_names, key_of, quoted, same_each_time
 from unskew.spark.native import bucket_column, hot_column, route_column, table
 from unskew.spark.repartition import direct_way, pre_images, repartition
 

@@ -8,11 +8,8 @@ column that is the partition, then ``groupBy(partition, key)``: the function see
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from pyspark.sql import Column
 
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram import Histogram
@@ -21,8 +18,8 @@ from unskew.core.plan import Plan, Version
 from unskew.core.planners import Origin, make_planner
 from unskew.core.relabel import relabelled
 from unskew.spark.calls import FORMS, Function, arity, whole
-from unskew.spark.jvm import deterministic
-from unskew.spark.keys import Columns, key_columns, key_of
+from unskew.spark.jvm import slots_of
+from unskew.spark.keys import Columns, helper, key_columns, key_of, same_each_time
 from unskew.spark.memory import Memory, warn_of_large
 from unskew.spark.repartition import repartition
 
@@ -30,26 +27,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = [
-    "Groups",
-    "applied",
-    "group_partitions",
-    "group_plan",
-    "groups_of",
-    "helper",
-    "run_groups",
-    "same_each_time",
-    "slots_of",
-]
+__all__ = ["Groups", "applied", "group_partitions", "group_plan", "groups_of", "run_groups"]
 
 PER_SLOT = 3  # partitions a slot, at least: what is left to even out at the end is a third of a slot's share
-
-
-def slots_of(spark: SparkSession) -> int | None:
-    """How many tasks run at once; None where it cannot be told (Connect)."""
-    if hasattr(spark, "_jsparkSession"):
-        return int(spark.sparkContext.defaultParallelism)
-    return None
 
 
 def group_partitions(spark: SparkSession, partitions: int) -> int:
@@ -108,18 +88,3 @@ def run_groups(call: Groups, plan: Plan) -> DataFrame:
 def applied(grouped: Any, fn: Function, schema: StructType | str, form: str) -> DataFrame:
     made: DataFrame = (grouped.applyInPandas if form == "pandas" else grouped.applyInArrow)(fn, schema)
     return made
-
-
-def helper(names: Iterable[str], name: str) -> str:
-    """A name that is none of these, whatever the case."""
-    taken = {one.lower() for one in names}
-    made = f"__unskew_{name}"
-    while made in taken:
-        made += "_"
-    return made
-
-
-def same_each_time(df: DataFrame, key: Column) -> None:
-    """A key that is drawn anew each time it is evaluated would be placed by one value and grouped by another."""
-    if deterministic(df, key) is False:
-        raise ConfigError("key", str(key), "an expression that gives a row the same value each time")

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from unskew.core.counting import Candidates, candidates, counted, listed_for, one_in, sample_for
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
 from unskew.core.limits import host_bits
 from unskew.core.lookup import find_lookup
-from unskew.spark.counting import Candidates, candidates, counted, listed_for, one_in, sample_for
 from unskew.spark.keys import Columns, Key, Spread, key_of, spread_of
 from unskew.spark.native import hot_column
 

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import Column
 
-from unskew.spark.counting import Candidates
+from unskew.core.counting import Candidates
+from unskew.core.join_plan import LEFT, RIGHT, JoinRows
 from unskew.spark.histogram import Sampling, exact_counts, sampled_keys
-from unskew.spark.join_cost import JoinRows
-from unskew.spark.join_keys import LEFT, RIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -18,28 +18,17 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.errors import ConfigError, KeyTypeError
+from unskew.core.join_plan import HOWS, LEFT, RIGHT
 from unskew.core.keytypes import INTEGRAL, KeyType, common_type, parse
 from unskew.spark.keys import key_of, quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["HOWS", "LEFT", "RIGHT", "JoinKeys", "On", "how_of", "join_keys"]
+__all__ = ["JoinKeys", "On", "how_of", "join_keys"]
 
 On: TypeAlias = "str | Sequence[str] | Sequence[tuple[str, str]]"
 
-LEFT, RIGHT = "left", "right"
-
-# By Spark's names: which sides may be split. The other one is copied, and a row without partner would be kept once for
-# each copy: so a side that keeps such rows is never the other one.
-HOWS = {
-    "inner": (LEFT, RIGHT),
-    "left": (LEFT,),
-    "right": (RIGHT,),
-    "full": (),
-    "left_semi": (LEFT,),
-    "left_anti": (LEFT,),
-}
 _ALIASES = {
     "leftouter": "left", "rightouter": "right", "outer": "full", "fullouter": "full", "semi": "left_semi",
     "leftsemi": "left_semi", "anti": "left_anti", "leftanti": "left_anti",

@@ -35,12 +35,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.errors import ConfigError, PlanError
+from unskew.core.join_plan import HOWS, LEFT, RIGHT, Bounds, JoinPlan, JoinRows, join_plan, side_of
 from unskew.core.plan import Plan
 from unskew.core.planners import Origin
 from unskew.spark.histogram import Sampling
-from unskew.spark.join_cost import Bounds, JoinPlan, JoinRows, join_plan, side_of
 from unskew.spark.join_counts import counted_sides
-from unskew.spark.join_keys import HOWS, LEFT, RIGHT, JoinKeys, On, how_of, join_keys
+from unskew.spark.join_keys import JoinKeys, On, how_of, join_keys
 from unskew.spark.jvm import estimated_bytes, physical_text
 from unskew.spark.keys import AUTO, Columns, is_auto, key_of, quoted, spread_of
 from unskew.spark.memory import bytes_of

@@ -38,6 +38,7 @@ __all__ = [
     "rows_before",
     "run_of",
     "seen_by",
+    "slots_of",
     "spark_version",
     "stage_times",
 ]
@@ -229,6 +230,13 @@ def seen_by(observation: Observation, wait: float) -> dict[str, Any] | None:
             return None
         time.sleep(_LOOKED)
     return dict(inner.get)
+
+
+def slots_of(spark: SparkSession) -> int | None:
+    """How many tasks run at once; None where it cannot be told (Connect)."""
+    if hasattr(spark, "_jsparkSession"):
+        return int(spark.sparkContext.defaultParallelism)
+    return None
 
 
 def deterministic(df: DataFrame, column: Column) -> bool | None:

@@ -11,7 +11,7 @@ the key hash even of the same columns: ``xxhash64(SPREAD_SEED, columns ...)``.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -23,6 +23,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructTy
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
 from unskew.core.keytypes import parse
 from unskew.core.plan import Plan
+from unskew.spark.jvm import deterministic
 from unskew.spark.lineage import DRAWN, SAME, unsteady
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = [
     "Key",
     "Spread",
     "hashable",
+    "helper",
     "is_auto",
     "key_columns",
     "key_names",
@@ -173,9 +175,24 @@ def _column(one: str | Column) -> Column:
     return F.col(one) if isinstance(one, str) else one
 
 
+def helper(names: Iterable[str], name: str) -> str:
+    """A name that is none of these, whatever the case."""
+    taken = {one.lower() for one in names}
+    made = f"__unskew_{name}"
+    while made in taken:
+        made += "_"
+    return made
+
+
 def quoted(name: str) -> str:
     """A column's name as it stands, dots and all."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def same_each_time(df: DataFrame, key: Column) -> None:
+    """A key that is drawn anew each time it is evaluated would be placed by one value and grouped by another."""
+    if deterministic(df, key) is False:
+        raise ConfigError("key", str(key), "an expression that gives a row the same value each time")
 
 
 def _selected(df: DataFrame, columns: Sequence[str | Column]) -> DataFrame:

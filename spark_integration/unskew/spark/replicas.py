@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
@@ -22,19 +20,7 @@ from unskew.spark.native import bucket_column, signed, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["fragments", "never_null", "place_column", "replicated", "split_hashes"]
-
-
-def fragments(plan: Plan) -> list[list[int]]:
-    """For each split key the partitions to which a row of it may go, ascending."""
-    return [list(plan.hot.slots.units(j)) for j in range(len(plan.hot.slots.bits))]
-
-
-def split_hashes(plan: Plan) -> NDArray[np.uint64]:
-    """The hashes of the split keys, in the order of ``fragments``."""
-    split = plan.hot.home < 0
-    found: NDArray[np.uint64] = plan.hot.hashes[split][np.argsort(SPLIT - plan.hot.home[split])]
-    return found
+__all__ = ["never_null", "place_column", "replicated"]
 
 
 def place_column(plan: Plan, key_hash: Column) -> Column:
@@ -55,7 +41,7 @@ def replicated(df: DataFrame, plan: Plan, key_hash: Column, column: str, spare: 
     placed = df.withColumn(column, never_null(place_column(plan, key_hash)))
     if not plan.splits:
         return placed
-    where = ",".join(f"[{','.join(map(str, each))}]" for each in fragments(plan))
+    where = ",".join(f"[{','.join(map(str, each))}]" for each in plan.hot.slots.places)
     held = F.from_json(F.lit(f"[{where}]"), "array<array<int>>")
     at, one = F.col(quoted(column)), F.col(quoted(spare))
     each = placed.select("*", F.explode_outer(F.get(held, F.lit(SPLIT) - at)).alias(spare))

@@ -15,22 +15,23 @@ from unskew.client import Client
 from unskew.core.advice import Advice
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram import Histogram
+from unskew.core.join_plan import Bounds, JoinPlan
 from unskew.core.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.spark.advising import advise_on_frame, advise_on_join, names_of
 from unskew.spark.aggregation import Aggregation, aggregation_of, at_input, at_plan, input_splits, place_for
 from unskew.spark.calls import Function
 from unskew.spark.dstream import partition_dstream
-from unskew.spark.groups import group_partitions, group_plan, groups_of, run_groups, slots_of
+from unskew.spark.groups import group_partitions, group_plan, groups_of, run_groups
 from unskew.spark.histogram import Sampling, histogram_of
-from unskew.spark.join_cost import Bounds, JoinPlan
 from unskew.spark.join_keys import On
 from unskew.spark.joins import Join
-from unskew.spark.jvm import freed, spark_version
+from unskew.spark.jvm import freed, slots_of, spark_version
 from unskew.spark.keys import AUTO, Columns, is_auto, key_of, key_unseen, spread_unseen
-from unskew.spark.learning import Pins, place
+from unskew.spark.learning import Pins
 from unskew.spark.native import route_column
 from unskew.spark.physical import dropped_exchange
+from unskew.spark.placing import place
 from unskew.spark.planning import Plans, spec_of
 from unskew.spark.rdd import partition_by
 from unskew.spark.repartition import repartition, routed

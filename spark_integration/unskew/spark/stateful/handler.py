@@ -21,9 +21,8 @@ from pyspark.sql.types import StructType
 from unskew.core.errors import ConfigError, KeyTypeError, StateError
 from unskew.core.keyed_plan import HOSTS, first_plan, lengthened, next_plan, record_of
 from unskew.core.planners import Origin
-from unskew.spark.groups import helper
 from unskew.spark.jvm import run_of
-from unskew.spark.keys import Columns, key_of, quoted
+from unskew.spark.keys import Columns, helper, key_of, quoted
 from unskew.spark.repartition import repartition
 from unskew.spark.stateful.batch import OUTPUT, Batch, Job
 from unskew.spark.stateful.calls import Function, Shapes

@@ -17,7 +17,7 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.partition_agent import Bound
 from unskew.core.qtable import QTable
 from unskew.spark.executor import Pin
-from unskew.spark.learning import place
+from unskew.spark.placing import place
 from unskew.spark.streaming.settings import Settings
 from unskew.spark.streaming.syncs import Syncs
 from unskew.wire import Pinned

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from unskew.core.counting import candidates, counted, listed_for, sample_for
 from unskew.core.histogram import Histogram
 from unskew.core.limits import host_bits
-from unskew.spark.counting import candidates, counted, listed_for, sample_for
-from unskew.spark.groups import helper
 from unskew.spark.jvm import seen_by
+from unskew.spark.keys import helper
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

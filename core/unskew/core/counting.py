@@ -1,4 +1,4 @@
-"""From counts of a frame to the histogram that a planner takes: no Spark in here, numpy only.
+"""From counts of a frame's rows to the histogram that a planner takes.
 
 A sample says which keys may be heavy and how many values their spread has; an exact pass counts those keys one by one
 and everything else by host. Distinct keys are too dear to count in that pass, and are told from one key in 256 or so,

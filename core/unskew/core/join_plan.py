@@ -1,4 +1,4 @@
-"""What the keys of a join cost, and the plan that evens it: no Spark in here.
+"""What the keys of a join cost, and the plan that evens it.
 
 A key with l rows on one side and r on the other costs about ``l + r + work * out``: its rows are shuffled and sorted,
 and it yields ``out`` rows, l r in an inner join. The plan is made for costs instead of rows: a histogram whose counts
@@ -25,13 +25,23 @@ from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram, Tail
 from unskew.core.plan import Plan
 from unskew.core.planners import Origin, make_planner
-from unskew.spark.join_keys import HOWS, LEFT, RIGHT
-from unskew.spark.replicas import fragments, split_hashes
 
-__all__ = ["Bounds", "JoinPlan", "JoinRows", "join_plan", "side_of"]
+__all__ = ["HOWS", "LEFT", "RIGHT", "Bounds", "JoinPlan", "JoinRows", "join_plan", "side_of"]
 
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
+
+LEFT, RIGHT = "left", "right"
+# By Spark's names: which sides may be split. The other one is copied, and a row without partner would be kept once for
+# each copy: so a side that keeps such rows is never the other one.
+HOWS = {
+    "inner": (LEFT, RIGHT),
+    "left": (LEFT,),
+    "right": (RIGHT,),
+    "full": (),
+    "left_semi": (LEFT,),
+    "left_anti": (LEFT,),
+}
 
 _SCALE = 2.0**52  # costs in all: products of two counts may pass 2^63, and a planner adds counts up exactly
 _HEAVY = 0.125  # of a mean load, from which the balanced policy splits keys
@@ -192,8 +202,8 @@ def _output_of_all(rows: JoinRows) -> float:
 def _copied(plan: Plan, hashes: U64, copies: F64) -> F64:
     """For each of these keys the rows that its fragments add on the replicated side."""
     extra = np.zeros(len(hashes))
-    held = np.array([len(each) - 1 for each in fragments(plan)], np.float64)
-    at = np.searchsorted(hashes, split_hashes(plan))
+    held = np.array([len(places) - 1 for places in plan.hot.slots.places], np.float64)
+    at = np.searchsorted(hashes, plan.hot.split)
     extra[at] = copies[at] * held
     return extra
 
