@@ -31,7 +31,8 @@ from pyspark.sql import functions as F
 from unskew.core.join_plan import RIGHT, JoinPlan
 from unskew.spark import Unskew
 from unskew.spark.joins import Join
-from unskew.spark.replicas import place_column, replicated
+from unskew.spark.native import place_column
+from unskew.spark.replicas import replicated
 
 SLOTS = 16
 KEYS = 10_000

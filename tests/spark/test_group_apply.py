@@ -20,9 +20,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 
 from tests.spark.frames import KEYS, hashes_in, no_job, plan_over, setting, typed_frame
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
+from unskew.core.group_plan import group_plan
+from unskew.core.planners import Origin
 from unskew.spark import Unskew
 from unskew.spark.calls import fragment, whole
-from unskew.spark.groups import group_plan
 from unskew.spark.memory import GroupMemoryWarning, bytes_of
 from unskew.spark.physical import shuffles
 
@@ -137,7 +138,7 @@ def test_heavy_groups_are_alone(sk: Unskew, rows: DataFrame) -> None:
     assert at["hot"] == 0
     assert [w for w, p in at.items() if p == 0] == ["hot"]
     histogram = sk.histogram(rows, "w")
-    plan = group_plan(histogram, 6, "s", ("string",))
+    plan = group_plan(histogram, 6)
     assert list(plan.info.loads) == sorted(plan.info.loads, reverse=True)
     assert "descending load" in plan.info.reason
     exchange = shuffles(where)[0].text
@@ -149,7 +150,7 @@ def test_heavy_groups_start_first(spark: SparkSession, sk: Unskew, rows: DataFra
     """Tasks are launched by partition number, which is by descending load, and AQE leaves every partition its task."""
     skewed = rows.selectExpr("id", "cast(floor(sqrt(id)) as int) w")  # no two groups of one size
     with setting(spark, spark__sql__adaptive__enabled=adaptive):
-        plan = group_plan(sk.histogram(skewed, "w"), 6, "s", ("int",))
+        plan = group_plan(sk.histogram(skewed, "w"), 6, origin=Origin(key_types=("int",)))
         launched = tasks_of(spark, sk.group_apply(skewed, "w", placed, "w int, at int", plan))
     assert [index for _, index, _ in sorted(launched)] == list(range(6))
     read = [rows for _, _, rows in sorted(launched)]

@@ -68,11 +68,12 @@ def test_rows_that_nothing_tells_apart_stay_together_and_it_says_so(spark: Spark
     """Words only: no split and a warning; the result is right all the same."""
     words = spark.range(0, 9_000, 1, 2).selectExpr("if(id % 2 = 0, 0, id % 50) sku")
     with Unskew(spark, stream="words", partitions=6) as sk:
-        with pytest.warns(JoinWarning, match="1 keys have more work .* Give spread= columns"):
+        with pytest.warns(JoinWarning, match="1 keys have more work .* Give spread= columns") as warned:
             plan = sk.plan_join(words, dim, "sku")
+        assert warned[0].filename == __file__, "at the user's line"
         assert plan.whole == 1
         assert "too few distinct spread values" in plan.reason
-        assert HASHES[0] not in plan.plan.hot.split
+        assert HASHES[0] not in plan.plan.hot.split_hashes
         assert multiset(sk.join(words, dim, "sku", plan=plan)) == multiset(words.join(dim, "sku"))
 
 
@@ -90,8 +91,9 @@ def test_rows_without_a_key_are_spread(spark: SparkSession, dim: DataFrame) -> N
 def test_a_side_that_spark_broadcasts_is_left_to_it(spark: SparkSession, events: DataFrame, dim: DataFrame) -> None:
     """Said with the reason, and no job; unless a plan is given."""
     with Unskew(spark, stream="s", partitions=8) as sk:
-        with no_job(spark), pytest.warns(JoinWarning, match="left to Spark: Spark broadcasts the right side"):
+        with no_job(spark), pytest.warns(JoinWarning, match="left to Spark: Spark broadcasts the right side") as warned:
             joined = sk.join(events, dim, "sku")
+        assert warned[0].filename == __file__, "at the user's line"
         assert joined.columns == ["sku", "id", "side", "name"]
         plan = sk.plan_join(events, dim, "sku")
         with warnings.catch_warnings():

@@ -105,8 +105,9 @@ def test_bad_use_is_refused_before_any_job(spark: SparkSession, rows: DataFrame,
             repartition(rows, plan, "user")
         with pytest.raises(ConfigError, match="spread: 'event'"):
             repartition(rows, plan, "k", "event")
-        with pytest.raises(ConfigError, match="column: 'w'"):
-            repartition(rows, plan, "k", column="w")
+        for taken in ("w", "W"):
+            with pytest.raises(ConfigError, match=f"column: '{taken}'"):
+                repartition(rows, plan, "k", column=taken)
         with pytest.raises(ValueError, match="the plan is for 7 partitions and this session for 8"):
             session.repartition(rows, "k", plan)
         with pytest.raises(ConfigError, match="make one with plan"):

@@ -54,6 +54,11 @@ def test_groups_of_middling_skew_want_a_plan() -> None:
     assert advice.by_plan < 1.15
 
 
+def test_groups_on_a_cluster_with_more_slots_than_a_plan_has_partitions() -> None:
+    """Three partitions a slot would be more than there may be."""
+    assert advise("group_apply", zipf(1.0), Job(partitions=48, slots=4_000)).by_plan is not None
+
+
 def test_one_group_that_outlasts_everything_is_said_by_its_share() -> None:
     """Half of the rows in one opaque group: no placement ends before it."""
     counts = np.full(KEYS, 50)

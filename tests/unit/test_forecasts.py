@@ -13,8 +13,9 @@ import pytest
 from unskew.client import testing
 from unskew.core.histogram import Histogram
 from unskew.core.planners import make_planner
+from unskew.core.quality import load_imbalance
 from unskew.core.streams import zipf_keys
-from unskew.core.trust import TrustRules, judged
+from unskew.core.trust import TrustRules
 from unskew.spark.planning import Plans, spec_of
 from unskew.spark.streaming.forecasts import Forecasts, Ran
 from unskew.spark.streaming.observed import Found
@@ -49,7 +50,7 @@ class Batches:
         self.forecasts.learn(lambda: ran)
         assert self.forecasts.settle(30.0)
         self.number += 1
-        return judged(plan.loads(found).tolist())
+        return load_imbalance(plan.loads(found))
 
     def close(self) -> None:
         self.forecasts.close()

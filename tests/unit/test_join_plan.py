@@ -19,9 +19,9 @@ def test_work_is_even_where_rows_would_not_be() -> None:
     rows = rows_of([50_000, 2_000, 10, 10, 10, 10], [0, 3_000, 1, 1, 1, 1])
     made = join_plan(rows, "left", 8, Bounds())
     assert worst(made) < 1.01
-    assert HASHES[1] in made.plan.hot.split
+    assert HASHES[1] in made.plan.hot.split_hashes
     assert made.output == 2_000 * 3_000 + 40 + 4096
-    held = dict(zip(made.plan.hot.split.tolist(), map(len, made.plan.hot.slots.places), strict=True))
+    held = dict(zip(made.plan.hot.split_hashes.tolist(), map(len, made.plan.hot.slots.places), strict=True))
     assert held[int(HASHES[1])] == 8
     assert made.replicated >= 3_000 * 7
 
@@ -43,8 +43,8 @@ def test_copies_are_bounded() -> None:
     free, bound = (join_plan(rows, "left", 8, Bounds(replication=share)) for share in (100.0, 0.1))
     assert free.replicated > 20_000
     assert bound.replicated <= 0.1 * (bound.left + bound.right + bound.output)
-    assert set(bound.plan.hot.split) < set(free.plan.hot.split)
-    assert HASHES[0] in bound.plan.hot.split
+    assert set(bound.plan.hot.split_hashes) < set(free.plan.hot.split_hashes)
+    assert HASHES[0] in bound.plan.hot.split_hashes
     assert join_plan(rows, "left", 8, Bounds(replication=0.0)).replicated == 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from unskew.core.errors import ConfigError
-from unskew.core.trust import Seen, Trust, TrustRules, judged
+from unskew.core.trust import Seen, Trust, TrustRules
 
 RULES = TrustRules(misses=3, tolerance=0.25)
 RIGHT = Seen(foretold=1.1, observed=1.2, by_hash=4.0, other_foretold=1.1, other=1.2)
@@ -18,12 +18,6 @@ def after(trust: Trust, *seen: Seen, rules: TrustRules = RULES) -> tuple[Trust, 
         trust, told = trust.after(one, rules)
         said += [told] if told is not None else []
     return trust, said
-
-
-def test_the_fullest_over_the_mean() -> None:
-    assert judged([2, 2, 2, 6]) == 2.0
-    assert judged([0, 0]) == 1.0
-    assert judged([]) == 1.0
 
 
 def test_misses_in_a_row_lead_to_counting_first_and_then_to_hash() -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.errors import ConfigError
+from unskew.core.group_plan import group_partitions, group_plan
 from unskew.core.histogram import Histogram
 from unskew.core.plan import Plan
 from unskew.core.planners import make_planner
@@ -110,10 +111,10 @@ def advise(operator: str, histogram: Histogram, job: Job) -> Advice:
 
 def _groups(operator: str, histogram: Histogram, job: Job) -> Advice:
     """Groups are never split, so none ends before its own rows have been worked off."""
-    plan = make_planner("kip", max(job.partitions, 3 * job.slots)).plan(histogram)
+    plan = group_plan(histogram, group_partitions(job.partitions, job.slots))
     heaviest = int(histogram.counts.max(initial=0))
     limit = max(heaviest, histogram.total / job.slots)
-    ours = makespan(np.sort(plan.loads(histogram))[::-1], job.slots) / limit
+    ours = makespan(plan.loads(histogram), job.slots) / limit
     theirs = _hashed(histogram, job) / limit
     if theirs < _WORTH * ours:
         if heaviest > histogram.total / job.slots:

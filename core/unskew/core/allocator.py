@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.errors import ConfigError, HistogramError
-from unskew.core.histogram import MAX_ROWS, exact_sum
+from unskew.core.histogram import MAX_ROWS
+from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["BucketAssignment", "allocate", "hash_buckets", "split_keys"]
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.histogram import Histogram, exact_sum, top_rows
+from unskew.core.histogram import Histogram, top_rows
 from unskew.core.limits import MAX_BYTES, MAX_SLOTS, host_bits
+from unskew.core.sketches.tally import exact_sum
 from unskew.core.values import derived
 
 __all__ = ["MAX_LISTED", "SPREAD_PER_FRAGMENT", "Demand", "listed_budget", "slot_budget"]

@@ -15,21 +15,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.errors import HistogramError
+from unskew.core.sketches.tally import exact_sum
 from unskew.core.values import by_fields, derived, frozen, hashes_of, sealed
 
-__all__ = ["MAX_ROWS", "Histogram", "Tail", "exact_sum", "fold_hosts", "host_of", "top_rows"]
+__all__ = ["MAX_ROWS", "Histogram", "Tail", "fold_hosts", "host_of", "top_rows"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
 MAX_ROWS = 2**63 - 1
-
-
-def exact_sum(counts: I64) -> int:
-    """The sum of counts >= 0 as a Python int: 64-bit sums wrap silently, and counts may be near 2^63."""
-    if len(counts) == 0 or int(counts.max()) * len(counts) <= MAX_ROWS:
-        return int(counts.sum())
-    return (int((counts >> 32).sum()) << 32) + int((counts & 0xFFFFFFFF).sum())
 
 
 def host_of(hashes: U64, bits: int) -> NDArray[np.int64]:

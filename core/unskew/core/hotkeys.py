@@ -136,7 +136,7 @@ class HotKeys:
         return offset, shift.astype(np.uint64)
 
     @derived
-    def split(self) -> U64:
+    def split_hashes(self) -> U64:
         """The split keys, in the order of their slots."""
         split = self.home < 0
         found: U64 = self.hashes[split][np.argsort(SPLIT - self.home[split])]

@@ -203,7 +203,7 @@ def _copied(plan: Plan, hashes: U64, copies: F64) -> F64:
     """For each of these keys the rows that its fragments add on the replicated side."""
     extra = np.zeros(len(hashes))
     held = np.array([len(places) - 1 for places in plan.hot.slots.places], np.float64)
-    at = np.searchsorted(hashes, plan.hot.split)
+    at = np.searchsorted(hashes, plan.hot.split_hashes)
     extra[at] = copies[at] * held
     return extra
 

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from unskew.core.apportion import apportion
 from unskew.core.errors import PlanError
-from unskew.core.histogram import Histogram, exact_sum, fold_hosts, host_of
+from unskew.core.histogram import Histogram, fold_hosts, host_of
 from unskew.core.hotkeys import SPLIT, HotKeys, pick
 from unskew.core.plancheck import check_plan
+from unskew.core.sketches.tally import exact_sum
 from unskew.core.slots import UNITS_BITS
 from unskew.core.values import by_fields, derived, frozen, hashes_of
 

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 from unskew.core.errors import ConfigError
 
-__all__ = ["Mode", "Seen", "Trust", "TrustRules", "judged"]
+__all__ = ["Mode", "Seen", "Trust", "TrustRules"]
 
 Mode: TypeAlias = Literal["previous", "same", "hash"]
 
@@ -75,12 +75,6 @@ class Trust:
             return Trust("same", surprised=surprised), told
         told = f"{missed} counted batches in a row missed ({figures}): by plain hash for now"
         return Trust("hash", surprised=surprised), told
-
-
-def judged(loads: list[int]) -> float:
-    """The fullest partition over the mean; 1 where there are no rows."""
-    total = sum(loads)
-    return max(loads) * len(loads) / total if total else 1.0
 
 
 def _far(foretold: float, observed: float, seen: Seen, rules: TrustRules) -> bool:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.errors import UnskewError, WireError
-from unskew.core.histogram import MAX_ROWS, Histogram, Tail, exact_sum
+from unskew.core.histogram import MAX_ROWS, Histogram, Tail
+from unskew.core.sketches.tally import exact_sum
 from unskew.core.stream import Part, check_name
 from unskew.core.values import sealed
 from unskew.v1 import partitioner_pb2 as pb

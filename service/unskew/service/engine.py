@@ -280,7 +280,7 @@ class Engine:
             latest, _ = await self._shelf.latest(stream)
             record = await self._shelf.at(stream, batch.version)
             plan = None if record is None else await self._shelf.plan(stream, record)
-        except (ServiceError, UnskewError):
+        except UnskewError:
             return seen
         seen = replace(seen, latest=latest.version if latest else None)
         return replace(seen, promised=plan.info, partitions=plan.partitions) if plan else seen

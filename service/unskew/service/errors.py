@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from unskew.core.errors import UnskewError
+
 __all__ = [
     "ConflictError",
     "DeniedError",
@@ -17,7 +19,7 @@ __all__ = [
 ]
 
 
-class ServiceError(Exception):
+class ServiceError(UnskewError):
     """The root: nothing was changed where one of these is raised."""
 
     code = "INTERNAL"

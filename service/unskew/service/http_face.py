@@ -61,7 +61,7 @@ Stream = Annotated[str, Path(pattern="^[A-Za-z0-9._:/-]{1,200}$", description="t
 
 @dataclass(eq=False)
 class HttpFace:
-    """``app`` is the ASGI application. ``alive`` answers whether the store can be asked, with the reason if not."""
+    """``app`` is the ASGI application. ``store_trouble`` says why the store cannot be asked, or nothing."""
 
     calls: Calls
     access: Access

@@ -23,7 +23,7 @@ from typing import TypeVar
 from unskew.core.errors import UnskewError
 from unskew.core.plan import Version
 from unskew.service.base import Flights, Recent, monotonic
-from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
+from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.observing import Observer, StreamChanged, ignore
 from unskew.service.ports import (
     Commit,
@@ -271,7 +271,7 @@ class MendedStore:
         try:
             again = await asyncio.to_thread(_again, plan, Version(record.incarnation, 1))
             await self._store.put_plan(record.name, again, None)
-        except (ServiceError, UnskewError, ValueError) as why:
+        except (UnskewError, ValueError) as why:
             _log.warning("the last plan was not put back: %s", why, extra={"stream": record.name})
 
 

@@ -41,6 +41,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from unskew.core.plan import Version
+from unskew.core.quality import load_imbalance
 from unskew.core.stream import BatchWork
 from unskew.core.version import __version__
 from unskew.service.access import Access
@@ -303,7 +304,7 @@ class Metrics:
             self._of(self._moved, stream).set(info.moved_rows)
         loads = event.by_plan or info.loads  # of a plan that was kept: for the rows that hashing is shown for too
         if any(loads):
-            self._of(self._predicted, stream).set(_imbalance(loads))
+            self._of(self._predicted, stream).set(load_imbalance(loads))
         self._loads(stream, loads, "plan")
         if event.by_hash or len(loads) > MOST_SHOWN:
             self._loads(stream, event.by_hash, "hash")
@@ -346,7 +347,7 @@ class Metrics:
             promised = event.promised.loads if event.promised else ()
             self._observe(event.stream, batch.rows, event.partitions)
             if any(promised) and any(batch.rows.values()):
-                ratio = _imbalance(_listed(batch.rows, len(promised))) / _imbalance(promised)
+                ratio = load_imbalance(_listed(batch.rows, len(promised))) / load_imbalance(promised)
                 self._of(self._against, event.stream).set(ratio)
 
     def _observe(self, stream: str, rows: Mapping[int, int], partitions: int) -> None:
@@ -354,7 +355,7 @@ class Metrics:
         if any(rows.values()):
             loads = _listed(rows, partitions)
             self._hear(stream, "observed")
-            self._of(self._observed, stream).set(_imbalance(loads))
+            self._of(self._observed, stream).set(load_imbalance(loads))
             self._loads(stream, loads, "observed")
 
     def _scale_advised(self, event: ScaleAdvised) -> None:
@@ -395,10 +396,6 @@ def _rows(batch: BatchWork) -> dict[int, int]:
 def _listed(rows: Mapping[int, int], least: int) -> list[int]:
     """By partition, for at least so many."""
     return [rows.get(at, 0) for at in range(max(max(rows, default=-1) + 1, least))]
-
-
-def _imbalance(loads: Sequence[int]) -> float:
-    return max(loads) * len(loads) / sum(loads)
 
 
 def metrics_app(metrics: Metrics, access: Access) -> ASGIApp:

@@ -42,8 +42,8 @@ _REFUSED = (ServiceError, UnskewError, ArithmeticError, LookupError, TypeError, 
 class _Driver:
     """One stream's rounds, as this replica sees them."""
 
-    def __init__(self, base: Base, streams: Streams, known: Known) -> None:
-        self._base, self._streams, self.stream = base, streams, known.record.name
+    def __init__(self, base: Base, known: Known) -> None:
+        self._base, self.stream = base, known.record.name
         self._store = base.store
         self._rules = rules_of(known.spec, base.tuning)
         self._spec = known.spec
@@ -334,7 +334,7 @@ class Rounds:
         driver = self._drivers.get(known.record.name)
         if driver is None:
             self._drivers = {name: had for name, had in self._drivers.items() if not had.task.done() or len(had.bell)}
-            driver = self._drivers[known.record.name] = _Driver(self._base, self._streams, known)
+            driver = self._drivers[known.record.name] = _Driver(self._base, known)
         driver.use(known)
         return driver
 

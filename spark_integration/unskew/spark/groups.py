@@ -1,9 +1,8 @@
 """``group_apply``: opaque groups, placed so that no task waits for another's heavy groups.
 
 A function of a whole group cannot be split, so the best there is: heavy groups alone, the rest packed evenly around
-them (KIP), and the heavy ones first. For that there are three partitions a slot or more, numbered by descending
-predicted load: Spark starts tasks by number, and short ones fill up beside the long ones. One native exchange by a
-column that is the partition, then ``groupBy(partition, key)``: the function sees what a plain ``groupBy(key)`` shows.
+them, and the heavy ones first (``core.group_plan``): Spark starts tasks by number. One native exchange by a column that
+is the partition, then ``groupBy(partition, key)``: the function sees what a plain ``groupBy(key)`` shows.
 """
 
 from __future__ import annotations
@@ -12,11 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.histogram import Histogram
-from unskew.core.limits import MAX_PARTITIONS
-from unskew.core.plan import Plan, Version
-from unskew.core.planners import Origin, make_planner
-from unskew.core.relabel import relabelled
+from unskew.core.plan import Plan
 from unskew.spark.calls import FORMS, Function, arity, whole
 from unskew.spark.jvm import slots_of
 from unskew.spark.keys import Columns, helper, key_columns, key_of, same_each_time
@@ -24,24 +19,10 @@ from unskew.spark.memory import Memory, warn_of_large
 from unskew.spark.repartition import repartition
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-__all__ = ["Groups", "applied", "group_partitions", "group_plan", "groups_of", "run_groups"]
-
-PER_SLOT = 3  # partitions a slot, at least: what is left to even out at the end is a third of a slot's share
-
-
-def group_partitions(spark: SparkSession, partitions: int) -> int:
-    slots = slots_of(spark)
-    return partitions if slots is None else min(max(partitions, PER_SLOT * slots), MAX_PARTITIONS)
-
-
-def group_plan(histogram: Histogram, partitions: int, stream: str, key_types: tuple[str, ...], seed: int = 7) -> Plan:
-    """Whole keys, heavy ones isolated, the heaviest partition first."""
-    origin = Origin(stream=stream, key_types=key_types, version=Version(0, 1))
-    plan = make_planner("kip", partitions, seed).plan(histogram, origin=origin)
-    return relabelled(plan, plan.info.loads)
+__all__ = ["Groups", "applied", "groups_of", "run_groups"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +61,7 @@ def run_groups(call: Groups, plan: Plan) -> DataFrame:
         )
     at = helper(call.df.columns, "partition")
     placed = repartition(call.df, plan, call.key, column=at)
-    warn_of_large(call.df, call.key, plan, call.memory, call.form, stacklevel=4)
+    warn_of_large(call.df, call.key, plan, call.memory, call.form)
     grouped = placed.groupBy(placed[at], *key_columns(placed, call.key))
     return applied(grouped, whole(call.fn, call.form, columns=1, in_key=1), call.schema, call.form)
 

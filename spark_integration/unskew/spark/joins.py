@@ -45,6 +45,7 @@ from unskew.spark.jvm import estimated_bytes, physical_text
 from unskew.spark.keys import AUTO, Columns, is_auto, key_of, quoted, spread_of
 from unskew.spark.memory import bytes_of
 from unskew.spark.native import route_column
+from unskew.spark.outside import outside
 from unskew.spark.physical import nodes
 from unskew.spark.repartition import direct_way
 from unskew.spark.replicas import never_null, replicated
@@ -148,7 +149,7 @@ class Join:
                 f"few distinct values on the {side} side to be told apart. Give spread= columns that are different in "
                 "each row, or side= to split the other side of an inner join",
                 JoinWarning,
-                stacklevel=3,
+                stacklevel=outside(),
             )
         return made
 
@@ -262,7 +263,7 @@ class Join:
             f"this join is left to Spark: {why}. To place its rows by a plan all the same, give plan=plan_join(...), "
             "or set spark.sql.autoBroadcastJoinThreshold to -1",
             JoinWarning,
-            stacklevel=3,
+            stacklevel=outside(),
         )
         return self.by_spark()
 

@@ -35,6 +35,7 @@ __all__ = [
     "Columns",
     "Key",
     "Spread",
+    "check_new",
     "hashable",
     "helper",
     "is_auto",
@@ -43,6 +44,7 @@ __all__ = [
     "key_of",
     "key_unseen",
     "quoted",
+    "same_each_time",
     "spread_of",
     "spread_unseen",
 ]
@@ -182,6 +184,12 @@ def helper(names: Iterable[str], name: str) -> str:
     while made in taken:
         made += "_"
     return made
+
+
+def check_new(df: DataFrame, column: str) -> None:
+    """Refuses a name that Spark would take for one of the frame's, whatever the case, and write over."""
+    if column.casefold() in (name.casefold() for name in df.columns):
+        raise ConfigError("column", column, "a name that the frame does not have yet")
 
 
 def quoted(name: str) -> str:

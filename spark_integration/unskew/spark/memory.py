@@ -25,6 +25,7 @@ from unskew.core.lookup import find_lookup
 from unskew.core.plan import Plan
 from unskew.spark.keys import Columns, key_columns, key_of
 from unskew.spark.native import hot_column
+from unskew.spark.outside import outside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,7 +104,7 @@ def _available() -> int | None:
     return int(match.group(1)) << 10 if match else None
 
 
-def warn_of_large(df: DataFrame, key: Columns, plan: Plan, memory: Memory, form: str, stacklevel: int = 2) -> None:
+def warn_of_large(df: DataFrame, key: Columns, plan: Plan, memory: Memory, form: str) -> None:
     """Warn of the plan's heavy groups that will not fit. A job runs only if one might not (a few hundred of its rows),
     and another only if one will not (its name)."""
     hot = plan.hot
@@ -126,7 +127,7 @@ def warn_of_large(df: DataFrame, key: Columns, plan: Plan, memory: Memory, form:
         "(spark.executor.pyspark.memory, fewer cores an executor), use form='arrow', or aggregate if the groups' state "
         "can be merged",
         GroupMemoryWarning,
-        stacklevel=stacklevel,
+        stacklevel=outside(),
     )
 
 

@@ -38,14 +38,24 @@ def route_column(plan: Plan, key_hash: Column, spread: Column | None = None) -> 
             "this plan splits keys, so each row needs a spread hash: give spread= columns that tell the rows of one "
             "key apart, or plan with a policy that keeps keys whole (kip)"
         )
-    tail = F.get(table(plan.tail, "int"), F.shiftrightunsigned(key_hash, 64 - plan.tail_bits))
-    if len(plan.hot) == 0:
-        return tail
+    if not plan.splits or spread is None:
+        return place_column(plan, key_hash)
     bucket = bucket_column(plan.hot.lookup, key_hash)
     home = _home(plan, key_hash, bucket)
-    if not plan.splits or spread is None:
-        return F.coalesce(home, tail)
-    return F.coalesce(_split(plan.hot, home, bucket, spread), home, tail)
+    return F.coalesce(_split(plan.hot, home, bucket, spread), home, _tail(plan, key_hash))
+
+
+def place_column(plan: Plan, key_hash: Column) -> Column:
+    """``Plan.place`` in SQL: the partition of the key, or -1 - j where it is the j-th split key."""
+    tail = _tail(plan, key_hash)
+    if len(plan.hot) == 0:
+        return tail
+    return F.coalesce(_home(plan, key_hash, bucket_column(plan.hot.lookup, key_hash)), tail)
+
+
+def _tail(plan: Plan, key_hash: Column) -> Column:
+    """The partition of a key that has no route of its own."""
+    return F.get(table(plan.tail, "int"), F.shiftrightunsigned(key_hash, 64 - plan.tail_bits))
 
 
 def _home(plan: Plan, key_hash: Column, bucket: Column) -> Column:

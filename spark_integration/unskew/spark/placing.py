@@ -30,7 +30,19 @@ from unskew.core.errors import ConfigError
 from unskew.core.stream import UNKNOWN_PARTS
 from unskew.spark.executor import Pin, Placing
 from unskew.spark.jvm import input_partitions
-from unskew.spark.keys import AUTO, SPREAD_SEED, Columns, is_auto, key_columns, key_names, key_of, quoted, spread_of
+from unskew.spark.keys import (
+    AUTO,
+    SPREAD_SEED,
+    Columns,
+    check_new,
+    helper,
+    is_auto,
+    key_columns,
+    key_names,
+    key_of,
+    quoted,
+    spread_of,
+)
 from unskew.spark.lineage import SAME, unsteady
 from unskew.spark.repartition import direct_way, pre_images
 
@@ -39,7 +51,7 @@ if TYPE_CHECKING:
 
 __all__ = ["place"]
 
-_HASH, _SPREAD, _PARTITION = "__unskew_hash", "__unskew_spread", "__unskew_partition"
+_HASH, _SPREAD = "__unskew_hash", "__unskew_spread"
 _MASK = 62  # nullable columns told in one bigint
 _NOT_CARRIED = re.compile(r"(?:^|[:<,])interval(?: (?:year|month)\b|[>,]|$)")  # types that Arrow has no column of
 _PLACED: WeakKeyDictionary[Pin, int] = WeakKeyDictionary()  # what frame each pin that reports is for
@@ -60,8 +72,8 @@ def place(
     partition; one of the two ways in which Spark places rows.
     """
     direct = direct_way(df, by_id=by_id)
-    if column is not None and column.casefold() in (name.casefold() for name in df.columns):
-        raise ConfigError("column", column, "a name that the frame does not have yet")
+    if column is not None:
+        check_new(df, column)
     found = key_of(df, key, plan=pin.plan)
     _check_carried(df)
     _check_first(df, pin)
@@ -69,7 +81,7 @@ def place(
         _check_steady(df, key)
     needed = pin.plan is None or pin.plan.splits
     told, alike = _told_apart(df, spread) if needed else (None, False)
-    name = _PARTITION if column is None else column
+    name = helper(df.columns, "partition") if column is None else column
     hashes = [found.hash.alias(_HASH), *([] if told is None else [told.alias(_SPREAD)])]
     parts = input_partitions(df) or UNKNOWN_PARTS
     pinned = replace(pin, bound=replace(pin.bound, alike=alike), parts=parts)

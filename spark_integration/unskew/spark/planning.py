@@ -5,7 +5,6 @@ The histogram goes to the service; the plan comes back, numbered and kept. Rows 
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 import warnings
@@ -23,6 +22,7 @@ from unskew.core.planners import Origin, make_planner
 from unskew.core.stream import Part, StreamSpec, check_name
 from unskew.spark.jvm import freed
 from unskew.spark.keys import Columns, key_names
+from unskew.spark.outside import outside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -227,7 +227,7 @@ class Plans:
             raise why
         with self._lock:
             self._breaker.failure(time.monotonic())
-        warnings.warn(f"{instead}: {why}", ServiceWarning, stacklevel=_outside())
+        warnings.warn(f"{instead}: {why}", ServiceWarning, stacklevel=outside())
 
     def put(self, client: Client, types: tuple[str, ...]) -> None:
         """See that the stream is there, for this number of partitions and these key types. Another number is somebody
@@ -271,11 +271,3 @@ class Plans:
     def close(self) -> None:
         """End the connection, and the embedded service."""
         self._open.close()
-
-
-def _outside() -> int:
-    """The stack level, for whoever warns, of the first caller that is not of this package."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("unskew.spark."):
-        frame, level = frame.f_back, level + 1
-    return level

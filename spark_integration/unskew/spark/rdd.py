@@ -114,12 +114,16 @@ class Dealing:
         rest, seen = iter(records), [np.zeros(0, np.uint64)]
         while chunk := list(islice(rest, _CHUNK)):
             hashes, where = self._placed(chunk)
-            if self.pin is not None:
+            if self._reports:
                 seen.append(hashes)
             yield from zip(where, chunk, strict=True)
-        if self.pin is not None and self.pin.service is not None:
+        if self.pin is not None and self._reports:
             held = Histogram.from_hashes(np.concatenate(seen))
             tell(self.pin, this_partition(), Decided(np.zeros(0, np.int32), held))
+
+    @property
+    def _reports(self) -> bool:
+        return self.pin is not None and self.pin.service is not None
 
     def where(self, records: Sequence[Any]) -> list[int]:
         """The partition of each of these."""

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from unskew.core.errors import ConfigError, PlanError
+from unskew.core.errors import PlanError
 from unskew.core.mixing import SEED
 from unskew.core.murmur3 import invert_u32
 from unskew.core.plan import Plan
 from unskew.spark.jvm import spark_version
-from unskew.spark.keys import AUTO, Columns, key_of, quoted, spread_of
+from unskew.spark.keys import AUTO, Columns, check_new, key_of, quoted, spread_of
 from unskew.spark.native import route_column, table
 
 if TYPE_CHECKING:
@@ -61,8 +61,7 @@ def moved(
     if not direct:
         target = F.get(table(pre_images(partitions), "int"), target)
     if column is not None:
-        if column in df.columns:
-            raise ConfigError("column", column, "a name that the frame does not have yet")
+        check_new(df, column)
         df, target = df.withColumn(column, target), F.col(quoted(column))
     return df.repartitionById(partitions, target) if direct else df.repartition(partitions, target)
 

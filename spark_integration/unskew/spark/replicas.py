@@ -15,24 +15,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from unskew.core.hotkeys import SPLIT
 from unskew.core.plan import Plan
 from unskew.spark.keys import quoted
-from unskew.spark.native import bucket_column, signed, table
+from unskew.spark.native import place_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["never_null", "place_column", "replicated"]
-
-
-def place_column(plan: Plan, key_hash: Column) -> Column:
-    """``Plan.place`` in SQL: the partition of the key, or -1 - j where it is the j-th split key."""
-    tail = F.get(table(plan.tail, "int"), F.shiftrightunsigned(key_hash, 64 - plan.tail_bits))
-    if len(plan.hot) == 0:
-        return tail
-    keys, home, _ = plan.hot.table
-    bucket = bucket_column(plan.hot.lookup, key_hash)
-    return F.coalesce(
-        F.when(F.get(table(signed(keys), "bigint"), bucket) == key_hash, F.get(table(home, "int"), bucket)), tail
-    )
+__all__ = ["never_null", "replicated"]
 
 
 def replicated(df: DataFrame, plan: Plan, key_hash: Column, column: str, spare: str) -> DataFrame:

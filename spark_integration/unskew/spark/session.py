@@ -14,15 +14,16 @@ from pyspark.sql import Column, SparkSession
 from unskew.client import Client
 from unskew.core.advice import Advice
 from unskew.core.errors import ConfigError, PlanError
+from unskew.core.group_plan import group_partitions, group_plan
 from unskew.core.histogram import Histogram
 from unskew.core.join_plan import Bounds, JoinPlan
-from unskew.core.plan import Plan
-from unskew.core.planners import PLANNERS
+from unskew.core.plan import Plan, Version
+from unskew.core.planners import PLANNERS, Origin
 from unskew.spark.advising import advise_on_frame, advise_on_join, names_of
 from unskew.spark.aggregation import Aggregation, aggregation_of, at_input, at_plan, input_splits, place_for
 from unskew.spark.calls import Function
 from unskew.spark.dstream import partition_dstream
-from unskew.spark.groups import group_partitions, group_plan, groups_of, run_groups
+from unskew.spark.groups import groups_of, run_groups
 from unskew.spark.histogram import Sampling, histogram_of
 from unskew.spark.join_keys import On
 from unskew.spark.joins import Join
@@ -292,9 +293,10 @@ class Unskew:
         if here is not None and here.plan is not None and not here.plan.splits:
             plan = here.plan
         if plan is None:
-            wanted = group_partitions(self.spark, self.partitions)
+            wanted = group_partitions(self.partitions, slots_of(self.spark) or 0)
             counts = histogram_of(df, key, wanted, None, self._sampling)
-            plan = group_plan(counts, wanted, self.stream, key_of(df, key).types, self._plans.spec.seed)
+            origin = Origin(stream=self.stream, key_types=key_of(df, key).types, version=Version(0, 1))
+            plan = group_plan(counts, wanted, self._plans.spec.seed, origin)
         return run_groups(call, plan)
 
     def aggregate(

@@ -148,7 +148,6 @@ class Planner:
     name: str
     algorithm: Algorithm
     splits: bool
-    origin: Origin = field(default_factory=Origin)
 
     @property
     def partitions(self) -> int:
@@ -177,7 +176,7 @@ class Planner:
         """
         if not isinstance(histogram, Histogram):
             raise ConfigError("histogram", type(histogram).__name__, "a Histogram: Histogram.from_hashes(hashes)")
-        origin = origin or self.origin
+        origin = origin or Origin()
         _same_keys(previous, origin)
         usable = previous if previous is None or self.splits or not previous.splits else None
         answer = self.algorithm.place(histogram, usable, feedback)

@@ -52,7 +52,6 @@ _DELETED = 86_400.0  # seconds that a deleted stream is known to be (scripts)
 _CERTAIN = 0.45  # of the time to live
 _PAGE = 100
 _TRIES = 5
-_FIELDS = 1000  # what Lua unpacks at once has a limit
 _LOOKED, _AT_ONCE = 1000, 50  # streams of an owner that are looked at where it seems to have too many
 _CLAIMED = 60.0  # seconds that a claim stands before the stream is there
 

@@ -21,8 +21,9 @@ from unskew.client import Breaker
 from unskew.core.errors import UnskewError
 from unskew.core.history import History
 from unskew.core.plan import Plan
+from unskew.core.quality import load_imbalance
 from unskew.core.stream import BatchWork, Part, Work
-from unskew.core.trust import Mode, Seen, Trust, TrustRules, judged
+from unskew.core.trust import Mode, Seen, Trust, TrustRules
 from unskew.spark.planning import Plans
 
 if TYPE_CHECKING:
@@ -202,13 +203,13 @@ class Forecasts:
             return None
         histogram, candidate = ran.found.histogram, self._plan
         noise = _SCATTER * (ran.plan.partitions / ran.found.sampled) ** 0.5
-        observed = judged(ran.plan.loads(histogram).tolist())
+        observed = load_imbalance(ran.plan.loads(histogram))
         seen = Seen(
-            foretold=judged(list(ran.plan.info.loads)) if ran.plan.info.rows else observed,
+            foretold=load_imbalance(ran.plan.info.loads) if ran.plan.info.rows else observed,
             observed=observed,
-            by_hash=judged(self._hash.loads(histogram).tolist()),
-            other_foretold=judged(list(candidate.info.loads)) if candidate.info.rows else 1.0,
-            other=judged(candidate.loads(histogram).tolist()),
+            by_hash=load_imbalance(self._hash.loads(histogram)),
+            other_foretold=load_imbalance(candidate.info.loads) if candidate.info.rows else 1.0,
+            other=load_imbalance(candidate.loads(histogram)),
             noise=noise,
         )
         self._trust, told = self._trust.after(seen, self._rules)
