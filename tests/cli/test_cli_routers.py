@@ -265,8 +265,20 @@ def test_planners_and_routers_stand_side_by_side(capsys: pytest.CaptureFixture[s
     assert {len(row) for row in rows.values()} == {9}
     assert all((row[7] == "-") == (row[0] == "planner") for row in rows.values())
     assert "Windows of 1,000 rows are looked at every 100 rows." in out
-    assert out.splitlines()[-2].startswith("Best here: wchoices, with batches in ")
-    assert out.splitlines()[-1].startswith("Where a key may not be split: kip")
+    assert out.splitlines()[-3].startswith("Best here: wchoices, with batches in ")
+    assert out.splitlines()[-2].startswith("Where a key may not be split: kip")
+    assert out.splitlines()[-1].startswith("By Holistic's selection rule (section 7), each batch a window of its own: ")
+
+
+def test_holistics_rule_is_told_beside_what_was_measured(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Four groups in many rows: shuffle. A group for every other row: keep them whole. Without routers: not asked."""
+    for keys, router in ((4, "shuffle"), (2_000, "cam")):
+        path = tmp_path / f"{keys}.parquet"
+        pq.write_table(pa.table({"key": pa.array(np.arange(4_000) * 7 % keys)}), path)
+        told = json.loads(whatif(capsys, path, "--policies", "pk2", "--json").out)["selection_rule"]
+        assert told["router"] == router, told
+        assert f": {router}. " in whatif(capsys, path, "--policies", "pk2").out.splitlines()[-1]
+        assert json.loads(whatif(capsys, path, "--policies", "kip", "--json").out)["selection_rule"] is None
 
 
 @pytest.mark.parametrize(("width", "columns"), [(60, 8), (80, 8), (120, 10)])

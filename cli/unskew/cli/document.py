@@ -8,7 +8,7 @@ from typing import Any
 from unskew.cli.measure import Routed, Windowed
 from unskew.cli.read import Keys
 from unskew.cli.results import BatchResult, PolicyResult, Replay, RouterResult
-from unskew.cli.show import verdict
+from unskew.cli.show import recommended, verdict
 
 __all__ = ["as_json", "document"]
 
@@ -45,7 +45,16 @@ def document(keys: Keys, result: Replay) -> dict[str, Any]:
         "policies": [_policy(p) for p in result.policies],
         "routers": [_router(p) for p in result.routers],
         "verdict": verdict(result),
+        "selection_rule": _rule(result),
     }
+
+
+def _rule(result: Replay) -> dict[str, str] | None:
+    """What the Holistic paper would have taken, where routers were asked for."""
+    if not result.job.routers:
+        return None
+    found = recommended(result)
+    return {"router": found.router, "reason": found.reason}
 
 
 def _sliding(result: Replay) -> dict[str, Any] | None:

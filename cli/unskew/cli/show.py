@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from math import ceil
 from pathlib import Path
 from statistics import median
 
@@ -14,11 +15,13 @@ from unskew.cli.read import Keys
 from unskew.cli.results import Replay, Result, equals
 from unskew.cli.tables import print_tables
 from unskew.core.kernels import COMPILED
+from unskew.core.selection import Recommendation, Workload, recommend
 
-__all__ = ["as_table", "heading", "verdict"]
+__all__ = ["as_table", "by_rule", "heading", "recommended", "verdict"]
 
 LEAVE_IT = 1.10  # DESIGN, promise 6: within 10 % of even there is nothing to gain (the bound of policy auto)
 WORTH_IT = 0.95  # a shorter gain than 5 % is none
+_CONSTANT = 2  # times the keys of a batch that all of them have
 _WIDTH = 118
 
 
@@ -30,7 +33,7 @@ def as_table(keys: Keys, result: Replay, written: Iterable[Path] = ()) -> str:
         for line in heading(keys, result):
             console.print(Text(line), soft_wrap=not terminal)
         print_tables(console, result)
-        for line in verdict(result):
+        for line in (*verdict(result), *by_rule(result)):
             console.print(Text(line), soft_wrap=not terminal)
         for path in written:
             console.print(Text(f"wrote {path}"), soft_wrap=True)
@@ -121,6 +124,23 @@ def verdict(result: Replay) -> list[str]:
     if best[0].may_split:
         lines.append(f"Where a key may not be split: {_unsplit(tried, hashed, result)}.")
     return lines
+
+
+def by_rule(result: Replay) -> list[str]:
+    """Where routers were asked for: which one the Holistic paper's rule would take, not knowing what came out here."""
+    if not result.job.routers:
+        return []
+    found = recommended(result)
+    return [f"By Holistic's selection rule (section 7), each batch a window of its own: {found.router}. {found.reason}"]
+
+
+def recommended(result: Replay) -> Recommendation:
+    """By the median batch. The number of keys is a constant where all batches have hardly more than one has."""
+    rows = round(median(result.batch_rows))
+    keys = round(median(sum(batch.keys) for batch in result.hash))
+    heaviest = max(round(result.heaviest_in_batch * rows), ceil(rows / keys))
+    constant = result.keys <= _CONSTANT * keys
+    return recommend(Workload(rows, keys, result.job.partitions, heaviest, constant=constant))
 
 
 def _unsplit(tried: Sequence[Result], hashed: float, result: Replay) -> str:
