@@ -267,6 +267,19 @@ def test_no_leap_where_tasks_alone_cannot_do():
     assert (made[-1].p, made[-1].r) == (16, 17)
 
 
+def test_where_one_stage_is_fixed_only_the_other_one_counts():
+    """Rate and keys rose by 1.6. Two map tasks do not hold the reduce stage back: 32 * 1.6 in one step. Where the map
+    stage is what is slow, no number of reduce tasks helps: one at a time."""
+
+    def after(tasks: int, mapping: float, reducing: float) -> int:
+        scaler = scaler_of(tasks, 32, min_p=tasks, max_p=tasks)
+        feed(scaler, batch(mapping, reducing), 5)
+        return feed(scaler, batch(1.6 * mapping, 1.6 * reducing, 1600, 160), 5)[-1].r
+
+    assert after(2, 0.05, 0.8) == 52
+    assert after(40, 0.8, 0.05) == 33
+
+
 def test_leaps_end_where_they_do_not_pay():
     """Sixteen slots: more tasks wait for their turn, and W stays. .95 of 1.2 asks for 25; from then on one at a time,
     as published, until W is as wanted; what comes then is a new matter."""

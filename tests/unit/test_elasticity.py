@@ -117,13 +117,13 @@ def test_progress_and_end_of_another_query_are_not_ours() -> None:
     ended: list[bool] = []
     listener = Progress("this", lambda batch, seconds: seen.append((batch, seconds)), lambda: ended.append(True))
     for query, batch, rows in (("this", 3, 10), ("that", 4, 10), ("this", 5, 0)):
-        progress = type("P", (), {"id": query, "batchId": batch, "numInputRows": rows})()
+        progress = type("P", (), {"runId": query, "batchId": batch, "numInputRows": rows})()
         progress.durationMs = {"triggerExecution": 1500}
         listener.onQueryProgress(type("E", (), {"progress": progress})())
 
     assert seen == [(3, 1.5)]
     for query, many in (("that", 0), ("this", 1)):
-        listener.onQueryTerminated(type("E", (), {"id": query})())
+        listener.onQueryTerminated(type("E", (), {"runId": query})())
         assert len(ended) == many
 
 

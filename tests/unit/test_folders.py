@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,21 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
         monkeypatch.setattr(os, "link", link)
     return elsewhere() if request.param == "elsewhere" else Folder(tmp_path)
+
+
+def test_what_a_dead_writer_has_left_goes_when_nobody_can_be_at_it(tmp_path: Path) -> None:
+    """A file without its name yet: an hour later, and not before. What is finished stays."""
+    folder = Folder(tmp_path)
+    assert folder.create("7.pb", b"mine")
+    old, new = (tmp_path / f".unskew-{name}" for name in ("old", "new"))
+    for path in (old, new):
+        path.write_bytes(b"half")
+    past = time.time() - 2 * 3600
+    for path in (old, tmp_path / "7.pb"):
+        os.utime(path, (past, past))
+    folder.tidy()
+    folder.tidy("nothing here")
+    assert (old.exists(), new.exists(), folder.names()) == (False, True, ["7.pb"])
 
 
 def test_the_first_writer_wins(folder: Folder) -> None:

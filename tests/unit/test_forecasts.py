@@ -110,6 +110,35 @@ def test_where_even_counted_batches_miss_rows_go_by_hash_until_plans_are_right()
         batches.close()
 
 
+def test_a_query_on_hash_follows_another_one_s_number_of_partitions_and_is_judged_on() -> None:
+    batches = Batches(None)
+    try:
+        wrong = make_planner("balanced", N).plan(histogram(99))
+        for number in range(4):
+            ran = Ran(number, wrong, Found(ROWS, ROWS, histogram(number)))
+            batches.forecasts.learn(lambda ran=ran: ran)  # type: ignore[misc]
+            assert batches.forecasts.settle(30.0)
+        assert batches.forecasts.next.mode == "hash"
+        batches.plans.resize(N + 4)
+        for _ in range(5):
+            batches.run(7)
+        assert batches.forecasts.next.plan.partitions == N + 4
+        assert batches.forecasts.next.mode == "previous"
+    finally:
+        batches.close()
+
+
+def test_settling_after_the_end_is_told_and_does_not_raise() -> None:
+    """Of what was given up; and of what is not done in time."""
+    batches, go = Batches(None), threading.Event()
+    batches.forecasts.learn(lambda: go.wait(30.0) and None)  # type: ignore[arg-type,return-value]
+    assert batches.forecasts.settle(0.05) is False
+    batches.forecasts.rescale(lambda: 0)
+    batches.close()
+    go.set()
+    assert batches.forecasts.settle(30.0)
+
+
 def test_a_small_batch_is_not_planned_from() -> None:
     batches = Batches(None, threshold=10_000)
     try:

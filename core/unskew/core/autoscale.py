@@ -345,6 +345,8 @@ def _increments(rules: ScaleRules, state: ScaleState, stages: Stages, sign: int)
         now, goal = min((one for one in last if one.w > rules.thres), key=_w_of), rules.thres - rules.step / 4
     else:
         now, goal = max(last, key=_w_of), rules.thres - rules.step
+    if stages == "both":
+        stages = _free(rules, state, sign)
     changed = [tasks for tasks, other in ((state.p, "reduce"), (state.r, "map")) if stages != other]
     most = (min(changed) if sign > 0 else min(changed) // 2) // rules.increment
     if rules.as_published or most < 2 or _rest(now, stages) > goal:
@@ -357,6 +359,12 @@ def _increments(rules: ScaleRules, state: ScaleState, stages: Stages, sign: int)
     if sign > 0:
         return min(1 + bisect_left(tried, -goal, key=lambda by: -w(by)), most)
     return max(bisect_right(tried, goal, key=lambda by: w(-by)), 1)
+
+
+def _free(rules: ScaleRules, state: ScaleState, sign: int) -> Stages:
+    """Which of both stages are not at their bound in this direction: only those make W another one."""
+    (p, r), (to_p, to_r) = (state.p, state.r), _moved(rules, state, "both", sign)
+    return "reduce" if p == to_p else "map" if r == to_r else "both"
 
 
 def _w_of(load: Load) -> float:

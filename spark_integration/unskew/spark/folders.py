@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Folder"]
 
 _TEMPORARY = ".unskew-"
+_ABANDONED = 3_600_000_000_000  # nanoseconds
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(//[^/]*)?(.*)", re.DOTALL)  # one letter is a disk
 _SAME = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names of what Arrow calls otherwise
 _CANNOT = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}  # what some mounts answer
@@ -93,6 +95,15 @@ class Folder:
         found = self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True))
         files = [one.base_name for one in found if one.type == FileType.File]
         return sorted(name for name in files if not name.startswith(_TEMPORARY) and not name.endswith(".crc"))
+
+    def tidy(self, sub: str = "") -> None:
+        """Delete what writers have left that died before their file had its name. An hour later nobody is at it."""
+        from pyarrow.fs import FileSelector
+
+        now = time.time_ns()
+        for one in self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True)):
+            if one.base_name.startswith(_TEMPORARY) and one.mtime_ns and now - one.mtime_ns > _ABANDONED:
+                self._drop(one.path)
 
     # -- writing ----------------------------------------------------------------------------------------------
 

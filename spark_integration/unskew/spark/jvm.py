@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 __all__ = [
+    "Jobs",
     "StageTime",
+    "batch_plan",
     "checkpoint_of",
     "default_files",
     "deterministic",
@@ -123,6 +125,18 @@ def _running(df: DataFrame) -> Any | None:
     return running.get(spark._jvm.java.util.UUID.fromString(query))
 
 
+def batch_plan(df: DataFrame, rdd: Any) -> Any | None:
+    """The analysed plan by which the rows of this thread's micro-batch come about, where ``rdd`` are those rows: the
+    handler's frame shows them as they are, and not what made them. None where it is anything else."""
+    found = _running(df)
+    try:
+        execution = None if found is None else found.lastExecution()
+        return None if execution is None or execution.toRdd().id() != rdd.id() else execution.analyzed()
+    except Py4JError as why:  # Spark's own affair, as above
+        _log.warning("what made the rows of a batch cannot be told: %s", str(why).splitlines()[0])
+        return None
+
+
 def checkpoint_of(df: DataFrame) -> str | None:
     """The checkpointLocation of the query that a batch's frame belongs to; None where that cannot be told."""
     found = _running(df)
@@ -150,35 +164,42 @@ class StageTime:
     seconds: float
 
 
-def jobs_of(df: DataFrame) -> str | None:
-    """The group that the jobs of this thread's query are in; None where that cannot be told."""
+@dataclass(frozen=True)
+class Jobs:
+    """Jobs of a batch by their numbers, and the last one that its query has had."""
+
+    numbers: tuple[int, ...]
+    last: int
+
+
+def jobs_of(df: DataFrame, after: int) -> Jobs:
+    """The jobs that this thread's query has had since the one with this number. None under Connect."""
     spark: Any = df.sparkSession
     if not hasattr(spark, "_jsparkSession"):
-        return None
-    found = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
-    return None if found is None else str(found)
-
-
-def stage_times(df: DataFrame, group: str | None, after: int) -> tuple[list[StageTime], int]:
-    """The stages of a group's jobs beyond the number ``after``, and the last job's number. Nothing under Connect, or
-    where Spark's store has forgotten them or is another one than we know: who asks goes on without."""
-    spark: Any = df.sparkSession
+        return Jobs((), after)
+    group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
     if group is None:
-        return [], after
+        return Jobs((), after)
+    found = tuple(int(job) for job in spark.sparkContext.statusTracker().getJobIdsForGroup(group) if job > after)
+    return Jobs(found, max(found, default=after))
+
+
+def stage_times(df: DataFrame, jobs: Jobs) -> list[StageTime]:
+    """The stages of these jobs. Nothing where Spark's store has forgotten them or is another one than we know: who asks
+    goes on without."""
     try:
-        return _stage_times(spark, group, after)
+        return _stage_times(df.sparkSession, jobs) if jobs.numbers else []
     except (Py4JError, PySparkException) as why:
         _log.warning("stage times are not known: %s", str(why).splitlines()[0])
-        return [], after
+        return []
 
 
-def _stage_times(spark: Any, group: str, after: int) -> tuple[list[StageTime], int]:
+def _stage_times(spark: Any, jobs: Jobs) -> list[StageTime]:
     context = spark.sparkContext
     tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
-    jobs = [job for job in tracker.getJobIdsForGroup(group) if job > after]
-    infos = [info for info in map(tracker.getJobInfo, jobs) if info is not None]
+    infos = [info for info in map(tracker.getJobInfo, jobs.numbers) if info is not None]
     stages = {int(stage) for info in infos for stage in info.stageIds}
-    return [one for one in (_stage_time(store, stage) for stage in sorted(stages)) if one], max(jobs, default=after)
+    return [one for one in (_stage_time(store, stage) for stage in sorted(stages)) if one]
 
 
 def _stage_time(store: Any, stage: int) -> StageTime | None:

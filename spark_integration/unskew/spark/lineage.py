@@ -5,12 +5,16 @@ The expression alone does not tell. ``rand()`` may stand anywhere below; a secon
 another order, and a ``first`` or a sum of doubles over them is another one then.
 
 Values are looked at, not which rows there are: which of several rows a filter on ``row_number`` keeps is up to its
-order. Classic Spark only, as ``jvm`` is; under Connect there is no plan to look at.
+order. In a handler of ``foreachBatch`` the frame's own plan is an RDD of rows; what made them is the plan of the
+query's batch. Classic Spark only, as ``jvm`` is; under Connect there is no plan to look at.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from unskew.spark.jvm import batch_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,6 +32,7 @@ _FRACTIONAL = ("float", "double")
 
 Levels = dict[int, int]  # by expression id; SAME is left out
 Named = dict[int, list[int]]  # the columns of each common table expression, by its id
+Behind = Callable[[Any], Any]  # the plan that made the rows of an RDD; None where it cannot be told
 
 
 def unsteady(df: DataFrame) -> list[int] | None:
@@ -36,13 +41,15 @@ def unsteady(df: DataFrame) -> list[int] | None:
     if not hasattr(inner, "_jdf"):
         return None
     plan = inner._jdf.queryExecution().analyzed()
-    found = _levels(plan, {})
+    found = _levels(plan, {}, lambda rdd: batch_plan(df, rdd))
     return [found.get(attribute, SAME) for attribute in _ids(plan.output())]
 
 
-def _levels(plan: Any, named: Named) -> Levels:
-    below = [_levels(child, named) for child in _each(plan.children())]  # definitions before what refers to them
+def _levels(plan: Any, named: Named, behind: Behind) -> Levels:
+    below = [_levels(one, named, behind) for one in _each(plan.children())]  # definitions before what refers to them
     kind = _class(plan)
+    if kind == "LogicalRDD":
+        return _of_rows(plan, behind(plan.rdd()), behind)
     looked_at = kind in _AGGREGATES or kind.startswith(("Deduplicate", "CTERelation"))
     if not looked_at and not any(below) and plan.deterministic():
         return {}  # most plans: a call each into the JVM, and not one for every column
@@ -68,6 +75,14 @@ def _levels(plan: Any, named: Named) -> Levels:
         for one in _ids(plan.output())
     }
     return {one: level for one, level in levels.items() if level}
+
+
+def _of_rows(leaf: Any, made: Any | None, behind: Behind) -> Levels:
+    """Of rows that are there already: by what made them, where that can be told."""
+    if made is None:
+        return {}
+    known, pairs = _levels(made, {}, behind), zip(_ids(leaf.output()), _ids(made.output()), strict=True)
+    return {one: known[was] for one, was in pairs if was in known}
 
 
 def _level(expression: Any, known: Levels, *, aggregates: bool) -> int:

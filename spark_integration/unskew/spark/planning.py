@@ -13,6 +13,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column
+
 from unskew.client import Breaker, Client, NotThereError, ServiceCallError, testing
 from unskew.client.errors import UNSERVED
 from unskew.core.errors import ConfigError, PlanError
@@ -21,7 +24,7 @@ from unskew.core.plan import Plan
 from unskew.core.planners import Origin, make_planner
 from unskew.core.stream import Part, StreamSpec, check_name
 from unskew.spark.jvm import freed
-from unskew.spark.keys import Columns, key_names
+from unskew.spark.keys import AUTO, Columns, is_auto, key_names
 from unskew.spark.outside import outside
 
 if TYPE_CHECKING:
@@ -55,6 +58,17 @@ class BoundTo:
     deadline: float
     held: list[DataFrame] = field(default_factory=list)
 
+    def spread_for(self, df: DataFrame) -> Columns:
+        """What tells the rows of this frame apart: as those of the batch, unless it has not all of those columns. A
+        shuffle of its own needs no more than what is the same when its tasks run again."""
+        if is_auto(self.spread) or isinstance(self.spread, (str, Column)):
+            return self.spread
+        try:
+            df.select(*self.spread).schema  # noqa: B018 - Spark looks at it, runs nothing
+        except AnalysisException:
+            return AUTO
+        return self.spread
+
 
 @dataclass(eq=False)
 class Plans:
@@ -76,7 +90,7 @@ class Plans:
     _breaker: Breaker = field(default_factory=lambda: Breaker(failures=1, cooldown=5.0), init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     decides: bool = field(default=False, init=False)  # on the stream's number of partitions
-    decider: object = field(default=None, init=False)  # which of its queries does: the last one to begin
+    _deciders: list[object] = field(default_factory=list, init=False)  # its queries that would: the last one does
     _here: threading.local = field(default_factory=threading.local, init=False)
 
     def __post_init__(self) -> None:
@@ -123,6 +137,22 @@ class Plans:
         self.decides = True
         if partitions != self.spec.partitions:
             self.spec = replace(self.spec, partitions=partitions, weights=())
+
+    def will_decide(self, who: object) -> None:
+        """A query begins that decides on the number of partitions, as long as no later one does."""
+        with self._lock:
+            self._deciders.append(who)
+
+    def decided(self, who: object) -> None:
+        """It has ended, or does not want to any more."""
+        with self._lock:
+            self._deciders = [one for one in self._deciders if one is not who]
+
+    @property
+    def decider(self) -> object | None:
+        """Which query decides now."""
+        with self._lock:
+            return self._deciders[-1] if self._deciders else None
 
     # -- the batch in hand ------------------------------------------------------------------------------------
 

@@ -203,7 +203,7 @@ class Unskew:
         of the last plan made here, which the plan was judged by."""
         here = self._plans.bound_for(df, key) if plan is None else None
         if here is not None and here.plan is not None:
-            return repartition(df, here.plan, key, here.spread if spread is None else spread, column=column)
+            return repartition(df, here.plan, key, here.spread_for(df) if spread is None else spread, column=column)
         told = self._spread if spread is None else spread
         return repartition(df, self._plans.chosen(plan), key, told, column=column)
 
@@ -322,7 +322,7 @@ class Unskew:
         call = aggregation_of(df, key, partial, merge, schema, form, at)
         here = self._plans.bound_for(df, key) if plan is None else None
         if here is not None:
-            plan, spread = here.plan, here.spread if spread is None else spread
+            plan, spread = here.plan, here.spread_for(df) if spread is None else spread
         elif plan is not None:
             plan = self._plans.chosen(plan)
         told = spread if spread is not None else AUTO if plan is None else self._spread

@@ -359,3 +359,20 @@ def test_frames_without_what_was_named_are_refused(spark: SparkSession, tmp_path
     with pytest.raises(KeyTypeError, match="key column `nothing` is void"):
         counting(spark, tmp_path, Seen(), key="nothing")(frame.selectExpr("null nothing", "v"), 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_output_that_is_gone_is_named_and_files_of_others_are_passed_over(spark: SparkSession, tmp_path: Path) -> None:
+    """A copy of the checkpoint that lacks a file: fewer rows would look like a batch like any other."""
+    clicks = Clicks.drawn(spark, 3, rows=50)
+    state = tmp_path / "unskew/q/state"
+    counting(spark, tmp_path, Seen())(clicks.frame(0), 0)
+    for sub in ("data", "output", "manifests"):
+        (state / sub / ".DS_Store").write_bytes(b"")
+        (state / sub / "notes-of-mine.txt").write_bytes(b"")
+    query = counting(spark, tmp_path, Seen())
+    query(clicks.frame(1), 1)
+    written = sorted(path for path in (state / "output").iterdir() if path.name.startswith("1-"))
+    written[0].unlink()
+    with pytest.raises(StateError, match=r"1 of \d+ files that batch 1 has written are gone"):
+        counting(spark, tmp_path, Seen())(clicks.frame(1), 1)
+    assert (state / "data" / "notes-of-mine.txt").exists()

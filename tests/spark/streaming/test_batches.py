@@ -156,6 +156,33 @@ def test_operators_inside_take_the_batch_s_plan(
     assert persisted(spark) == kept, "what aggregate keeps is freed with its batch"
 
 
+def test_operators_inside_work_on_frames_that_lack_columns_of_the_batch(
+    spark: SparkSession, sk: Unskew, short: Path
+) -> None:
+    """By hash, and by a plan that splits keys: a part of the columns, and another frame with the key."""
+    others = spark.range(3_000).selectExpr("concat('u', id % 7) user", "id number")
+    done = []
+
+    def count(rows: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"user": rows["user"].head(1), "n": [len(rows)]})
+
+    def add(states: pd.DataFrame) -> pd.DataFrame:
+        return pd.DataFrame({"user": states["user"].head(1), "n": [states["n"].sum()]})
+
+    def handle(df: DataFrame, batch: int) -> None:
+        narrow = df.selectExpr("user", "id % 100 part")
+        found = sk.aggregate(narrow, "user", count, add, "user string, n long").collect()
+        assert {row["user"]: row["n"] for row in found} == Counter(users_of(batch).tolist())
+        placed_others = sk.repartition(others, "user")
+        assert placed_others.rdd.getNumPartitions() == PARTITIONS
+        assert placed_others.count() == 3_000
+        plan = sk.plans.bound.plan if sk.plans.bound else None
+        done.append(plan is not None and plan.splits)
+
+    run(spark, short, settled(batches(sk, handle, short, spread="auto")))
+    assert done == [False, True]
+
+
 def persisted(spark: SparkSession) -> int:
     inner: Any = spark
     return int(inner.sparkContext._jsc.getPersistentRDDs().size())
@@ -267,6 +294,29 @@ def test_what_auto_stood_for_is_pinned(spark: SparkSession, sk: Unskew, folder: 
     assert [len(notes.runs.get(batch, [])) for batch in range(4)] == [1, 2, 0, 1]
     assert notes.moved() == 0
     assert pin_at(folder / "cp", 2).told == ("user", "id", "more")
+
+
+def test_a_column_that_auto_stood_for_may_be_gone(
+    spark: SparkSession, sk: Unskew, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Stopped between two batches, and in one: the next version of the job has a column less, and goes on; the log says
+    by what rows are not told apart any more. Batches that nobody has begun are bound to what there is now."""
+    notes = Notes(fails={2})
+    first = batches(sk, notes, folder, spread="auto")
+
+    def each(df: DataFrame, batch: int) -> None:
+        first(df.withColumn("more", F.col("id") * 3), batch)
+        assert first.settle(60.0)
+
+    fails(lambda: run(spark, folder, each))
+    assert (pin := pin_at(folder / "cp", 2)).bound.plan is not None
+    assert (pin.bound.plan.splits, pin.told) == (True, ("user", "id", "more"))
+    again = Notes()
+    run(spark, folder, settled(batches(sk, again, folder, spread="auto")))
+    assert sorted(again.runs) == [2, 3]
+    assert all(int((one[0] >= 0).sum()) == ROWS for one in again.runs.values())
+    assert "told apart without more" in caplog.text
+    assert pin_at(folder / "cp", 3).told == ("user", "id")
 
 
 def test_columns_with_dots_in_their_names_tell_rows_apart(spark: SparkSession, sk: Unskew, folder: Path) -> None:

@@ -12,7 +12,7 @@ from unskew.core.plan import Plan
 from unskew.spark.folders import Folder
 from unskew.spark.stateful.calls import Function, Shapes
 
-__all__ = ["DATA", "OUTPUT", "Batch", "Job", "batch_of", "file_name"]
+__all__ = ["DATA", "OUTPUT", "Batch", "Job", "file_name", "is_before"]
 
 DATA, OUTPUT = "data", "output"
 
@@ -60,5 +60,7 @@ def file_name(batch: int, partition: int) -> str:
     return f"{batch}-{partition}-{uuid.uuid4().hex[:16]}"
 
 
-def batch_of(name: str) -> int:
-    return int(name.split("-", 1)[0])
+def is_before(name: str, batch: int) -> bool:
+    """Whether it is such a file, of an earlier batch than this."""
+    first = name.split("-", 1)[0]
+    return first.isdecimal() and int(first) < batch

@@ -237,6 +237,12 @@ class _Life:
         schema = self._settings.output
         if not manifest.outputs:
             return spark.createDataFrame([], schema)
+        gone = sorted({*manifest.outputs} - {*self._log.folder.names(OUTPUT)})
+        if gone:
+            raise StateError(
+                f"{len(gone)} of {len(manifest.outputs)} files that batch {manifest.batch} has written are gone from "
+                f"{self._log.folder.path(OUTPUT)} ({gone[0]}): was the checkpoint copied in part? Restore it whole"
+            )
         names = f"{{{','.join(manifest.outputs)}}}"
         where = self._log.folder.uri(OUTPUT)
         return spark.read.schema(schema).option("pathGlobFilter", names).parquet(where)

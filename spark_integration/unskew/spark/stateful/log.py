@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 
 from unskew.core.errors import StateError
 from unskew.spark.folders import Folder
-from unskew.spark.stateful.batch import DATA, OUTPUT, batch_of
+from unskew.spark.stateful.batch import DATA, OUTPUT, is_before
 from unskew.wire.manifests import (
     Identity,
     Manifest,
@@ -25,7 +25,7 @@ from unskew.wire.manifests import (
 
 __all__ = ["KEPT", "Log", "query_id", "state_folder"]
 
-_IDENTITY, _MANIFESTS = "identity.pb", "manifests"
+_IDENTITY, _MANIFESTS, _SUFFIX = "identity.pb", "manifests", ".pb"
 KEPT = 2  # manifests: of the last batch, and of the one before, which tasks of the last may still read
 
 
@@ -67,7 +67,8 @@ class Log:
 
     def committed(self) -> list[int]:
         """The batches that have a manifest, ascending."""
-        return sorted(int(name.split(".")[0]) for name in self.folder.names(_MANIFESTS))
+        names = (name.removesuffix(_SUFFIX) for name in self.folder.names(_MANIFESTS))
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def read(self, batch: int) -> Manifest:
         data = self.folder.read(_name(batch))
@@ -118,8 +119,9 @@ class Log:
         older = [batch for batch in self.committed() if batch < manifest.batch]
         self.folder.delete(*map(_name, older[: len(older) + 1 - KEPT]))
         kept = [*map(self.read, older[len(older) + 1 - KEPT :]), manifest]
-        files = {f"{sub}/{name}" for sub in (DATA, OUTPUT) for name in self.folder.names(sub)}
-        old = {path for path in files if batch_of(path.rsplit("/", 1)[1]) < manifest.batch}
+        self.folder.tidy(_MANIFESTS)
+        found = {(sub, name) for sub in (DATA, OUTPUT) for name in self.folder.names(sub)}
+        old = {f"{sub}/{name}" for sub, name in found if is_before(name, manifest.batch)}
         self.folder.delete(*sorted(old - _listed(kept)))
         return kept
 
@@ -131,4 +133,4 @@ def _listed(manifests: Iterable[Manifest]) -> set[str]:
 
 
 def _name(batch: int) -> str:
-    return f"{_MANIFESTS}/{batch:012d}.pb"
+    return f"{_MANIFESTS}/{batch:012d}{_SUFFIX}"

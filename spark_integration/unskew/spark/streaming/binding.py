@@ -53,6 +53,7 @@ class Binding:
     def bound(self, batch: int) -> Pinned | None:
         """What an earlier run, of the query or of the batch, has bound it to; None where nothing is there."""
         self._firsts = None  # what is on the disk counts
+        self._folder.tidy()
         known = self._known()
         first = max((one for one in known if one <= batch), default=None)
         if first is None and known:

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
 from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleRules, ScaleState
 from unskew.core.errors import ConfigError
 from unskew.core.limits import MAX_PARTITIONS
-from unskew.spark.jvm import StageTime, query_of, request_slots
+from unskew.spark.jvm import StageTime, request_slots, run_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -169,10 +169,10 @@ def _parts(stages: Stages, seconds: float) -> tuple[float, float]:
 
 
 class Progress(StreamingQueryListener):
-    """Tells how long each batch of one query took, and when there will be no more."""
+    """Tells how long each batch of one run of a query took, and when there will be no more."""
 
-    def __init__(self, query: str, took: Callable[[int, float], object], ended: Callable[[], None]) -> None:
-        self._query, self._took, self._ended = query, took, ended
+    def __init__(self, run: str, took: Callable[[int, float], object], ended: Callable[[], None]) -> None:
+        self._run, self._took, self._ended = run, took, ended
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing to do."""
@@ -180,11 +180,11 @@ class Progress(StreamingQueryListener):
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - as above
         progress = event.progress
         seconds = (progress.durationMs or {}).get("triggerExecution", 0) / 1000.0
-        if str(progress.id) == self._query and progress.numInputRows > 0:
+        if str(progress.runId) == self._run and progress.numInputRows > 0:
             self._took(int(progress.batchId), seconds)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - as above
-        if str(event.id) == self._query:
+        if str(event.runId) == self._run:
             self._ended()
 
 
@@ -205,8 +205,8 @@ class Scaling:
     ) -> None:
         self._spark, self._elastic, self._decide = spark, elastic, decide
         self._decider = Decider(elastic, interval, partitions)
-        query = query_of(df)
-        self._listener = None if query is None else Progress(query, self._took, ended)
+        run = run_of(df)
+        self._listener = None if run is None else Progress(run, self._took, ended)
         if self._listener is not None:
             spark.streams.addListener(self._listener)
 

@@ -44,9 +44,8 @@ Handle = Callable[["DataFrame", int], object]
 class Way(Protocol):
     """Who decides what a batch is bound to, and places it."""
 
-    @property
     def counts_first(self) -> bool:
-        """Whether the next batch is read before it is placed."""
+        """Whether the batch that begins now is read before it is placed."""
 
     def begin(self, pinned: Pinned, now: Pinned) -> None:
         """A pin of an earlier life was found; ``now`` has the columns that rows would be placed by now."""
@@ -59,6 +58,9 @@ class Way(Protocol):
 
     def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch | None, seconds: float) -> None:
         """The batch has run. Never waits."""
+
+    def failed(self) -> None:
+        """The batch has not run to its end, and may be run again by another life."""
 
     def settle(self, timeout: float) -> bool: ...
 
@@ -170,8 +172,12 @@ class _Life:
             began = time.monotonic()
             routed, watch = self.way.route(kept, pinned, batch)
             told, deadline = self._settings.telling(pinned.told), self._settings.deadline
-            with self._sk.plans.bind(BoundTo(pinned.bound.plan, self._names, told, deadline)):
-                handle(routed, batch)
+            try:
+                with self._sk.plans.bind(BoundTo(pinned.bound.plan, self._names, told, deadline)):
+                    handle(routed, batch)
+            except BaseException:
+                self.way.failed()
+                raise
             if self._learns:
                 self.way.seen(df, pinned, batch, watch, time.monotonic() - began)
 
@@ -197,7 +203,8 @@ class _Life:
     @contextmanager
     def _kept(self, df: DataFrame) -> Iterator[DataFrame]:
         """The batch's rows, kept where they are read more than once."""
-        if not (self._settings.persist or self.way.counts_first):
+        counts_first = self.way.counts_first()
+        if not (self._settings.persist or counts_first):
             yield df
             return
         kept = df.persist()

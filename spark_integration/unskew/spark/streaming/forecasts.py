@@ -9,6 +9,7 @@ while; the plans are then the driver's own, from the same record.
 
 from __future__ import annotations
 
+import concurrent.futures
 import logging
 import threading
 import time
@@ -98,13 +99,16 @@ class Forecasts:
         return self._next
 
     def settle(self, timeout: float) -> bool:
-        """Wait until what was given is worked off, no longer than this. Whether it is."""
+        """Wait until what was given is worked off, or given up by ``close``; no longer than this. Whether it is. A fault
+        of unskew in there is raised."""
         if self._under_way is None:
             return True
         try:
             self._under_way.result(timeout)
-        except TimeoutError:
+        except concurrent.futures.TimeoutError:  # another one than Python's own before 3.11
             return False
+        except concurrent.futures.CancelledError:
+            return True
         return True
 
     def learn(self, see: See) -> None:
@@ -134,7 +138,13 @@ class Forecasts:
         """A plan for a batch that was counted before it is placed."""
         return self._made_here(histogram, batch)
 
+    def end(self) -> None:
+        """There will be no more batches."""
+        self._closed = True
+        self._thread.shutdown(wait=False)
+
     def close(self) -> None:
+        """What waits to be worked off is not wanted."""
         self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -186,6 +196,8 @@ class Forecasts:
 
     def _plan_next(self, reason: str) -> None:
         mode = self._trust.mode
+        if self._hash.partitions != self._plan.partitions:  # another query of the session has decided on the number
+            self._hash = self._plans.by_hash(self._types)
         self._next = Next(mode, self._hash if mode == "hash" else self._plan, reason)
 
     def _remember(self, histogram: Histogram) -> None:

@@ -36,8 +36,6 @@ _LEAST = 0.05  # seconds that a task takes to report at all
 class Learned:
     """Which Q-table a batch is bound to, and when its tasks report."""
 
-    counts_first = False
-
     def __init__(self, sk: Unskew, settings: Settings, source: str, types: tuple[str, ...]) -> None:
         self._sk, self._settings, self._source, self._types = sk, settings, source, types
         self._syncs = self._joined()
@@ -65,6 +63,10 @@ class Learned:
             raise ConfigError("learn", "True", f"False: the pins of {pinned.name} have a plan and no Q-table")
         if self._syncs is not None:
             self._syncs.follow(pinned.bound.version)
+
+    def counts_first(self) -> bool:
+        """Never: tasks count what they route."""
+        return False
 
     def choose(self, _df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
         """Newest table, last table, none: walked once, here (DESIGN, promise 4)."""
@@ -118,6 +120,11 @@ class Learned:
         """The tasks have reported: close their round, beside what follows."""
         if self._syncs is not None:
             self._syncs.ended(seconds)
+
+    def failed(self) -> None:
+        """Nobody is to wait for this batch."""
+        if self._syncs is not None:
+            self._syncs.failed()
 
     def settle(self, timeout: float) -> bool:
         return self._syncs is None or self._syncs.settle(timeout)

@@ -13,12 +13,12 @@ from unskew.core.partition_agent import Bound
 from unskew.core.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.spark.histogram import histogram_of
-from unskew.spark.jvm import input_partitions, jobs_of, rows_before, stage_times
-from unskew.spark.keys import key_of, spread_of
+from unskew.spark.jvm import Jobs, input_partitions, jobs_of, rows_before, stage_times
+from unskew.spark.keys import AUTO, key_of, spread_of
 from unskew.spark.native import route_column
 from unskew.spark.repartition import moved
 from unskew.spark.streaming.elasticity import Scaling, stages_of
-from unskew.spark.streaming.forecasts import Forecasts, Ran
+from unskew.spark.streaming.forecasts import Forecasts, Next, Ran
 from unskew.spark.streaming.observed import Watch, every_for, near_for, watched
 from unskew.spark.streaming.settings import Settings
 from unskew.wire import Pinned
@@ -40,19 +40,23 @@ class Planned:
     def __init__(self, sk: Unskew, settings: Settings, source: str, types: tuple[str, ...]) -> None:
         self._sk, self._settings, self._source, self._types = sk, settings, source, types
         self._forecasts: Forecasts | None = None
+        self._next: Next | None = None  # what was ready when the batch in hand began
         self._rows = 0  # of the last batch that was seen
         self._tasks = 0  # that read it
         self._known: tuple[Column, Column | None] | None = None
         self._by: tuple[str, ...] = ()  # what the spread hash is of
         self._target: tuple[Plan, Column] | None = None
         self._scaling: Scaling | None = None
-        self._closed = False
-        self._jobs = -1  # the last one whose stages were looked at
+        self._decides = False  # on the number of partitions
+        self._jobs = -1  # the last one of the batch before
 
-    @property
     def counts_first(self) -> bool:
-        """Whether the next batch is counted before it is placed."""
-        mode = "previous" if self._forecasts is None else self._forecasts.next.mode
+        """Whether the batch that begins now is counted before it is placed: decided here, for ``choose`` too."""
+        self._next = None if self._forecasts is None else self._forecasts.next
+        return self._counts()
+
+    def _counts(self) -> bool:
+        mode = "previous" if self._next is None else self._next.mode
         return mode == "same" or (mode == "previous" and self._settings.fresh == "same")
 
     def begin(self, pinned: Pinned, now: Pinned) -> None:  # noqa: ARG002 - a way's
@@ -64,8 +68,9 @@ class Planned:
         """Newest plan, last plan, plain hash: walked once, here (DESIGN, promise 4)."""
         if self._forecasts is None:
             self._forecasts = self._made(self._latest() or self._sk.plans.by_hash(self._types))
-        plan, reason = self._forecasts.next.plan, self._forecasts.next.reason
-        if self.counts_first:
+        found = self._next or self._forecasts.next
+        plan, reason = found.plan, found.reason
+        if self._counts():
             plan, reason = self._forecasts.count(self._counted(df), batch), "counted before it was placed"
         if present is not None and plan == present.bound.plan:
             return present.bound, reason
@@ -75,9 +80,7 @@ class Planned:
         settings, plan = self._settings, _plan_of(pinned)
         if self._scaling is None and settings.elastic is not None and self._forecasts is not None:
             now = settings.elastic.within(plan.partitions)
-            self._scaling = Scaling(
-                self._sk.spark, df, settings.elastic, settings.pace, now, self._rescale, self._leave
-            )
+            self._scaling = Scaling(self._sk.spark, df, settings.elastic, settings.pace, now, self._rescale, self._end)
         if self._known is None or self._by != pinned.told:
             self._known, self._by, self._target = self._looked(df, pinned.told), pinned.told, None
         key, spread = self._known
@@ -94,8 +97,15 @@ class Planned:
         return moved(df, self._target[1], plan.partitions, column=settings.column), watch
 
     def _looked(self, df: DataFrame, told: tuple[str, ...]) -> tuple[Column, Column | None]:
-        """Key hash and spread hash, checked: a query's batches all have the same columns."""
-        return key_of(df, self._settings.keys).hash, spread_of(df, self._settings.telling(told)).hash if told else None
+        """Key hash and spread hash, checked: a query's batches all have the same columns. Where the job's next version
+        has not all that "auto" stood for, it is what "auto" stands for now: all tasks of the batch run again."""
+        key, columns = key_of(df, self._settings.keys).hash, self._settings.telling(told)
+        if not told:
+            return key, None
+        gone = [name for name in told if name not in df.columns] if self._settings.told == AUTO else []
+        if gone:
+            _log.warning("rows of split keys are told apart without %s, which the stream has no more", ", ".join(gone))
+        return key, spread_of(df, AUTO if gone else columns).hash
 
     def _is_small(self, df: DataFrame, batch: int) -> bool:
         """Whether the batch is likely to have too few rows to plan from: then they are not counted either. Spark tells
@@ -107,22 +117,21 @@ class Planned:
         return rows is not None and 2 * rows < self._settings.threshold
 
     def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch | None, seconds: float) -> None:
-        """Hand over what the batch showed, to be worked on beside the next one."""
+        """Hand over what the batch showed, to be worked on beside the next one; and which jobs were its, for by then
+        there are others."""
         if watch is None:
             return
-        group = jobs_of(df)
+        jobs = jobs_of(df, self._jobs)
+        self._jobs = jobs.last
         if self._forecasts is not None:
-            self._forecasts.learn(lambda: self._ran(df, group, pinned, batch, watch, seconds))
+            self._forecasts.learn(lambda: self._ran(df, jobs, pinned, batch, watch, seconds))
 
-    def _ran(
-        self, df: DataFrame, group: str | None, pinned: Pinned, batch: int, watch: Watch, seconds: float
-    ) -> Ran | None:
+    def _ran(self, df: DataFrame, jobs: Jobs, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> Ran | None:
         found = watch.found()
         if found is None:
             return None
         self._rows = found.rows
-        times, self._jobs = stage_times(df, group, self._jobs)
-        stages = stages_of(times)
+        stages = stages_of(stage_times(df, jobs))
         self._tasks = stages.maps or self._tasks
         plan = _plan_of(pinned)
         partitions = 0
@@ -146,33 +155,37 @@ class Planned:
     def _obeyed(self, partitions: int) -> int:
         """Of two queries of a session that would decide the one that began last does, as long as it runs: each would
         take back what the other has done."""
-        plans = self._sk.plans
-        if plans.decider is None and self._scaling is not None and not self._closed:
-            plans.decider = self
+        plans, before = self._sk.plans, self._decides
+        self._decides = plans.decider is self
+        if self._decides and not before and self._scaling is not None:
             self._scaling.begin_at(plans.partitions)
             return 0
-        return partitions if plans.decider is self else 0
+        return partitions if self._decides else 0
+
+    def failed(self) -> None:
+        """Nothing waits for it."""
 
     def settle(self, timeout: float) -> bool:
         return self._forecasts is None or self._forecasts.settle(timeout)
 
     def close(self) -> None:
-        self._closed = True
+        self._end()
+        if self._forecasts is not None:
+            self._forecasts.close()
+
+    def _end(self) -> None:
+        """The query has ended, though nobody may have closed its handler. What its last batch showed is worked off."""
+        self._sk.plans.decided(self)
         if self._scaling is not None:
             self._scaling.close()
         if self._forecasts is not None:
-            self._forecasts.close()
-        self._leave()
-
-    def _leave(self) -> None:
-        """To another query, if there is one, the number of partitions."""
-        if self._sk.plans.decider is self:
-            self._sk.plans.decider = None
+            self._forecasts.end()
 
     def _made(self, first: Plan) -> Forecasts:
         settings = self._settings
         if settings.elastic is not None:
-            self._sk.plans.decider = self
+            self._decides = True
+            self._sk.plans.will_decide(self)
             self._sk.plans.resize(settings.elastic.within(first.partitions))
         return Forecasts(self._sk.plans, self._source, self._types, first, settings.rules, settings.threshold)
 

@@ -118,7 +118,7 @@ class Syncs:
     def due(self) -> bool:
         """Whether the tasks of a batch that begins now report."""
         now = time.monotonic()
-        self._ended.set()  # a batch that failed did not say so
+        self._ended.set()  # as one that was cut off in its handler
         if self.awaiting or self._closed.is_set():
             return False
         if not self._met:
@@ -137,6 +137,10 @@ class Syncs:
         before, self._cadence = self._cadence, self._cadence.after(seconds)
         if self._cadence.needs != before.needs:
             self._met = False  # the stream may have to be put anew
+        self._ended.set()
+
+    def failed(self) -> None:
+        """A batch will not be done: the round is not held for it."""
         self._ended.set()
 
     def settle(self, timeout: float) -> bool:

@@ -1,0 +1,97 @@
+"""A handler's frame shows rows and not what made them: columns that another run would make otherwise are found all the
+same, in the plan of the query's batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+
+from tests.spark.streaming.job import SCHEMA
+from tests.spark.streaming.queries import batches, pin_at, settled
+from unskew.spark import Unskew
+from unskew.spark.lineage import DRAWN, ORDERED, SAME, unsteady
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+Make = Callable[["DataFrame"], "DataFrame"]
+
+
+@F.udf("string")
+def drawn(user: str) -> str:
+    return f"{user}-{id(object())}"
+
+
+def with_event(rows: DataFrame) -> DataFrame:
+    """An event id that Python draws, as a user would write it."""
+    return rows.withColumn("event", drawn.asNondeterministic()("user"))
+
+
+def listed(rows: DataFrame) -> DataFrame:
+    """A windowed aggregate: what is listed, and a sum of fractions, go by the order in which rows come."""
+    timed = rows.withColumn("at", F.timestamp_seconds(F.col("id") % 60)).withWatermark("at", "1 hour")
+    grouped = timed.groupBy(F.window("at", "10 seconds"), "user")
+    return grouped.agg(F.collect_list("id").alias("ids"), F.sum(F.col("id") / 3).alias("part"), F.count("*").alias("n"))
+
+
+def run(spark: SparkSession, folder: Path, make: Make, handle: Callable[[DataFrame, int], object]) -> None:
+    rows = make(spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "in")))
+    query = rows.writeStream.foreachBatch(handle).option("checkpointLocation", str(folder / "cp"))
+    query.outputMode("update").trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda rows: rows, {"user": SAME, "id": SAME}),
+        (with_event, {"user": SAME, "id": SAME, "event": DRAWN}),
+        (listed, {"window": SAME, "user": SAME, "ids": ORDERED, "part": ORDERED, "n": SAME}),
+    ],
+    ids=["as read", "drawn", "by order"],
+)
+def test_levels_are_those_of_the_stream(spark: SparkSession, short: Path, make: Make, wanted: dict[str, int]) -> None:
+    """In the frame, and in what a handler makes of it."""
+    seen: list[dict[str, int]] = []
+
+    def handle(df: DataFrame, _: int) -> None:
+        for frame in (df, df.where("user is not null"), df.alias("a").join(df.select("user").limit(0), "user", "left")):
+            levels = unsteady(frame.select(*df.columns))
+            assert levels is not None
+            seen.append(dict(zip(df.columns, levels, strict=True)))
+        df.count()
+
+    run(spark, short, make, handle)
+    assert len(seen) >= 6
+    assert all(one == wanted for one in seen), seen
+
+
+@pytest.mark.parametrize(("make", "told"), [(with_event, ("user", "id")), (listed, ("window", "user", "n"))])
+def test_auto_stands_for_columns_that_are_the_same_each_time(
+    spark: SparkSession, sk: Unskew, short: Path, make: Make, told: tuple[str, ...]
+) -> None:
+    run(spark, short, make, settled(batches(sk, lambda df, _: df.count(), short, spread="auto")))
+    assert pin_at(short / "cp", 0).told == told
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [({"spread": "event"}, "spread: 'event' is not allowed"), ({"learn": True, "interval": 1.0}, "key: 'user' is not")],
+    ids=["spread", "key"],
+)
+def test_what_is_drawn_anew_neither_tells_rows_apart_nor_is_learned_by(
+    spark: SparkSession, sk: Unskew, short: Path, settings: dict[str, object], match: str
+) -> None:
+    def make(rows: DataFrame) -> DataFrame:
+        return with_event(rows) if "spread" in settings else rows.withColumn("user", drawn.asNondeterministic()("user"))
+
+    made = batches(sk, lambda df, _: df.count(), short, **settings)
+    with pytest.raises(StreamingQueryException, match=match):
+        run(spark, short, make, made)
+    made.close()
