@@ -99,8 +99,8 @@ class Forecasts:
         return self._next
 
     def settle(self, timeout: float) -> bool:
-        """Wait until what was given is worked off, or given up by ``close``; no longer than this. Whether it is. A fault
-        of unskew in there is raised."""
+        """Wait until what was given is worked off, or given up by ``close``; no longer than this. Whether it is. What
+        went wrong in there by a fault of unskew is raised."""
         if self._under_way is None:
             return True
         try:
