@@ -240,8 +240,8 @@ def freed(frames: Sequence[DataFrame]) -> None:
 
 
 def seen_by(observation: Observation, wait: float) -> dict[str, Any] | None:
-    """What a job has observed; None where none has run (``get`` would wait for ever). Spark tells it after the job, in
-    a thread of its own that may be behind: so many seconds are given to that."""
+    """What a job has observed; None where none has run (``get`` would wait for ever), or the first one failed. Spark
+    tells it after the job, in a thread of its own that may be behind: so many seconds are given to that."""
     inner: Any = observation
     if not hasattr(inner, "_jo"):
         return dict(inner.get) or None
@@ -250,7 +250,11 @@ def seen_by(observation: Observation, wait: float) -> dict[str, Any] | None:
         if inner._jo is None or time.monotonic() >= until:
             return None
         time.sleep(_LOOKED)
-    return dict(inner.get)
+    try:
+        return dict(inner.get)
+    except PySparkException as why:  # the first thing that was asked of the frame failed, in the user's own code
+        _log.info("nothing is known of a frame: %s", str(why).partition("\n")[0][:200])
+        return None
 
 
 def slots_of(spark: SparkSession) -> int | None:

@@ -36,6 +36,7 @@ __all__ = [
     "Key",
     "Spread",
     "check_new",
+    "has_all",
     "hashable",
     "helper",
     "is_auto",
@@ -190,6 +191,18 @@ def check_new(df: DataFrame, column: str) -> None:
     """Refuses a name that Spark would take for one of the frame's, whatever the case, and write over."""
     if column.casefold() in (name.casefold() for name in df.columns):
         raise ConfigError("column", column, "a name that the frame does not have yet")
+
+
+def has_all(df: DataFrame, columns: Columns) -> bool:
+    """Whether the frame has what is meant by name. Spark is not asked: what observes a frame would be told of it as
+    of a job that failed."""
+    known = {name.casefold() for name in df.columns}
+    return all(_first_of(one).casefold() in known for one in _listed(columns) if isinstance(one, str))
+
+
+def _first_of(name: str) -> str:
+    """The column that a name of fields begins with."""
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name.split(".", 1)[0]
 
 
 def quoted(name: str) -> str:

@@ -13,9 +13,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column
-
 from unskew.client import Breaker, Client, NotThereError, ServiceCallError, testing
 from unskew.client.errors import UNSERVED
 from unskew.core.errors import ConfigError, PlanError
@@ -24,7 +21,7 @@ from unskew.core.plan import Plan
 from unskew.core.planners import Origin, make_planner
 from unskew.core.stream import Part, StreamSpec, check_name
 from unskew.spark.jvm import freed
-from unskew.spark.keys import AUTO, Columns, is_auto, key_names
+from unskew.spark.keys import AUTO, Columns, has_all, is_auto, key_names
 from unskew.spark.outside import outside
 
 if TYPE_CHECKING:
@@ -61,13 +58,7 @@ class BoundTo:
     def spread_for(self, df: DataFrame) -> Columns:
         """What tells the rows of this frame apart: as those of the batch, unless it has not all of those columns. A
         shuffle of its own needs no more than what is the same when its tasks run again."""
-        if is_auto(self.spread) or isinstance(self.spread, (str, Column)):
-            return self.spread
-        try:
-            df.select(*self.spread).schema  # noqa: B018 - Spark looks at it, runs nothing
-        except AnalysisException:
-            return AUTO
-        return self.spread
+        return self.spread if is_auto(self.spread) or has_all(df, self.spread) else AUTO
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.frames import setting
@@ -181,6 +181,22 @@ def test_operators_inside_work_on_frames_that_lack_columns_of_the_batch(
 
     run(spark, short, settled(batches(sk, handle, short, spread="auto")))
     assert done == [False, True]
+
+
+def test_what_fails_in_a_handler_and_is_caught_there_costs_what_the_batch_would_have_taught(
+    spark: SparkSession, sk: Unskew, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark tells whoever observes the frame of the first thing that was asked of it, a mistake among them."""
+
+    def handle(df: DataFrame, batch: int) -> None:
+        if batch == 1:
+            with pytest.raises(AnalysisException):
+                df.select("nothing")
+        assert df.count() == ROWS
+
+    run(spark, folder, settled(batches(sk, handle, folder)))
+    assert firsts(folder / "cp")[-1] == 3
+    assert "fault of unskew" not in caplog.text
 
 
 def persisted(spark: SparkSession) -> int:

@@ -3,6 +3,7 @@ same, in the plan of the query's batch."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,21 +18,20 @@ from unskew.spark import Unskew
 from unskew.spark.lineage import DRAWN, ORDERED, SAME, unsteady
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 Make = Callable[["DataFrame"], "DataFrame"]
 
 
-@F.udf("string")
-def drawn(user: str) -> str:
-    return f"{user}-{id(object())}"
+def drawn() -> Column:
+    return F.udf(lambda user: f"{user}-{random.random()}", "string").asNondeterministic()("user")
 
 
 def with_event(rows: DataFrame) -> DataFrame:
     """An event id that Python draws, as a user would write it."""
-    return rows.withColumn("event", drawn.asNondeterministic()("user"))
+    return rows.withColumn("event", drawn())
 
 
 def listed(rows: DataFrame) -> DataFrame:
@@ -89,7 +89,7 @@ def test_what_is_drawn_anew_neither_tells_rows_apart_nor_is_learned_by(
     spark: SparkSession, sk: Unskew, short: Path, settings: dict[str, object], match: str
 ) -> None:
     def make(rows: DataFrame) -> DataFrame:
-        return with_event(rows) if "spread" in settings else rows.withColumn("user", drawn.asNondeterministic()("user"))
+        return with_event(rows) if "spread" in settings else rows.withColumn("user", drawn())
 
     made = batches(sk, lambda df, _: df.count(), short, **settings)
     with pytest.raises(StreamingQueryException, match=match):
