@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
+from unskew.core.elastic import Decider, Elastic, Stages
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
-from unskew.spark.streaming.elasticity import Decider, Elastic, Progress, Stages
-from unskew.spark.streaming.observed import Found
+from unskew.spark.streaming.elasticity import Progress
 
+HELD = 1000, 1000  # rows and keys
 STAGES = Stages(map_time=0.2, reduce_time=0.8, maps=2)
-
-
-def found(rows: int = 1000) -> Found:
-    return Found(rows, rows, Histogram.from_hashes(np.arange(rows, dtype=np.uint64)))
 
 
 def fed(decider: Decider, seconds: list[float], first: int = 0) -> list[int]:
     """The number of partitions after each batch."""
     after = []
     for batch, took in enumerate(seconds, first):
-        decider.seen(batch, decider.partitions, found(), STAGES)
+        decider.seen(batch, decider.partitions, *HELD, STAGES)
         decider.took(batch, took)
         after.append(decider.partitions)
     return after
@@ -43,9 +38,9 @@ def test_idle_batches_take_partitions_away_but_not_below_the_least() -> None:
 def test_the_order_in_which_both_halves_come_does_not_matter() -> None:
     ahead, behind = (Decider(Elastic(1, 8, d=1), interval=1.0, partitions=2) for _ in range(2))
     assert ahead.took(0, 3.0) is None
-    assert behind.seen(0, 2, found(), STAGES) is None
+    assert behind.seen(0, 2, *HELD, STAGES) is None
 
-    assert ahead.seen(0, 2, found(), STAGES) == behind.took(0, 3.0)
+    assert ahead.seen(0, 2, *HELD, STAGES) == behind.took(0, 3.0)
     assert ahead.partitions == behind.partitions == 3
 
 
@@ -53,7 +48,7 @@ def test_a_batch_that_was_begun_before_the_last_change_says_nothing_of_it() -> N
     decider = Decider(Elastic(4, 16, d=2), interval=1.0, partitions=4)
     fed(decider, [1.5, 1.5])
     assert decider.partitions == 8
-    decider.seen(2, 4, found(), STAGES)
+    decider.seen(2, 4, *HELD, STAGES)
 
     assert decider.took(2, 9.0) is None
     assert fed(decider, [1.5], first=3) == [8], "the first of two in eight partitions"
@@ -63,7 +58,7 @@ def test_a_batch_that_was_begun_before_the_last_change_says_nothing_of_it() -> N
 def test_sparks_own_part_of_a_batch_is_nobodys_and_no_partition_makes_it_shorter() -> None:
     """0.7 s of 0.78 are around the stages: with three partitions, and not two, it would not be longer by much."""
     decider = Decider(Elastic(2, 16, d=1, increment=1), interval=1.0, partitions=3)
-    decider.seen(0, 3, found(), Stages(map_time=0.02, reduce_time=0.06, maps=2))
+    decider.seen(0, 3, *HELD, Stages(map_time=0.02, reduce_time=0.06, maps=2))
 
     decision = decider.took(0, 0.78)
     assert decision is not None
@@ -72,7 +67,7 @@ def test_sparks_own_part_of_a_batch_is_nobodys_and_no_partition_makes_it_shorter
 
 def test_stages_that_overlap_are_no_longer_than_the_batch() -> None:
     decider = Decider(Elastic(1, 8, d=1), interval=1.0, partitions=2)
-    decider.seen(0, 2, found(), Stages(map_time=6.0, reduce_time=6.0, maps=2))
+    decider.seen(0, 2, *HELD, Stages(map_time=6.0, reduce_time=6.0, maps=2))
 
     decision = decider.took(0, 1.5)
     assert decision is not None
@@ -90,7 +85,7 @@ def test_a_batch_of_which_one_half_is_missing_decides_nothing() -> None:
 
 def test_map_tasks_are_the_sources_and_are_never_changed() -> None:
     decider = Decider(Elastic(1, 3, d=1), interval=1.0, partitions=3)
-    decider.seen(0, 3, found(), Stages(map_time=5.0, reduce_time=0.1, maps=7))
+    decider.seen(0, 3, *HELD, Stages(map_time=5.0, reduce_time=0.1, maps=7))
     decision = decider.took(0, 6.0)
 
     assert decision is not None

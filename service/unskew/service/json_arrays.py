@@ -33,6 +33,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
+from unskew.core.limits import MAX_PARTITIONS
 from unskew.service.settings import MAX_JSON_KEYS
 
 __all__ = ["AllHashes", "Count", "Counts", "Hash", "Hashes", "Matrix", "PerHost", "PerWorker", "hash_of", "no_numbers"]
@@ -45,7 +46,6 @@ _UNSIGNED = 2**64 - 1
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
 _DECIMALS = re.compile(r"-?[0-9]{1,20}(?:,-?[0-9]{1,20})*")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
-_WORKERS = 8192
 _TO_UNSIGNED, _TO_SIGNED = pc.CastOptions.safe(pa.uint64()), pc.CastOptions.safe(pa.int64())
 _FEW = 200  # hashes that are read sooner without Arrow
 
@@ -194,5 +194,5 @@ Hashes = Annotated[NDArray[np.uint64], _Listed(Hash, Any, _whole_hashes, _hashes
 AllHashes = Annotated[NDArray[np.uint64], _Listed(Hash, Any, _whole_hashes, _hashes, _written_hashes, None)]
 Counts = Annotated[NDArray[np.int64], _Listed(Count, int, _whole_counts, _counts, _listed, MAX_JSON_KEYS)]
 PerHost = Annotated[NDArray[np.int64], _Listed(Count, int, _whole_counts, _counts, _listed, 1 << 17)]
-PerWorker = Annotated[NDArray[np.int64], _Listed(Count, int, _whole_counts, _counts, _listed, _WORKERS)]
+PerWorker = Annotated[NDArray[np.int64], _Listed(Count, int, _whole_counts, _counts, _listed, MAX_PARTITIONS)]
 Matrix = Annotated[NDArray[np.float64], _Listed(list[float], list[float], _matrix, _matrix, _listed, MAX_JSON_KEYS)]

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from unskew.core.errors import WireError
+from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.plan import Version
+from unskew.core.stream import StreamSpec as Spec
 from unskew.service.json_arrays import (
     AllHashes,
     Count,
@@ -95,21 +97,23 @@ def _unpacked(data: bytes) -> NDArray[np.uint64]:
 class StreamSpec(Model):
     """One routing policy, and how often agents report. What is left out has its default."""
 
-    partitions: int = Field(ge=1, le=8192)
+    partitions: int = Field(ge=1, le=MAX_PARTITIONS)
     policy: str = Field("auto", max_length=200, description="a planner's name, as `unskew policies` lists them")
     parameters: dict[str, bool | int | float | str | None] = Field(
         default_factory=dict, max_length=100, description="the planner's own, by name"
     )
     weights: list[float] = Field(
-        default_factory=list, max_length=8192, description="relative capacity of each partition; empty: all alike"
+        default_factory=list,
+        max_length=MAX_PARTITIONS,
+        description="relative capacity of each partition; empty: all alike",
     )
-    seed: int = Field(7, ge=0, le=2**64 - 1)
+    seed: int = Field(Spec.seed, ge=0, le=2**64 - 1)
     key_types: list[str] = Field(default_factory=list, max_length=100, description="Spark's names, one a key column")
-    history: int = Field(8, ge=1, le=1000, description="batches that a plan looks back on")
-    decay: Share = Field(0.5, description="weight of a batch against the one after it")
-    dsync_seconds: float = Field(20.0, gt=0, description="between two reports of an agent, to begin with")
-    dsync_min_seconds: float = Field(1.0, gt=0)
-    dsync_max_seconds: float = Field(3600.0, gt=0)
+    history: int = Field(Spec.history, ge=1, le=1000, description="batches that a plan looks back on")
+    decay: Share = Field(Spec.decay, description="weight of a batch against the one after it")
+    dsync_seconds: float = Field(Spec.dsync, gt=0, description="between two reports of an agent, to begin with")
+    dsync_min_seconds: float = Field(Spec.dsync_min, gt=0)
+    dsync_max_seconds: float = Field(Spec.dsync_max, gt=0)
 
     def message(self) -> pb.StreamSpec:
         plain = self.model_dump(exclude={"parameters"})
@@ -291,7 +295,7 @@ class QTable(Model):
     """Rows of a Q-table in ascending order of hash: for each key a value per worker (-2: never tried), its rows, and
     the workers that hold it."""
 
-    workers: int = Field(ge=1, le=8192)
+    workers: int = Field(ge=1, le=MAX_PARTITIONS)
     hashes: Hashes = Field(default_factory=no_numbers)
     values: Matrix = Field(default_factory=lambda: no_numbers().reshape(0, 0))
     rows: Counts = Field(default_factory=no_numbers)
@@ -446,7 +450,7 @@ class SyncResponse(Model):
 class PartitionWork(Model):
     """What one partition had and took; 0 where not known."""
 
-    partition: int = Field(ge=0, lt=8192)
+    partition: int = Field(ge=0, lt=MAX_PARTITIONS)
     rows: Count = 0
     keys: Count = 0
     fragments: Count = 0
@@ -458,7 +462,7 @@ class PartitionWork(Model):
 class ReportBatch(_Part):
     """What a finished batch took. Times are of the whole batch, told once, by part 0."""
 
-    partitions: list[PartitionWork] = Field(default_factory=list, max_length=8192)
+    partitions: list[PartitionWork] = Field(default_factory=list, max_length=MAX_PARTITIONS)
     interval_seconds: Seconds = 0.0
     processing_seconds: Seconds = 0.0
     map_seconds: Seconds = 0.0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from unskew.core.advice import Advice
+    from unskew.core.elastic import Elastic
     from unskew.core.join_plan import Bounds, JoinPlan
     from unskew.spark.histogram import Sampling
     from unskew.spark.joins import JoinWarning
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from unskew.spark.physical import dropped_exchange
     from unskew.spark.planning import ServiceWarning
     from unskew.spark.session import Unskew
-    from unskew.spark.streaming.elasticity import Elastic
 
 __all__ = [
     "Advice",
@@ -33,7 +33,7 @@ __all__ = [
 _HOMES = {
     "Advice": "unskew.core.advice",
     "Bounds": "unskew.core.join_plan",
-    "Elastic": "unskew.spark.streaming.elasticity",
+    "Elastic": "unskew.core.elastic",
     "GroupMemoryWarning": "unskew.spark.memory",
     "JoinPlan": "unskew.core.join_plan",
     "JoinWarning": "unskew.spark.joins",

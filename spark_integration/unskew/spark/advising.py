@@ -15,8 +15,7 @@ from unskew.core.advice import OPERATORS, Advice, Job, advise
 from unskew.core.errors import ConfigError
 from unskew.core.histogram import Histogram
 from unskew.core.join_plan import LEFT
-from unskew.spark.aggregation import input_splits
-from unskew.spark.jvm import slots_of
+from unskew.spark.jvm import input_splits, shuffle_partitions, slots_of
 from unskew.spark.keys import Columns
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def job_of(df: DataFrame, partitions: int) -> Job:
     return Job(
         partitions,
         slots_of(spark) or partitions,
-        shuffle_partitions=int(spark.conf.get("spark.sql.shuffle.partitions") or 200),
+        shuffle_partitions=shuffle_partitions(spark),
         inputs=max(input_splits(df), 1),
     )
 

@@ -42,7 +42,7 @@ from unskew.core.lookup import find_lookup
 from unskew.core.plan import Plan
 from unskew.spark.calls import FORMS, Function, arity, fragment, in_pieces, streamed, whole
 from unskew.spark.groups import applied
-from unskew.spark.jvm import input_partitions, slots_of
+from unskew.spark.jvm import slots_of
 from unskew.spark.keys import AUTO, Columns, helper, key_columns, key_names, key_of, quoted, same_each_time
 from unskew.spark.native import bucket_column, hot_column, route_column, table
 from unskew.spark.repartition import direct_way, pre_images, repartition
@@ -57,7 +57,6 @@ __all__ = [
     "aggregation_of",
     "at_input",
     "at_plan",
-    "input_splits",
     "place_for",
     "split_keys_of",
 ]
@@ -220,8 +219,3 @@ def place_for(histogram: Histogram, plan: Plan, splits: int, form: str, slots: i
         return "plan"
     inputs = max(splits, -(-histogram.total // PIECE))
     return "plan" if states_of(histogram, plan, inputs).plan_pays else "input"
-
-
-def input_splits(df: DataFrame) -> int:
-    """How many tasks read ``df``: where its plan does not say so, as after a shuffle, Spark's setting counts."""
-    return input_partitions(df) or int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)

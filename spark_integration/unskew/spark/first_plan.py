@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan import Plan
 from unskew.spark.folders import Folder
+from unskew.spark.jvm import SHUFFLE_PARTITIONS, shuffle_partitions
 from unskew.spark.streaming.queries import check_given, check_scheme
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
@@ -25,7 +26,6 @@ __all__ = ["Shuffle", "check_partitions", "first_plan", "shuffle_of"]
 
 _LOG = logging.getLogger(__name__)
 _FILE = "salt.pin"  # a line of JSON, what the plan is used for; then the plan
-_PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def shuffle_of(df: DataFrame, checkpoint: str | None) -> Shuffle:
     logged = None if checkpoint is None else _logged(Folder(checkpoint).sub("offsets"))
     if logged is not None:
         return Shuffle(logged, settled=True)
-    return Shuffle(int(str(df.sparkSession.conf.get(_PARTITIONS, "200"))), settled=False)
+    return Shuffle(shuffle_partitions(df.sparkSession), settled=False)
 
 
 def _logged(log: Folder) -> int | None:
@@ -53,7 +53,7 @@ def _logged(log: Folder) -> int | None:
     if not begun:
         return None
     lines = (log.read(max(begun, key=int)) or b"").decode().splitlines()
-    found = json.loads(lines[1]).get("conf", {}).get(_PARTITIONS) if len(lines) > 1 else None
+    found = json.loads(lines[1]).get("conf", {}).get(SHUFFLE_PARTITIONS) if len(lines) > 1 else None
     return None if found is None else int(found)
 
 
@@ -64,7 +64,7 @@ def check_partitions(plan: Plan, shuffle: Shuffle) -> None:
     what = (
         f"{shuffle.partitions} since its first batch, which Spark keeps: plan for {shuffle.partitions} partitions"
         if shuffle.settled
-        else f"{shuffle.partitions} ({_PARTITIONS}): set that to {plan.partitions} before the query starts"
+        else f"{shuffle.partitions} ({SHUFFLE_PARTITIONS}): set that to {plan.partitions} before the query starts"
     )
     raise PlanError(f"the plan is for {plan.partitions} partitions and the query shuffles into {what}")
 

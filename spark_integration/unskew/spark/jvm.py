@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Observation, SparkSession
 
 __all__ = [
+    "SHUFFLE_PARTITIONS",
     "Jobs",
     "StageTime",
     "batch_plan",
@@ -32,6 +33,7 @@ __all__ = [
     "estimated_bytes",
     "freed",
     "input_partitions",
+    "input_splits",
     "jobs_of",
     "output_mode_of",
     "physical_text",
@@ -40,6 +42,7 @@ __all__ = [
     "rows_before",
     "run_of",
     "seen_by",
+    "shuffle_partitions",
     "slots_of",
     "spark_version",
     "stage_times",
@@ -48,6 +51,7 @@ __all__ = [
 _log = logging.getLogger("unskew.spark")
 
 OLDEST = (4, 0)
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _LOOKED = 0.02  # seconds between two looks
 _UNKNOWN = 1 << 62  # Spark's own default for what it knows nothing of is as large as a long can be
 
@@ -81,6 +85,16 @@ def input_partitions(df: DataFrame) -> int | None:
     if any(mark in text for mark in ("Exchange", "AdaptiveSparkPlan", "Subquery")):
         return None
     return int(inner._jdf.queryExecution().toRdd().getNumPartitions())
+
+
+def shuffle_partitions(spark: SparkSession) -> int:
+    """How many partitions Spark makes of a shuffle by itself."""
+    return int(str(spark.conf.get(SHUFFLE_PARTITIONS, "200")))
+
+
+def input_splits(df: DataFrame) -> int:
+    """How many tasks read the frame; where its plan does not say so, as after a shuffle, as many as Spark makes of one."""
+    return input_partitions(df) or shuffle_partitions(df.sparkSession)
 
 
 def estimated_bytes(df: DataFrame) -> int | None:

@@ -20,14 +20,14 @@ from unskew.core.join_plan import Bounds, JoinPlan
 from unskew.core.plan import Plan, Version
 from unskew.core.planners import PLANNERS, Origin
 from unskew.spark.advising import advise_on_frame, advise_on_join, names_of
-from unskew.spark.aggregation import Aggregation, aggregation_of, at_input, at_plan, input_splits, place_for
+from unskew.spark.aggregation import Aggregation, aggregation_of, at_input, at_plan, place_for
 from unskew.spark.calls import Function
 from unskew.spark.dstream import partition_dstream
 from unskew.spark.groups import groups_of, run_groups
 from unskew.spark.histogram import Sampling, histogram_of
 from unskew.spark.join_keys import On
 from unskew.spark.joins import Join
-from unskew.spark.jvm import freed, slots_of, spark_version
+from unskew.spark.jvm import freed, input_splits, slots_of, spark_version
 from unskew.spark.keys import AUTO, Columns, is_auto, key_of, key_unseen, spread_unseen
 from unskew.spark.learning import Pins
 from unskew.spark.native import route_column

@@ -13,8 +13,9 @@ from tests.servers import free_ports
 from tests.spark.streaming_learning.plain import Clock, Plain, let_go, slow_service
 from unskew.client import Client, testing
 from unskew.client.testing import Embedded
+from unskew.core.cadence import Cadence
 from unskew.core.stream import StreamSpec
-from unskew.spark.streaming.syncs import Cadence, Syncs
+from unskew.spark.streaming.syncs import Syncs
 
 N = 32
 

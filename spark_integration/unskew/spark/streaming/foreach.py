@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from unskew.core.elastic import Elastic
 from unskew.core.errors import ConfigError
 from unskew.core.partition_agent import Bound
 from unskew.core.planners import PLANNERS
@@ -23,7 +24,6 @@ from unskew.spark.jvm import freed, run_of
 from unskew.spark.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
 from unskew.spark.planning import BoundTo
 from unskew.spark.streaming.binding import Binding, pin_folder
-from unskew.spark.streaming.elasticity import Elastic
 from unskew.spark.streaming.learned import Learned
 from unskew.spark.streaming.observed import Watch
 from unskew.spark.streaming.planned import Planned

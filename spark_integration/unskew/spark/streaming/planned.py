@@ -13,7 +13,7 @@ from unskew.core.partition_agent import Bound
 from unskew.core.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.spark.histogram import histogram_of
-from unskew.spark.jvm import Jobs, input_partitions, jobs_of, rows_before, stage_times
+from unskew.spark.jvm import Jobs, input_splits, jobs_of, rows_before, stage_times
 from unskew.spark.keys import AUTO, key_of, spread_of
 from unskew.spark.native import route_column
 from unskew.spark.repartition import moved
@@ -92,7 +92,7 @@ class Planned:
             counted = spread if plan.splits or PLANNERS[self._sk.plans.spec.policy].splits else None
             # A plan for more partitions has more hosts, and batches of before are in its record.
             most = plan.partitions if settings.elastic is None else max(settings.elastic.most, plan.partitions)
-            self._tasks = self._tasks or _tasks_of(df)
+            self._tasks = self._tasks or input_splits(df)
             df, watch = watched(df, key, counted, most, every_for(self._rows, most), near_for(self._tasks, most))
         return moved(df, self._target[1], plan.partitions, column=settings.column), watch
 
@@ -207,11 +207,6 @@ class Planned:
         elastic, n = self._settings.elastic, plan.partitions
         fits = n == sk.partitions if elastic is None else elastic.least <= n <= elastic.most
         return plan if fits and plan.key_types == self._types else None
-
-
-def _tasks_of(df: DataFrame) -> int:
-    """How many tasks read the batch; where that cannot be told, as many as Spark makes of a shuffle."""
-    return input_partitions(df) or int(str(df.sparkSession.conf.get("spark.sql.shuffle.partitions", "200")))
 
 
 def _plan_of(pinned: Pinned) -> Plan:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from unskew.core.elastic import Elastic
 from unskew.core.errors import ConfigError
 from unskew.core.trust import TrustRules
 from unskew.spark.keys import AUTO, Columns, quoted
-from unskew.spark.streaming.elasticity import Elastic
 from unskew.spark.streaming.queries import check_given
 
 __all__ = ["Fresh", "Settings", "names_only"]

@@ -19,10 +19,11 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unskew.client import Breaker, Client, NotThereError
+from unskew.core.cadence import Cadence
 from unskew.core.errors import ConfigError, UnskewError
 from unskew.core.stream import StreamSpec
 from unskew.spark.learning import drivers_report
@@ -30,42 +31,14 @@ from unskew.spark.learning import drivers_report
 if TYPE_CHECKING:
     from unskew.core.sync import Answer, Report
 
-__all__ = ["Cadence", "Syncs"]
+__all__ = ["Syncs"]
 
 _log = logging.getLogger("unskew.spark")
 _COOLDOWN, _LONGEST = 2.0, 60.0
 _WAIT = 10.0  # seconds, at most, that the service is asked to wait for the round
 _PAUSE = 0.2  # where it does not wait for so long
-_SLOWER = 1.25
 _LACKS = 1.5  # times fewer rows than in the round before: somebody was not in this one
 _HELD = 20  # DSYNCs, at most, that a round is held for a batch
-
-
-@dataclass(frozen=True)
-class Cadence:
-    """Batches come every ``interval`` seconds; ``needs`` is the least DSYNC that they can do with. ``took``: seconds
-    of the last one, None before the second, for the first of a life is slow."""
-
-    interval: float
-    needs: float
-    first: bool = True
-    took: float | None = None
-
-    @classmethod
-    def of(cls, interval: float) -> Cadence:
-        return cls(interval, interval)
-
-    def after(self, seconds: float) -> Cadence:
-        """One batch more. Two slow ones in a row need a longer DSYNC."""
-        if self.first:
-            return replace(self, first=False)
-        needs = 2.0 * min(seconds, seconds if self.took is None else self.took)
-        slow = self.took is not None and needs > _SLOWER * self.needs
-        return replace(self, needs=needs if slow else self.needs, took=seconds)
-
-    def due(self, now: float, last: float, dsync: float) -> bool:
-        """Whether a batch that begins now is the one that is nearest to a DSYNC after the last that was due."""
-        return not self.first and now + self.interval / 2.0 >= last + dsync
 
 
 class Syncs:
