@@ -8,17 +8,12 @@ from unskew.core.plan import Plan, Version
 from unskew.core.stream import StreamSpec
 from unskew.core.sync import Answer
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire import spec_from_message, version_from_message
+from unskew.wire import ACTIONS, OUTCOMES, spec_from_message, version_from_message
 
 __all__ = ["Built", "Explained", "Fetched", "Reported", "Scale", "StreamInfo", "Synced"]
 
-_OUTCOMES: dict[int, str] = {
-    pb.PLAN_OUTCOME_NEW: "new",
-    pb.PLAN_OUTCOME_KEPT: "kept",
-    pb.PLAN_OUTCOME_NOTHING_REPORTED: "nothing reported",
-    pb.PLAN_OUTCOME_REPEATED: "repeated",
-}
-_ACTIONS: dict[int, str] = {pb.SCALE_ACTION_HOLD: "hold", pb.SCALE_ACTION_OUT: "out", pb.SCALE_ACTION_IN: "in"}
+_OUTCOMES: dict[int, str] = {number: name for name, number in OUTCOMES.items()}
+_ACTIONS: dict[int, str] = {number: name for name, number in ACTIONS.items()}
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ from unskew.wire.learning import (
 from unskew.wire.pins import Pinned, pinned_from_bytes, pinned_to_bytes
 from unskew.wire.plans import plan_from_bytes, plan_to_bytes
 from unskew.wire.streams import (
+    ACTIONS,
+    OUTCOMES,
     part_from_message,
     part_to_message,
     spec_from_bytes,
@@ -37,6 +39,8 @@ from unskew.wire.streams import (
 )
 
 __all__ = [
+    "ACTIONS",
+    "OUTCOMES",
     "Assembler",
     "Pinned",
     "Received",

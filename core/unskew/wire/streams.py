@@ -23,6 +23,8 @@ from unskew.v1.kept_pb2 import KeptBatch
 from unskew.wire.refusals import encoded, parsed, refusal, serialized, shown, text
 
 __all__ = [
+    "ACTIONS",
+    "OUTCOMES",
     "came_of",
     "part_from_message",
     "part_to_message",
@@ -37,6 +39,15 @@ __all__ = [
     "work_to_bytes",
     "work_to_message",
 ]
+
+# By what core calls them: what became of a request for a plan, and what is advised.
+OUTCOMES = {
+    "new": pb.PLAN_OUTCOME_NEW,
+    "kept": pb.PLAN_OUTCOME_KEPT,
+    "nothing reported": pb.PLAN_OUTCOME_NOTHING_REPORTED,
+    "repeated": pb.PLAN_OUTCOME_REPEATED,
+}
+ACTIONS = {"hold": pb.SCALE_ACTION_HOLD, "out": pb.SCALE_ACTION_OUT, "in": pb.SCALE_ACTION_IN}
 
 _NAME, _TEXT, _MANY = 200, 1000, 100  # characters of a name and of a parameter; parameters, key columns
 _EXACT = 2**53  # beyond it not every whole number is a double

@@ -22,7 +22,7 @@ from unskew.service.problems import TooLargeError
 from unskew.service.spans import note
 from unskew.service.verbs import Built, Overview, Scale, StreamInfo, Summary, Synced, Verbs, Wanted
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire import histograms, learning, streams
+from unskew.wire import ACTIONS, OUTCOMES, histograms, learning, streams
 
 __all__ = ["Calls", "check_size", "synced_in_bytes"]
 
@@ -38,13 +38,6 @@ def _readable(who: Identity, verb: str) -> Wanted | None:
 _BESIDE = 1 << 20  # bytes from which on taking a message apart is worth a thread
 _MOST_LISTED, _LISTED = 1000, 100
 _LONGEST_WAIT = 60.0
-_OUTCOMES = {
-    "new": pb.PLAN_OUTCOME_NEW,
-    "kept": pb.PLAN_OUTCOME_KEPT,
-    "nothing reported": pb.PLAN_OUTCOME_NOTHING_REPORTED,
-    "repeated": pb.PLAN_OUTCOME_REPEATED,
-}
-_ACTIONS = {"hold": pb.SCALE_ACTION_HOLD, "out": pb.SCALE_ACTION_OUT, "in": pb.SCALE_ACTION_IN}
 
 
 @dataclass(frozen=True)
@@ -138,7 +131,7 @@ class Calls:
             histogram = await _beside(taken, len(request.histogram.hashes))
         batch = request.batch if request.HasField("batch") else None
         built = await self.verbs.build_plan(stream, batch, fresh=request.fresh, histogram=histogram)
-        outcome = _OUTCOMES[built.outcome]
+        outcome = OUTCOMES[built.outcome]
         return pb.BuildPlanResponse(plan=built.plan, digest=built.digest, outcome=outcome, reason=built.reason), built
 
     async def get_plan(self, request: pb.GetPlanRequest, who: Identity) -> pb.GetPlanResponse:
@@ -189,7 +182,7 @@ class Calls:
         return pb.GetScaleResponse(
             map_tasks=found.map_tasks,
             reduce_tasks=found.reduce_tasks,
-            action=_ACTIONS[found.action],
+            action=ACTIONS[found.action],
             zone=found.zone,
             reason=found.reason,
         )

@@ -34,6 +34,7 @@ from unskew.service.json_arrays import (
 from unskew.service.settings import MAX_JSON_KEYS
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1 import plan_pb2
+from unskew.wire import ACTIONS
 
 __all__ = [
     "BuildPlan",
@@ -497,7 +498,7 @@ class Scale(Model):
 
     @classmethod
     def of(cls, message: pb.GetScaleResponse) -> Scale:
-        action = pb.ScaleAction.Name(message.action).removeprefix("SCALE_ACTION_").lower()
+        action = next(name for name, number in ACTIONS.items() if number == message.action)
         plain = {name: getattr(message, name) for name in ("map_tasks", "reduce_tasks", "zone", "reason")}
         return cls.model_validate({**plain, "action": action})
 

@@ -93,7 +93,7 @@ def shuffle_partitions(spark: SparkSession) -> int:
 
 
 def input_splits(df: DataFrame) -> int:
-    """How many tasks read the frame; where its plan does not say so, as after a shuffle, as many as Spark makes of one."""
+    """How many tasks read the frame; where its plan does not say so, as after a shuffle, as many as that has."""
     return input_partitions(df) or shuffle_partitions(df.sparkSession)
 
 
