@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.service.engines import Cuttable, Log, engines, run, skewed, until
+from unskew.core.autoscale import BatchStats
 from unskew.core.stream import BatchWork, Part, StreamSpec, Work
+from unskew.service.advice import Timed, scale_of
 from unskew.service.base import Tuning
 from unskew.service.engine import Engine
 from unskew.service.errors import NotFoundError
@@ -58,6 +60,13 @@ def test_each_replica_that_shows_advice_shows_the_present_one() -> None:
         await shared.close()
 
     run(main())
+
+
+def test_advice_that_nobody_takes_is_given_again_as_it_was() -> None:
+    """Not in smaller steps, as if what was never tried had not paid."""
+    slow = Timed(16, BatchStats(10.0, 13.0, 1.0, 11.0, 1_000, 100))
+    advised = [scale_of([slow] * batches, 16, 0).reduce_tasks for batches in (5, 10, 60)]
+    assert advised == [27] * 3
 
 
 def test_what_was_advised_goes_with_its_stream() -> None:

@@ -221,7 +221,7 @@ def scale_of(batches: Sequence[Timed], partitions: int, map_tasks: int) -> Scale
             continue
         had = min(batch.tasks, scaler.rules.max_r)
         if had and scaler.state.r != had:
-            scaler.state = replace(scaler.state, r=had)
+            scaler.state = replace(scaler.state, r=had, promised=None)
         decision = scaler.handle(batch.stats)
     if decision is None:
         return Scale(map_tasks, partitions, "hold", 0, "no batch has reported how long it took yet")
