@@ -17,7 +17,7 @@ from unskew.core.qtable import QTable
 from unskew.core.round_rules import RoundRules, check_report, seal_at
 from unskew.core.sync import Report
 from unskew.service.base import Base, Bell, apart, finish, monotonic
-from unskew.service.errors import ConflictError, NotFoundError, ServiceError, UnavailableError
+from unskew.service.errors import ConflictError, NotFoundError, UnavailableError
 from unskew.service.observing import AgentsSeen, RoundMerged, Skipped
 from unskew.service.ports import Commit, ReportKey, ReportOutcome, RoundView
 from unskew.service.reducing import Job, Keep, Made, Told, as_if_merged, reduce_round, rules_of, told
@@ -36,7 +36,7 @@ _BRIEF = 1 << 20
 """Bytes of reports that are merged on the loop, in a millisecond or two. A thread would keep the loop from the
 interpreter's lock for as long, and hand it over and back at each of some hundred short steps, which costs more."""
 _IDLE = 30.0
-_REFUSED = (ServiceError, UnskewError, ArithmeticError, LookupError, TypeError, ValueError)
+_REFUSED = (UnskewError, ArithmeticError, LookupError, TypeError, ValueError)
 
 
 class _Driver:
