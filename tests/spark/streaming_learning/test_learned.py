@@ -209,6 +209,27 @@ def test_another_number_of_partitions_is_for_batches_that_nobody_began(spark: Sp
                 assert used == (N + 3 if batch == 2 else N)
 
 
+def test_a_handler_that_fails_in_a_due_batch_holds_nobody_s_round(
+    spark: SparkSession, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query has stopped and its driver lives on: nobody is to wait for it, as for a batch that is still at work."""
+    clock = Clock(monkeypatch)
+
+    def fails(batch: int) -> None:
+        if batch == 2:
+            raise RuntimeError("the handler fails")
+
+    with Unskew(spark, stream="failing", partitions=N, service=client.target) as sk:
+        each = learning(sk, Places(fails), tmp_path)
+        for batch in range(2):
+            each(batch_of(spark, batch), batch)
+            settle(each)
+            clock.now += INTERVAL
+        with pytest.raises(RuntimeError, match="the handler fails"):
+            each(batch_of(spark, 2), 2)
+        settle(each, 10.0)
+
+
 def test_rounds_go_on_after_an_elastic_query_of_the_session_has_changed_the_number(
     spark: SparkSession, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
