@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 
 from unskew.core.accumulator import Accumulator, MicroBatch
 from unskew.core.allocator import allocate, hash_buckets, split_keys
-from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleRules, ScaleState
+from unskew.core.autoscale import AutoScaler
 from unskew.core.early_release import EarlyRelease, IntervalOpened, PlanBuilt, ReleaseRules
+from unskew.core.scale_values import BatchStats, ScaleDecision, ScaleRules, ScaleState
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]

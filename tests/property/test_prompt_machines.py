@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from unskew.core.accumulator import Accumulator, MicroBatch
 from unskew.core.allocator import allocate, hash_buckets
-from unskew.core.autoscale import BatchStats, ScaleRules, ScaleState, step
+from unskew.core.autoscale import step
 from unskew.core.early_release import EarlyRelease, IntervalOpened, PlanBuilt, ReleaseRules
+from unskew.core.scale_values import BatchStats, ScaleRules, ScaleState
 
 hashes = st.one_of(st.integers(0, 6), st.integers(0, 2**64 - 1))
 batches = st.lists(st.lists(hashes, max_size=30), max_size=12)

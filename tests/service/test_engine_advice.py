@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.service.engines import Cuttable, Log, engines, run, skewed, until
-from unskew.core.autoscale import BatchStats
+from unskew.core.scale_values import BatchStats
 from unskew.core.stream import BatchWork, Part, StreamSpec, Work
 from unskew.service.advice import Timed, scale_of
 from unskew.service.base import Tuning

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleRules, ScaleState
+from unskew.core.autoscale import AutoScaler
 from unskew.core.errors import ConfigError
 from unskew.core.limits import MAX_PARTITIONS
+from unskew.core.scale_values import BatchStats, ScaleDecision, ScaleRules, ScaleState
 
 __all__ = ["Decider", "Elastic", "Stages"]
 

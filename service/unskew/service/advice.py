@@ -13,7 +13,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from unskew.core.autoscale import AutoScaler, BatchStats, ScaleDecision, ScaleRules, ScaleState
+from unskew.core.autoscale import AutoScaler
+from unskew.core.scale_values import BatchStats, ScaleDecision, ScaleRules, ScaleState
 from unskew.core.stream import BatchWork
 from unskew.service.base import Base, Recent, apart, finish, monotonic
 from unskew.service.batches import HISTOGRAM, WORK, Batches, expected, whole

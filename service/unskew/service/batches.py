@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unskew.core.autoscale import BatchStats
 from unskew.core.delegation import GroupingRules, Signal, sense
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.histogram import MAX_ROWS, Histogram
 from unskew.core.history import History
 from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.planners import Feedback
+from unskew.core.scale_values import BatchStats
 from unskew.core.stream import UNKNOWN_PARTS, BatchWork, Part, Work
 from unskew.service.base import Base
 from unskew.service.errors import ConflictError

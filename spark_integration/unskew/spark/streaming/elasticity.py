@@ -24,7 +24,7 @@ from unskew.spark.jvm import StageTime, request_slots, run_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from unskew.core.autoscale import ScaleDecision
+    from unskew.core.scale_values import ScaleDecision
     from unskew.spark.streaming.observed import Found
 
 __all__ = ["Progress", "Scaling", "stages_of"]
