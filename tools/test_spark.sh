@@ -21,4 +21,6 @@ if [[ ! -e $venv/.installed || pyproject.toml -nt $venv/.installed || constraint
     "${pip[@]}" --no-build-isolation --use-pep517 --editable '.[dev]' "$wanted"
     touch "$venv/.installed"
 fi
-exec "$venv/bin/python" -m pytest -m "not long" "${@:-tests/spark}"
+# Older ones leave sockets of theirs open, of which Python tells whoever runs at the time.
+quiet=(-W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning)
+exec "$venv/bin/python" -m pytest "${quiet[@]}" -m "not long" "${@:-tests/spark}"
