@@ -19,6 +19,7 @@ RUN python3 -m venv /opt/build \
     && /opt/build/bin/python -m pip install --constraint constraints.txt hatchling
 COPY pyproject.toml README.md LICENSE ./
 COPY core core
+COPY simulate simulate
 COPY proto proto
 COPY client client
 COPY service service
@@ -40,7 +41,7 @@ RUN python3 -m venv /opt/unskew \
 RUN test "$(/opt/unskew/bin/unskew --version)" = "unskew ${VERSION:?give --build-arg VERSION=}"
 # numba keeps machine code by CPU, and the builder's is not the node's: generic fits any CPU of this architecture.
 ENV NUMBA_CPU_NAME=generic
-RUN /opt/unskew/bin/python -m unskew.service.kernels
+RUN /opt/unskew/bin/python -m unskew.service.app.kernels
 
 # -- the service ------------------------------------------------------------------------------------------------------
 FROM ${PYTHON_IMAGE}@${PYTHON_DIGEST} AS service
@@ -71,7 +72,7 @@ LABEL org.opencontainers.image.title="unskew" \
 USER 10001:10001
 EXPOSE 8080 8081 8082
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=30s --timeout=5s --start-period=10s CMD ["python", "-m", "unskew.service.probe"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=10s CMD ["python", "-m", "unskew.service.app.probe"]
 # No init process: unskew handles SIGTERM itself as process 1, and starts no other process that could become a zombie.
 ENTRYPOINT ["unskew"]
 CMD ["serve"]
@@ -92,7 +93,7 @@ ENV NUMBA_CPU_NAME=generic \
 RUN PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --no-cache-dir --constraint /opt/unskew/constraints.txt \
         "unskew[fast] @ file://$(ls /opt/unskew/dist/*.whl)" pandas \
     && test "$(python3 -c 'from unskew.core.version import __version__ as v; print(v)')" = "${VERSION:?give --build-arg VERSION=}" \
-    && python3 -m unskew.service.kernels /opt/unskew/kernels \
+    && python3 -m unskew.service.app.kernels /opt/unskew/kernels \
     && chown -R 185:185 /opt/unskew/kernels
 LABEL org.opencontainers.image.title="unskew-executor" \
       org.opencontainers.image.description="Skew-free partitioning for Spark: drivers and executors" \

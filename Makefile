@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 # The stamp carries the version, so that PYTHON= with another one makes the venv anew instead of using the old one.
 STAMP := $(VENV)/.installed-$(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)
 CLASSES := $(VENV)/spark-classes.jsa
-ROOTS := core proto client service spark_integration cli
+ROOTS := core simulate proto client service spark_integration cli
 WORKERS ?= 2
 # Tests of one xdist_group share a worker, and so what is dear to set up.
 PYTEST = -n $(WORKERS) --dist loadgroup

@@ -18,12 +18,12 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from papers.grouping import GroupingRules
+from papers.replay import Capacities, Grouped, Routing, Sources, Trace, arrivals, replay
 from unskew.core import make_router, quality
-from unskew.core.grouping import GroupingRules
-from unskew.core.replay import Capacities, Grouped, Routing, Sources, Trace, arrivals, replay
 from unskew.core.routers.base import Router
 from unskew.core.routers.cg import ConsistentGrouping
-from unskew.core.streams import zipf_keys, zipf_probabilities
+from unskew.simulate.key_streams import zipf_keys, zipf_probabilities
 
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]

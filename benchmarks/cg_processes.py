@@ -45,7 +45,7 @@ from benchmarks.cg_workers import Done, Sent, Task, source, worker
 from benchmarks.cpu_limits import Limits, limits
 from unskew.client.testing import embedded
 from unskew.core import make_router
-from unskew.core.streams import zipf_keys
+from unskew.simulate.key_streams import zipf_keys
 
 WORKERS, SOURCES, THROTTLED = 8, 2, (2, 5)
 SHARE, LEFT, LOAD = 0.10, 0.3, 0.8

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from benchmarks.cpu_limits import share_of
 from unskew.client import PlanAgent, Reporter
 from unskew.core import make_router
-from unskew.core.stream import BatchWork, Work
+from unskew.core.stream_spec import BatchWork, Work
 
 __all__ = ["Done", "Sent", "SlotSeen", "Task", "source", "worker"]
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.client import Agent
-from unskew.core.agent import Agent as Machine
+from unskew.core.rounds.agent import Agent as Machine
 
 ROWS, KEYS, WORKERS, ROUNDS = 1_000_000, 100_000, 16, 9
 ROOT = Path(__file__).resolve().parents[1]

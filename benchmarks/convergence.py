@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.client import testing
-from unskew.wire import Pinned, pinned_from_bytes
+from unskew.wire import StoredPin, pinned_from_bytes
 
 __all__ = ["HOT", "App", "Batch", "Figures", "Together", "beside", "figures", "keys_of", "run", "together"]
 
@@ -168,7 +168,7 @@ def _started(app: App, target: str, folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root)
 
 
-def pins_in(folder: Path) -> dict[int, Pinned]:
+def pins_in(folder: Path) -> dict[int, StoredPin]:
     """Every pin of the query, by its first batch."""
     pins = (pinned_from_bytes(file.read_bytes()) for file in folder.glob("checkpoint/unskew/q/pins/*.pb"))
     return {pin.bound.batch: pin for pin in sorted(pins, key=lambda pin: pin.bound.batch)}

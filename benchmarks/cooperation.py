@@ -22,9 +22,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.fleet import Fleet
-from unskew.core.streams import zipf_keys
-from unskew.core.windows import slide_imbalance, window_imbalance, window_replication
+from unskew.core.quality.windows import slide_imbalance, window_imbalance, window_replication
+from unskew.simulate.fleet import Fleet
+from unskew.simulate.key_streams import zipf_keys
 
 __all__ = ["AGENTS", "DSYNC", "KINDS", "Figures", "growth", "run", "stream", "synced_and_not"]
 

@@ -42,8 +42,8 @@ from benchmarks.dataflow import (
     spans,
     together,
 )
-from unskew.core import kernels
-from unskew.core.replay import Stages
+from papers.replay import Stages
+from unskew.core.kernels import base as kernels
 
 U64 = NDArray[np.uint64]
 

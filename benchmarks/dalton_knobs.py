@@ -27,12 +27,12 @@ from benchmarks.dataflow import (
     together,
     workers_of,
 )
-from unskew.core import kernels_hot as hot
+from papers.replay import Stages
 from unskew.core import make_router
-from unskew.core.fleet import Fleet
-from unskew.core.kernels import kernel
-from unskew.core.replay import Stages
-from unskew.core.streams import zipf_probabilities
+from unskew.core.dalton import frequency_store as hot
+from unskew.core.kernels.base import kernel
+from unskew.simulate.fleet import Fleet
+from unskew.simulate.key_streams import zipf_probabilities
 
 __all__ = ["print_figure_10a", "print_figure_10b", "print_figure_10c", "print_figure_14a", "print_figure_15"]
 

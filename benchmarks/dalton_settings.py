@@ -15,10 +15,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from benchmarks.grid import SLIDE, WINDOW, Bound, Stream, bound_of, stream_of
-from unskew.core import kernels, make_router
+from unskew.core import make_router
+from unskew.core.kernels import base as kernels
+from unskew.core.quality.windows import slide_imbalance, window_imbalance, window_replication
 from unskew.core.routers.dalton import PAPER
-from unskew.core.streams import drifting
-from unskew.core.windows import slide_imbalance, window_imbalance, window_replication
+from unskew.simulate.key_streams import drifting
 
 CELLS = ((1.0, 64), (1.5, 8), (1.5, 64))
 CHANGE, KEYS, HOT = 200_000, 100_000, 64

@@ -1,7 +1,7 @@
 """A dataflow of partitioners, combiners and reducers in a cost model: what ``dalton_figures`` is made of.
 
 Measured: where each row goes (the real routers and the real fleet of agents), and what a router's ``route`` costs a
-row, as CPU time of this process in this run. Simulated: everything else, by ``unskew.core.replay.stages``, of which
+row, as CPU time of this process in this run. Simulated: everything else, by ``papers.replay.stages``, of which
 the busiest member of the busiest stage sets the pace. No network, no queues, no engine; a second of the paper's windows
 is 1,000 rows, so a window of 60 s is 60,000 rows at any rate.
 
@@ -32,14 +32,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from papers.replay import StageCosts, Stages, stages
 from unskew.core import make_router
-from unskew.core.agent import Agent, Answered
-from unskew.core.fleet import Fleet
-from unskew.core.qtable import UNTRIED, QTable
-from unskew.core.replay import StageCosts, Stages, stages
+from unskew.core.dalton.qtable import UNTRIED, QTable
+from unskew.core.rounds.agent import Agent, Answered
 from unskew.core.routers.base import Router, common
-from unskew.core.routers.dalton import Dalton
-from unskew.core.streams import zipf_keys, zipf_probabilities
+from unskew.core.routers.dalton import DaltonRouter
+from unskew.simulate.fleet import Fleet
+from unskew.simulate.key_streams import zipf_keys, zipf_probabilities
 
 __all__ = [
     "ALGORITHMS", "READ", "SECOND", "SEEDS", "UPDATE",
@@ -229,7 +229,7 @@ def pinned(phases: Sequence[U64], plan: Plan, hot: U64, shares: F64, *, forward:
     n, rows, far = workers_of("dalton", plan), sum(len(keys) for keys in phases), 250
 
     def learner() -> Any:
-        one = Dalton(common(n, 7, plan.window, plan.slide), share=4.0 * far, frequencies="map").partner(0)
+        one = DaltonRouter(common(n, 7, plan.window, plan.slide), share=4.0 * far, frequencies="map").partner(0)
         one.rule = one.rule._replace(room=max(one.rule.room, len(hot)))
         often = np.round(shares * rows).astype(np.int64)
         blank = np.zeros((len(hot), n))

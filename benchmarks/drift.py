@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.grid import KEYS, SLIDE, WINDOW
-from unskew.core import kernels, make_router
-from unskew.core.microbatch import BatchRouter
-from unskew.core.streams import drifting
-from unskew.core.windows import slide_imbalance, window_replication
+from papers.microbatch import BatchRouter
+from unskew.core import make_router
+from unskew.core.kernels import base as kernels
+from unskew.core.quality.windows import slide_imbalance, window_replication
+from unskew.simulate.key_streams import drifting
 
 CHANGE, SPANS, HOT, BATCH = 200_000, 4, 64, 10_000
 

@@ -1,8 +1,9 @@
 """DSYNC of applications that learn in batches, on a real service (Dalton, Fig. 14b), and rounds whose tasks are gone.
 
-Two applications without Spark, with the driver and the tasks of one (``unskew.spark.streaming.syncs``). The service's
-merges take 0.6 of a batch's interval, twice that, four times, and 0.6 again. DSYNC after each batch, in intervals: the
-paper's is 1, 2, 4, 1. Below: seconds from a batch's end to its answer, where the number of tasks changes.
+Two applications without Spark, with the driver and the tasks of one (``unskew.spark.streaming.round_participant``). The
+service's merges take 0.6 of a batch's interval, twice that, four times, and 0.6 again. DSYNC after each batch, in
+intervals: the paper's is 1, 2, 4, 1. Below: seconds from a batch's end to its answer, where the number of tasks
+changes.
 
 Run: ``python -m benchmarks.dsync_batches`` (2 minutes)
 """

@@ -19,12 +19,12 @@ from itertools import count, pairwise
 
 import numpy as np
 
-from unskew.core.merging import merge
-from unskew.core.qtable import QTable
-from unskew.core.round_events import Action, Event, Merge, Merged, Reported, Send, Tick, Wake
-from unskew.core.rounds import RoundRules, Rounds
+from unskew.core.dalton.qtable import QTable
+from unskew.core.rounds.events import Action, Event, Merge, Merged, Reported, Send, Tick, Wake
+from unskew.core.rounds.merge import merge
+from unskew.core.rounds.messages import Answer, Report
+from unskew.core.rounds.reducer import RoundRules, Rounds
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.sync import Answer, Report
 
 PAPER = (10.0, 20.0, 40.0, 10.0)
 TIMES = (1.0, 2.0, 4.0, 1.0)

@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from unskew.core.autoscale import AutoScaler
-from unskew.core.scale_values import BatchStats, ScaleRules, ScaleState
+from unskew.core.scaling.autoscale import AutoScaler
+from unskew.core.scaling.values import BatchStats, ScaleRules, ScaleState
 
 INTERVAL, WAIT, FIXED, MAPS = 4.0, 5e-4, 1.3, 0.1
 ROWS = (16_000, 19_000, 23_000, 28_000, 34_000, 28_000, 23_000, 19_000, 16_000)

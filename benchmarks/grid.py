@@ -20,12 +20,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.hashing import mix
-from unskew.core.microbatch import BatchRouter
+from papers.microbatch import BatchRouter
+from unskew.core.keys.hashing import mix
+from unskew.core.quality.windows import slide_imbalance, window_imbalance
 from unskew.core.routers import make_router
 from unskew.core.routers.base import common
-from unskew.core.streams import zipf_keys
-from unskew.core.windows import slide_imbalance, window_imbalance
+from unskew.simulate.key_streams import zipf_keys
 
 __all__ = [
     "BATCHES", "CELLS", "EXPONENTS", "KEYS", "SLIDE", "WINDOW", "WORKERS",

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from xxhash import xxh64_intdigest
 
-from unskew.core.hashing import hash_keys
+from unskew.core.keys.hashing import hash_keys
 
 SHAPES: dict[str, Callable[[int], str]] = {
     "16 bytes each": lambda i: f"user-{i:011d}",

@@ -14,9 +14,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels, make_router, quality
-from unskew.core.quality import LinearCost
-from unskew.core.selection import Workload, recommend
+from unskew.core import make_router, quality
+from unskew.core.kernels import base as kernels
+from unskew.core.quality.measures import LinearCost
+from unskew.simulate.router_choice import Workload, recommend
 
 WINDOW, WINDOWS, KEYS = 60_000, 3, 100_000
 HLL = {"cardinality": "hll"}

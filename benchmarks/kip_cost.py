@@ -15,10 +15,10 @@ import time
 
 import numpy as np
 
-from unskew.core.hashing import mix
-from unskew.core.histogram import Histogram, top_rows
+from unskew.core.histogram.histogram import Histogram, top_rows
+from unskew.core.keys.hashing import mix
 from unskew.core.limits import host_bits
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 from unskew.core.planners.registry import make_planner
 
 PARTITIONS, KEYS, LISTED = 256, 1_000_000, 4 * 2 * 256

@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unskew.core.hashing import hash_keys, mix
-from unskew.core.histogram import Histogram
-from unskew.core.history import History
-from unskew.core.plan import Plan
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.histogram.history import History
+from unskew.core.keys.hashing import hash_keys, mix
+from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Planner
 from unskew.core.planners.gate import Gate
 from unskew.core.planners.registry import make_planner

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.planners import PLANNERS, make_planner
 
 ROUNDS = 9

@@ -21,11 +21,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.accumulator import Accumulator, MicroBatch
-from unskew.core.allocator import allocate, hash_buckets, split_keys
-from unskew.core.autoscale import AutoScaler
-from unskew.core.early_release import EarlyRelease, IntervalOpened, PlanBuilt, ReleaseRules
-from unskew.core.scale_values import BatchStats, ScaleDecision, ScaleRules, ScaleState
+from papers.accumulator import Accumulator, MicroBatch
+from papers.early_release import EarlyRelease, IntervalOpened, PlanBuilt, ReleaseRules
+from unskew.core.operators.bucket_allocator import allocate, hash_buckets, split_keys
+from unskew.core.scaling.autoscale import AutoScaler
+from unskew.core.scaling.values import BatchStats, ScaleDecision, ScaleRules, ScaleState
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]

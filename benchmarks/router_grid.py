@@ -34,7 +34,7 @@ from benchmarks.grid import (
     measure_batched,
     stream_of,
 )
-from unskew.core import kernels
+from unskew.core.kernels import base as kernels
 from unskew.core.routers import ROUTERS
 from unskew.core.routers.dalton import PAPER
 

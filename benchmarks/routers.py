@@ -13,7 +13,8 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels, quality
+from unskew.core import quality
+from unskew.core.kernels import base as kernels
 from unskew.core.routers import ROUTERS, make_router
 
 ROWS, KEYS, ROUNDS = 1_000_000, 100_000, 5

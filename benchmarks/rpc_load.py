@@ -33,11 +33,11 @@ from typing import Any
 import grpc
 import numpy as np
 
-from unskew.core.qtable import QTable
+from unskew.core.dalton.qtable import QTable
+from unskew.core.rounds.messages import Report
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.sync import Report
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire.learning import report_to_message
+from unskew.wire.round_messages import report_to_message
 
 __all__ = ["ECHO", "GET_PLAN", "Crowd", "Loader", "Measured", "cpu", "echo_server", "loader"]
 

@@ -29,8 +29,8 @@ import numpy as np
 
 from benchmarks.serving import Served, bare_environment, child, serving
 from unskew.client import Client
-from unskew.core.histogram import Histogram
-from unskew.core.stream import Part
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.stream_spec import Part
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import histogram_to_message
 

@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.rpc_load import ECHO, GET_PLAN, Crowd, Loader, Measured, cpu, echo_server, loader
 from tests.servers import single
 from unskew.client.testing import Embedded, embedded
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 from unskew.v1 import partitioner_pb2 as pb
 
 MAIN = Crowd(streams=8, agents=16, rows=64, workers=64)

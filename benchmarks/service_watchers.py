@@ -37,7 +37,7 @@ import numpy as np
 from benchmarks.serving import Served, bare_environment, processor_seconds, raise_file_limit, resident_mb, serving
 from tests.servers import free_ports, single
 from unskew.client import Client
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 
 STREAM = "clicks"
 MEMORY, LATE = 500.0, 1.0

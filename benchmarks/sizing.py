@@ -20,8 +20,8 @@ import numpy as np
 from benchmarks.serving import Served, resident_mb, serving
 from tests.servers import Server, free_ports
 from unskew.client import Client
-from unskew.core.histogram import Histogram, Tail
-from unskew.core.stream import Part
+from unskew.core.histogram.histogram import Histogram, Tail
+from unskew.core.stream_spec import Part
 
 PARTITIONS = 64
 BATCHES = 8

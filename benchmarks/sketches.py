@@ -17,8 +17,9 @@ from collections.abc import Callable, Iterator
 import datasketches
 import numpy as np
 
-from unskew.core.hashing import mix
-from unskew.core.sketches import CountMin, FrequentItems, HyperLogLog
+from papers.countmin import CountMin
+from unskew.core.keys.hashing import mix
+from unskew.core.sketches import FrequentItems, HyperLogLog
 from unskew.core.sketches.tally import U64, tally
 
 KEYS = 100_000

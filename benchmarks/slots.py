@@ -8,8 +8,8 @@ Run: ``python benchmarks/slots.py``
 
 from __future__ import annotations
 
-from unskew.core.apportion import apportion
-from unskew.core.slots import UNITS_BITS, slots_for, units_of
+from unskew.core.arrays.apportion import apportion
+from unskew.core.plan.slots import UNITS_BITS, slots_for, units_of
 
 BUDGET = 65_536
 

@@ -25,10 +25,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.spark_native import N, paired, session, sink, sixty_four
 from unskew.client import Client, testing
-from unskew.core.partition_agent import Bound, apart, decide
-from unskew.core.qtable import QTable
-from unskew.spark.executor import Pin
-from unskew.spark.placing import place
+from unskew.core.dalton.qtable import QTable
+from unskew.core.rounds.partition_agent import RoutingChoice, apart, decide
+from unskew.spark.place.by_tasks import place
+from unskew.spark.place.executor import TaskPin
 
 MARK = 1.5
 
@@ -49,9 +49,9 @@ def frame(spark: SparkSession, rows: int) -> DataFrame:
 
 def works(rows: DataFrame, key: str, target: str) -> dict[str, Any]:
     plans = sixty_four(rows, key)
-    bounds = {name: Bound(N, plan) for name, plan in plans.items()}
-    pins = {name: Pin("s", bound, "bench") for name, bound in bounds.items()}
-    learn = Pin("s", Bound(N, table=QTable.empty(N)), "bench")
+    bounds = {name: RoutingChoice(N, plan) for name, plan in plans.items()}
+    pins = {name: TaskPin("s", bound, "bench") for name, bound in bounds.items()}
+    learn = TaskPin("s", RoutingChoice(N, table=QTable.empty(N)), "bench")
     told = replace(learn, service=target, sync=True)
     return {
         "identity": sink(rows.mapInArrow(identity, rows.schema).repartition(N, key)),
@@ -70,7 +70,7 @@ def machine(rows: int) -> None:
     keys = np.unique(rng.integers(0, 2**64, 1_000_100, dtype=np.uint64))
     drawn = keys[np.floor(np.exp(rng.random(rows) * np.log(1e6))).astype(np.int64)]
     spread = rng.integers(0, 2**64, rows, dtype=np.uint64)
-    bound = Bound(N, table=QTable.empty(N), alike=True)
+    bound = RoutingChoice(N, table=QTable.empty(N), alike=True)
     decide(bound, 0, drawn[:10_000], spread[:10_000])
     for name, work in {
         "told apart": lambda: apart(spread),

@@ -35,7 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.spark_join import AQE, COALESCING, SLOTS, frames, session
-from unskew.core.quality import makespan
+from unskew.core.quality.measures import makespan
 from unskew.spark import Unskew
 
 LATENCY = 0.002

@@ -28,11 +28,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from unskew.core.join_plan import RIGHT, JoinPlan
+from unskew.core.operators.join_plan import RIGHT, JoinPlan
 from unskew.spark import Unskew
-from unskew.spark.joins import Join
-from unskew.spark.native import place_column
-from unskew.spark.replicas import replicated
+from unskew.spark.operators.joins import Join
+from unskew.spark.place.native import place_column
+from unskew.spark.place.replicas import replicated
 
 SLOTS = 16
 KEYS = 10_000

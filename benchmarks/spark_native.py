@@ -24,11 +24,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from unskew.core import Histogram, make_planner
-from unskew.core.plan import Plan
-from unskew.spark.histogram import histogram_of
-from unskew.spark.keys import key_of, spread_of
-from unskew.spark.native import route_column
-from unskew.spark.repartition import repartition
+from unskew.core.plan.plan import Plan
+from unskew.spark.frame.histogram import histogram_of
+from unskew.spark.frame.keys import key_of, spread_of
+from unskew.spark.place.native import route_column
+from unskew.spark.place.repartition import repartition
 
 N = 64
 WARM = 2

@@ -30,8 +30,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from unskew.core import Histogram, hash_keys, make_planner
-from unskew.core.keyed_plan import KIP, LISTED, brief, first_plan, grown, lengthened, next_plan, record_of
-from unskew.core.keyed_state import with_hashes
+from unskew.core.operators.keyed_plan import KIP, LISTED, brief, first_plan, grown, lengthened, next_plan, record_of
+from unskew.core.operators.keyed_state import with_hashes
 from unskew.core.planners import Origin
 from unskew.spark import Unskew
 from unskew.spark.stateful import Stateful

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
-from unskew.core.streams import drifting
+from unskew.simulate.key_streams import drifting
 from unskew.spark import Elastic, Unskew
 from unskew.spark.demo.local import QUICK, local_spark
 from unskew.spark.demo.queries import Query, checkpoint_of

@@ -25,11 +25,11 @@ import numpy as np
 
 from unskew.client import Client
 from unskew.client.backoff import Backoff
+from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import UnskewError
-from unskew.core.plan import Plan
-from unskew.core.qtable import QTable
+from unskew.core.plan.plan import Plan
+from unskew.core.rounds.messages import Report
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.sync import Report
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import report_to_message

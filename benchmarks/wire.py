@@ -4,8 +4,8 @@ Run ``python -m benchmarks.wire [--rounds N]``. Each figure is the best of the r
 the same bytes through protobuf and numpy with no check at all (``bare``), and the same table as ``repeated`` numbers,
 which is what packed bytes are instead of. Target: encode + decode of a report or an answer with 64 hot rows x 64
 workers in 40 us. About met for a report, 42 us (18 to encode, 24 to decode) on a machine at rest: it is read by the
-fewest walks over its arrays that show it to be right (``wire.quick``), and only else by core's own constructors, which
-take 20 us more. An answer is packed once for all agents of a round.
+fewest walks over its arrays that show it to be right (``wire.fast_reports``), and only else by core's own constructors,
+which take 20 us more. An answer is packed once for all agents of a round.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Callable
 import numpy as np
 from google.protobuf.struct_pb2 import ListValue
 
-from unskew.core.histogram import Histogram, Tail
-from unskew.core.qtable import UNTRIED, QTable
+from unskew.core.dalton.qtable import UNTRIED, QTable
+from unskew.core.histogram.histogram import Histogram, Tail
+from unskew.core.rounds.messages import Answer, Report
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.stream import Part
-from unskew.core.sync import Answer, Report
+from unskew.core.stream_spec import Part
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire import histograms, learning
+from unskew.wire import histograms, round_messages
 from unskew.wire.histograms import Assembler
 
 
@@ -86,15 +86,20 @@ def line(name: str, encode: Callable[[], bytes], decode: Callable[[], object], r
 def learned(rows: int, workers: int, rounds: int) -> None:
     size = f"{rows} x {workers}"
     told, heard = report(rows, workers), answer(rows, workers)
-    sent, got = learning.report_to_bytes(told), learning.answer_to_bytes(heard)
-    line(f"report {size}", lambda: learning.report_to_bytes(told), lambda: learning.report_from_bytes(sent), rounds)
+    sent, got = round_messages.report_to_bytes(told), round_messages.answer_to_bytes(heard)
+    line(
+        f"report {size}",
+        lambda: round_messages.report_to_bytes(told),
+        lambda: round_messages.report_from_bytes(sent),
+        rounds,
+    )
 
     def anew() -> bytes:
-        learning._PACKED.clear()
-        return learning.answer_to_bytes(heard)
+        round_messages._PACKED.clear()
+        return round_messages.answer_to_bytes(heard)
 
-    line(f"answer {size}, the first of a round", anew, lambda: learning.answer_from_bytes(got), rounds)
-    line(f"answer {size}, another", lambda: learning.answer_to_bytes(heard), lambda: None, rounds)
+    line(f"answer {size}, the first of a round", anew, lambda: round_messages.answer_from_bytes(got), rounds)
+    line(f"answer {size}, another", lambda: round_messages.answer_to_bytes(heard), lambda: None, rounds)
     line(f"bare {size}", *bare(rows, workers), rounds)
     checks(told, rounds)
 

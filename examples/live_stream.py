@@ -16,8 +16,8 @@ import numpy as np
 
 from unskew.client import Agent, Client
 from unskew.core import Histogram, hash_keys, quality
-from unskew.core.stream import BatchWork, Part, Work
-from unskew.core.streams import drifting
+from unskew.core.stream_spec import BatchWork, Part, Work
+from unskew.simulate.key_streams import drifting
 
 ROWS, KEYS, PARTITIONS, CHANGE = 50_000, 20_000, 16, 20
 

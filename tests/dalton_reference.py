@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from math import ceil
 
-from unskew.core.learning import Learning
-from unskew.core.routers.dalton import Dalton
+from unskew.core.dalton.settings import LearningSettings
+from unskew.core.routers.dalton import DaltonRouter
 
 __all__ = ["Reference", "Row", "poured"]
 
@@ -61,7 +61,7 @@ class Row:
 class Reference:
     """Routes one tuple at a time. ``settings`` is a router of the same settings; it is not asked to route."""
 
-    settings: Dalton
+    settings: DaltonRouter
     window: list[tuple[int, int, int, int]] = field(default_factory=list)  # number, slide, key, worker
     rows: dict[int, Row] = field(default_factory=dict)
     counts: Counter[int] = field(default_factory=Counter)
@@ -232,7 +232,7 @@ class Reference:
 
 def poured(
     counts: list[int], homes: list[int], most: list[int], tail: list[int], relative: list[float],
-    learning: Learning, seed: int, values: list[list[float]], grain: int | None = None,
+    learning: LearningSettings, seed: int, values: list[list[float]], grain: int | None = None,
 ) -> list[list[int]]:  # fmt: skip
     """Dalton for micro-batches on counts: tuples per hot key and worker; ``values`` are moved in place."""
     workers, load, draw = len(tail), list(tail), 0

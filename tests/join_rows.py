@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from unskew.core import hash_keys
-from unskew.core.histogram import Histogram, Tail
-from unskew.core.join_plan import JoinRows
+from unskew.core.histogram.histogram import Histogram, Tail
+from unskew.core.operators.join_plan import JoinRows
 
 __all__ = ["HASHES", "rows_of"]
 

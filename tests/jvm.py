@@ -29,7 +29,7 @@ def use() -> None:
 
 def main() -> None:
     """Make the archive anew, of the last Java to end: Spark's own."""
-    from unskew.spark.jvm import end_gateway
+    from unskew.spark.frame.jvm import end_gateway
 
     with tempfile.TemporaryDirectory(dir=_ARCHIVE.parent) as folder:
         made = Path(folder) / _ARCHIVE.name

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tests.planning import key_hashes
-from unskew.core.histogram import Histogram, Tail
-from unskew.core.qtable import UNTRIED, QTable
+from unskew.core.dalton.qtable import UNTRIED, QTable
+from unskew.core.histogram.histogram import Histogram, Tail
+from unskew.core.rounds.messages import Answer, Report
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.sync import Answer, Report
 
 __all__ = ["a_report", "a_table", "an_answer", "same_answer", "same_report", "with_everything"]
 

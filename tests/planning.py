@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 
 __all__ = ["key_hashes", "some_histogram", "spread_of", "zipf_counts"]
 

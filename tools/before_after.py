@@ -11,8 +11,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from unskew.spark.demo import Batch, Demo, Step, play
-from unskew.spark.demo.work import Ran
+from unskew.spark.demo import Demo, DemoBatch, Step, play
+from unskew.spark.demo.work import MeasuredRun
 
 OUT = Path(__file__).resolve().parent.parent / "docs" / "pictures" / "before-after.svg"
 WIDTH, BAR, GAP, LEFT, TOP = 860, 9, 3, 16, 62
@@ -36,7 +36,7 @@ class Quiet:
     def running(self, step: Step) -> None:
         print(step)
 
-    def done(self, batch: Batch) -> None:
+    def done(self, batch: DemoBatch) -> None:
         print(f"batch {batch.number}: {batch.hash.seconds:.2f} s, {batch.unskew.seconds:.2f} s")
 
 
@@ -48,7 +48,7 @@ def main() -> None:
     print(OUT)
 
 
-def drawn(batch: Batch) -> str:
+def drawn(batch: DemoBatch) -> str:
     tasks = len(batch.hash.tasks)
     height = len(batch.hash.tasks) * (BAR + GAP)
     most = max(*batch.hash.tasks, batch.hash.seconds)
@@ -68,7 +68,7 @@ def drawn(batch: Batch) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _panel(title: str, ran: Ran, colour: str, most: float, top: int) -> list[str]:
+def _panel(title: str, ran: MeasuredRun, colour: str, most: float, top: int) -> list[str]:
     scale = (WIDTH - 2 * LEFT) / most
     end = LEFT + ran.seconds * scale
     height = len(ran.tasks) * (BAR + GAP)

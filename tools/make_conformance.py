@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from tests.conformance.vectors import HERE, column
-from unskew.core.keytypes import parse
+from unskew.core.keys.types import parse
 
 ZONES = ("UTC", "America/St_Johns")
 MICROS = 1_000_000

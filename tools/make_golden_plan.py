@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from unskew.core import Histogram, hash_keys, make_planner
-from unskew.core.plan import Version
+from unskew.core.plan.plan import Version
 from unskew.core.planners import Origin
 from unskew.wire import plan_to_bytes
 

@@ -25,12 +25,12 @@ import numpy as np
 
 from tests.chaos.inputs import Shape, rows
 from unskew.client import Agent
-from unskew.client.answers import Synced
-from unskew.core.agent import Action, Answered, Send, Settings, Tick, Tuples
-from unskew.core.agent import Agent as Machine
-from unskew.core.merging import merge
-from unskew.core.qtable import QTable
-from unskew.core.sync import Answer
+from unskew.client.results import Synced
+from unskew.core.dalton.qtable import QTable
+from unskew.core.rounds.agent import Action, AgentSettings, AgentTick, Answered, SendReport, Tuples
+from unskew.core.rounds.agent import Agent as Machine
+from unskew.core.rounds.merge import merge
+from unskew.core.rounds.messages import Answer
 
 __all__ = ["Wanted", "digest"]
 
@@ -86,7 +86,7 @@ class Diarist(Agent):
 
     def _post(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
-            if isinstance(action, Send) and action.report.seq > self._seq:
+            if isinstance(action, SendReport) and action.report.seq > self._seq:
                 self._seq = action.report.seq
                 self.write("posted", seq=self._seq, records=action.report.records)
         super()._post(actions)
@@ -102,11 +102,11 @@ class Diarist(Agent):
 
 def _warm(shape: Shape) -> None:
     """A whole life in small: kernels are compiled, or loaded, before the fork and not by each agent in mid-round."""
-    machine = Machine(Settings("warm", shape.workers, 1.0))
+    machine = Machine(AgentSettings("warm", shape.workers, 1.0))
     for turn in range(4):
         machine.handle(Tuples(rows(shape, 0, turn)), 2.0 * turn)
-        for action in machine.handle(Tick(), 2.0 * turn + 1.0):
-            if isinstance(action, Send):
+        for action in machine.handle(AgentTick(), 2.0 * turn + 1.0):
+            if isinstance(action, SendReport):
                 pool = merge([action.report])
                 named = (action.report.name,)
                 answer = Answer(turn + 1, named, pool.table, pool.records, pool.unsure, pool.loads, 1.0, pool.split)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core import hash_keys
-from unskew.core.fleet import Fleet
+from unskew.simulate.fleet import Fleet
 
 __all__ = ["Shape", "imbalance", "rows", "simulated"]
 

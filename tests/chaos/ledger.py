@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.agents import digest
-from unskew.wire.learning import answer_from_bytes
+from unskew.wire.round_messages import answer_from_bytes
 
 __all__ = ["Diary", "Name", "Round", "commands", "read_diary", "rounds_of", "wrong"]
 

@@ -16,7 +16,7 @@ from tests.chaos.inputs import Shape, imbalance, simulated
 from tests.chaos.ledger import Diary, Round, wrong
 from tests.chaos.proxy import FaultProxy, Mode
 from tests.servers import Server
-from unskew.service.stores.scripts import SCRIPTS
+from unskew.service.stores.redis.scripts import SCRIPTS
 
 __all__ = ["LONG", "SMALL", "Outcome", "check", "check_balance", "kill_in_mid_round", "stall", "through"]
 

@@ -14,11 +14,11 @@ from tests.chaos.agents import digest
 from tests.chaos.inputs import Shape, imbalance, rows, simulated
 from tests.chaos.ledger import Diary, Name, Round, commands, read_diary, rounds_of, wrong
 from tests.servers import single
-from unskew.core.qtable import QTable
-from unskew.core.sync import Answer
-from unskew.service.ports import Commit, ReportKey
+from unskew.core.dalton.qtable import QTable
+from unskew.core.rounds.messages import Answer
 from unskew.service.stores import open_store
-from unskew.wire.learning import answer_to_bytes
+from unskew.service.stores.ports import Commit, ReportKey
+from unskew.wire.round_messages import answer_to_bytes
 
 INC, AGENTS, ROUNDS = 1_000, ("ann", "bob", "cyd"), 4
 

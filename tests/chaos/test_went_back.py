@@ -8,10 +8,10 @@ import time
 import pytest
 
 from tests.service.engines import a_report, engines, run
-from unskew.core.stream import StreamSpec
-from unskew.service.mending import MendedStore
+from unskew.core.stream_spec import StreamSpec
+from unskew.service.api.verbs import Synced
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.verbs import Synced
+from unskew.service.stores.recovering import RecoveringStore
 
 NEVER = (0, 0)
 
@@ -39,7 +39,7 @@ def test_a_round_that_was_answered_and_lost_holds_nobody_up(noticed: bool) -> No
             store._streams = kept
             if not noticed:
                 mended = engine._base.store
-                assert isinstance(mended, MendedStore)
+                assert isinstance(mended, RecoveringStore)
                 mended._rounds.clear()
             again = await engine.sync("clicks", a_report("ann", 3, rows=300), 5.0, NEVER)
             assert again.merged

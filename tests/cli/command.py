@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unskew.cli.entry import main
-from unskew.core.streams import drifting
+from unskew.simulate.key_streams import drifting
 
 
 @dataclass(frozen=True)

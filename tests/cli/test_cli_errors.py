@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.cli.command import environment, in_process, in_shell, is_one_line, write_stream
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.planners import make_planner
 from unskew.wire import plan_to_bytes
 

@@ -12,9 +12,9 @@ import pytest
 
 from tests.cli.command import skewed, write_stream
 from unskew.cli.errors import InputError
-from unskew.cli.read import read_keys
+from unskew.cli.whatif.read import read_keys
 from unskew.core.errors import ConfigError, KeyTypeError
-from unskew.core.hashing import hash_keys
+from unskew.core.keys.hashing import hash_keys
 
 WORDS = ["b", "a", "", "b", "naïve"]
 

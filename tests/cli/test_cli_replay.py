@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.command import skewed
-from unskew.cli.job import Fresh, Job
-from unskew.cli.replay import cut, replay, steps
-from unskew.cli.results import Replay
+from unskew.cli.whatif.job import Fresh, Job
+from unskew.cli.whatif.replay import cut, replay, steps
+from unskew.cli.whatif.results import Replay
 from unskew.core import quality
-from unskew.core.hashing import hash_keys
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.keys.hashing import hash_keys
 from unskew.core.planners import Origin, make_planner
 
 HASHES = hash_keys(skewed(8_000))

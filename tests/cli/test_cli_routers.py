@@ -14,19 +14,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.command import Done, in_process, in_shell, on_a_terminal, skewed, write_stream
-from unskew.cli import fleet
-from unskew.cli.chosen import names
-from unskew.cli.fleet import COOPERATING, fleet_of
-from unskew.cli.job import Job, Sliding
-from unskew.cli.replay import replay
-from unskew.cli.results import Replay, equals
-from unskew.cli.show import verdict
+from unskew.cli.whatif import agents
+from unskew.cli.whatif.agents import COOPERATING, fleet_of
+from unskew.cli.whatif.job import Job, Sliding
+from unskew.cli.whatif.options import names
+from unskew.cli.whatif.replay import replay
+from unskew.cli.whatif.results import Replay, equals
+from unskew.cli.whatif.show import verdict
 from unskew.core import quality
-from unskew.core.fleet import Fleet
-from unskew.core.hashing import hash_keys
+from unskew.core.keys.hashing import hash_keys
 from unskew.core.planners import PLANNERS, Origin
+from unskew.core.quality.windows import window_imbalance, window_replication
 from unskew.core.routers import ROUTERS, make_router
-from unskew.core.windows import window_imbalance, window_replication
+from unskew.simulate.fleet import Fleet
 
 HASHES = hash_keys(skewed(8_000))
 SLIDING = Sliding(1_000, 100)
@@ -151,13 +151,13 @@ def test_time_a_tuple_is_what_the_clock_says_without_the_warm_up() -> None:
 COMPILES = """
 import sys
 import numpy as np
-from unskew.cli.fleet import COOPERATING, fleet_of, warm_up
-from unskew.cli.job import Job, Sliding
-from unskew.core.hashing import hash_keys
+from unskew.cli.whatif.agents import COOPERATING, fleet_of, warm_up
+from unskew.cli.whatif.job import Job, Sliding
+from unskew.core.keys.hashing import hash_keys
 from unskew.core.routers import ROUTERS
 
 def compiled():
-    modules = [module for name, module in sys.modules.items() if name.startswith("unskew.core.kernels")]
+    modules = [module for name, module in sys.modules.items() if name.startswith("unskew.core.kernels.base")]
     there = {id(each): each for module in modules for each in vars(module).values()}.values()
     return sum(len(each.signatures) for each in there if hasattr(each, "signatures"))
 
@@ -220,7 +220,7 @@ def test_agents_that_cooperate_are_one_fleet_made_in_one_place(monkeypatch: pyte
             asked.append(self.job.dsync)
             return np.full(len(hashes), 3, np.int32)
 
-    monkeypatch.setitem(fleet.COOPERATING, "pk2", Together)
+    monkeypatch.setitem(agents.COOPERATING, "pk2", Together)
     result = run("pk2,pk5", agents=4, dsync=500)
     assert result.routers[0].batches[0].routed.loads == (0, 0, 0, 2_000, 0, 0, 0, 0)
     assert result.routers[0].ns_per_tuple == 0.5e9 / 8_000

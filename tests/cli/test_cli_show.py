@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.command import in_process, on_a_terminal, skewed, write_stream
-from unskew.cli.document import document
-from unskew.cli.job import Job
-from unskew.cli.read import Keys
-from unskew.cli.replay import replay
-from unskew.cli.results import PolicyResult, Replay, equals
-from unskew.cli.show import heading, verdict
-from unskew.core.hashing import hash_keys
+from unskew.cli.whatif.document import document
+from unskew.cli.whatif.job import Job
+from unskew.cli.whatif.read import Keys
+from unskew.cli.whatif.replay import replay
+from unskew.cli.whatif.results import PolicyResult, Replay, equals
+from unskew.cli.whatif.show import heading, verdict
+from unskew.core.keys.hashing import hash_keys
 from unskew.core.planners import PLANNERS, Origin
 
 MAIN = ["policy", "imbalance", "imbalance", "planned", "replication", "moved", "makespan"]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from unskew.client import Agent, Client, PlanAgent, Reporter
-from unskew.core.stream import BatchWork, Work
+from unskew.core.stream_spec import BatchWork, Work
 
 HASHES = np.arange(1_000, dtype=np.uint64)
 LONGEST = 20.0

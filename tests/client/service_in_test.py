@@ -17,11 +17,11 @@ from typing import Any
 
 import grpc
 
-from unskew.core.histogram import Histogram
-from unskew.core.merging import merge
-from unskew.core.plan import Plan, PlanInfo, Version
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan, PlanInfo, Version
 from unskew.core.planners import make_planner
-from unskew.core.sync import Answer
+from unskew.core.rounds.merge import merge
+from unskew.core.rounds.messages import Answer
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1 import partitioner_pb2_grpc
 from unskew.wire import (

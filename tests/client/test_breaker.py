@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.client.breaker import CLOSED, HALF_OPEN, OPEN, Breaker
+from unskew.core.breaker import CLOSED, HALF_OPEN, OPEN, Breaker
 from unskew.core.errors import ConfigError
 
 

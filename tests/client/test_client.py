@@ -36,13 +36,13 @@ from unskew.client import (
 )
 from unskew.client.channel import Target
 from unskew.client.credentials import Credentials
-from unskew.core.agent import Agent as Machine
-from unskew.core.agent import Send, Settings, Tick, Tuples
 from unskew.core.errors import ConfigError, UnskewError
-from unskew.core.histogram import Histogram, Tail
-from unskew.core.plan import Version
-from unskew.core.stream import BatchWork, Part, StreamSpec, Work
-from unskew.core.sync import Report
+from unskew.core.histogram.histogram import Histogram, Tail
+from unskew.core.plan.plan import Version
+from unskew.core.rounds.agent import Agent as Machine
+from unskew.core.rounds.agent import AgentSettings, AgentTick, SendReport, Tuples
+from unskew.core.rounds.messages import Report
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.v1 import partitioner_pb2 as pb
 
 Code = grpc.StatusCode
@@ -50,10 +50,10 @@ HASHES = np.arange(1, 9, dtype=np.uint64)
 
 
 def report() -> Report:
-    machine = Machine(Settings(name="ann", workers=4, dsync=1.0))
+    machine = Machine(AgentSettings(name="ann", workers=4, dsync=1.0))
     machine.handle(Tuples(HASHES), 0.0)
-    (sent,) = machine.handle(Tick(), 1.0)
-    assert isinstance(sent, Send)
+    (sent,) = machine.handle(AgentTick(), 1.0)
+    assert isinstance(sent, SendReport)
     return sent.report
 
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from tests.client.service_in_test import Running, ServiceInTest, fails, free_port, plan_of, until
 from unskew.client import Agent, Breaker, Client, ClientClosedError
-from unskew.core.agent import Agent as Machine
-from unskew.core.agent import Routed, Settings, Tuples
 from unskew.core.errors import ConfigError, KeyTypeError
+from unskew.core.rounds.agent import Agent as Machine
+from unskew.core.rounds.agent import AgentSettings, Routed, Tuples
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import report_from_message
 
@@ -58,7 +58,7 @@ class TestWithAService:
         with Agent("clicks", f"127.0.0.1:{free_port()}", workers=N, dsync=FOREVER, name="ann") as agent:
             settings = agent._settings
             mine = [agent.route(rows(seed=seed)).tolist() for seed in range(3)]
-        machine = Machine(Settings(name="ann", workers=N, dsync=FOREVER, number=settings.number))
+        machine = Machine(AgentSettings(name="ann", workers=N, dsync=FOREVER, number=settings.number))
         bare = []
         for seed in range(3):
             (routed,) = machine.handle(Tuples(rows(seed=seed)), 0.0)

@@ -21,11 +21,11 @@ from tests.client.service_in_test import until
 from unskew.client import Agent, Client, Ladder, NoAccessError, NotThereError, RefusedError, testing
 from unskew.client.ladder import NEWEST
 from unskew.client.testing import Embedded, EmbeddedError, embedded
-from unskew.core.agent import Agent as Machine
-from unskew.core.agent import Settings, Tick, Tuples
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Version
-from unskew.core.stream import BatchWork, Part, Work
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Version
+from unskew.core.rounds.agent import Agent as Machine
+from unskew.core.rounds.agent import AgentSettings, AgentTick, Tuples
+from unskew.core.stream_spec import BatchWork, Part, Work
 
 pytestmark = pytest.mark.xdist_group("embedded")
 
@@ -88,9 +88,9 @@ def test_what_the_service_refuses_names_the_field(client: Client) -> None:
     client.put_stream("refused", partitions=8)
     with pytest.raises(NotThereError, match="version"):
         client.get_plan("refused", Version(3, 4))
-    machine = Machine(Settings(name="ann", workers=4, dsync=1.0))
+    machine = Machine(AgentSettings(name="ann", workers=4, dsync=1.0))
     machine.handle(Tuples(skewed()), 0.0)
-    (sent,) = machine.handle(Tick(), 1.0)
+    (sent,) = machine.handle(AgentTick(), 1.0)
     with pytest.raises(RefusedError, match="workers"):
         client.sync("refused", sent.report)  # type: ignore[union-attr]
 

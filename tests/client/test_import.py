@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.client.service_in_test import free_port
 from unskew.client import Agent
-from unskew.core.agent import Agent as Machine
+from unskew.core.rounds.agent import Agent as Machine
 
 # Processor time over importing numpy and grpc: what others do on the machine is not counted. benchmarks/client.py has
 # the figures: 103 ms where this was written.

@@ -12,10 +12,10 @@ import pytest
 
 from tests.client.service_in_test import Running, ServiceInTest, fails, free_port, plan_of, until
 from unskew.client import Breaker, Client, Fetched, Ladder
-from unskew.client.ladder import HASH, LAST, NEWEST, Heard, choose
+from unskew.client.ladder import HASH, LAST, NEWEST, LatestPlan, choose
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Plan
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan
 from unskew.core.planners import make_planner
 from unskew.v1 import partitioner_pb2 as pb
 
@@ -25,36 +25,36 @@ PLAIN = plan_of(0, incarnation=0)
 class TestTheDecision:
     def test_the_newest_plan_is_taken(self) -> None:
         """Also where no other is known, and where the service could not ask its store: the reason says that."""
-        chosen = choose(Heard(Fetched(plan_of(3))), None, PLAIN)
+        chosen = choose(LatestPlan(Fetched(plan_of(3))), None, PLAIN)
         assert (chosen.plan, chosen.rung) == (plan_of(3), NEWEST)
-        stale = choose(Heard(Fetched(plan_of(3), stale=True)), plan_of(2), PLAIN)
+        stale = choose(LatestPlan(Fetched(plan_of(3), stale=True)), plan_of(2), PLAIN)
         assert stale.rung == NEWEST
         assert "could not ask its store" in stale.reason
 
     def test_without_an_answer_it_is_the_last_one_known_and_then_plain_hashing(self) -> None:
         """The reason says what went wrong and what is used instead."""
-        last = choose(Heard(None, "no answer"), plan_of(2), PLAIN)
+        last = choose(LatestPlan(None, "no answer"), plan_of(2), PLAIN)
         assert (last.plan, last.rung) == (plan_of(2), LAST)
         assert last.reason == "no answer; version 1.2 is the last one known"
-        plain = choose(Heard(None, "no answer"), None, PLAIN)
+        plain = choose(LatestPlan(None, "no answer"), None, PLAIN)
         assert (plain.plan, plain.rung) == (PLAIN, HASH)
         assert plain.reason.startswith("no answer; ")
 
     def test_a_service_that_is_behind_does_not_turn_a_batch_back(self) -> None:
         """Only a newer plan is adopted; one of a newer incarnation is newer."""
-        assert choose(Heard(Fetched(plan_of(2))), plan_of(5), PLAIN).rung == LAST
-        assert choose(Heard(Fetched(plan_of(1, incarnation=2))), plan_of(5), PLAIN).rung == NEWEST
+        assert choose(LatestPlan(Fetched(plan_of(2))), plan_of(5), PLAIN).rung == LAST
+        assert choose(LatestPlan(Fetched(plan_of(1, incarnation=2))), plan_of(5), PLAIN).rung == NEWEST
 
     def test_a_plan_that_does_not_fit_is_never_used(self) -> None:
         """Another number of partitions, or keys of other types: not from the service, and not as the last one."""
         other = plan_of(9, partitions=8)
-        assert choose(Heard(Fetched(other)), plan_of(2), PLAIN).rung == LAST
-        chosen = choose(Heard(Fetched(other)), other, PLAIN)
+        assert choose(LatestPlan(Fetched(other)), plan_of(2), PLAIN).rung == LAST
+        chosen = choose(LatestPlan(Fetched(other)), other, PLAIN)
         assert chosen.rung == HASH
         assert "8 partitions, not for 4" in chosen.reason
         typed = Plan(4, plan_of(3).tail, plan_of(3).hot, ("string",), plan_of(3).info)
-        assert choose(Heard(Fetched(typed)), None, PLAIN, ("string",)).rung == NEWEST
-        refused = choose(Heard(Fetched(typed)), None, PLAIN, ("bigint",))
+        assert choose(LatestPlan(Fetched(typed)), None, PLAIN, ("string",)).rung == NEWEST
+        refused = choose(LatestPlan(Fetched(typed)), None, PLAIN, ("bigint",))
         assert refused.rung == HASH
         assert "keys of string, not of bigint" in refused.reason
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tests.client.service_in_test import Running, ServiceInTest, fails, free_port, plan_of, until
 from unskew.client import Breaker, Client, ClientClosedError, PlanAgent
 from unskew.core.errors import ConfigError, KeyTypeError
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Version
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Version
 from unskew.core.planners import make_planner
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import plan_to_bytes

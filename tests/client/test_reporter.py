@@ -12,7 +12,7 @@ import pytest
 from tests.client.service_in_test import Running, ServiceInTest, fails, until
 from unskew.client import Breaker, Client, ClientClosedError, Reporter
 from unskew.core.errors import ConfigError
-from unskew.core.stream import BatchWork, Work
+from unskew.core.stream_spec import BatchWork, Work
 from unskew.v1 import partitioner_pb2 as pb
 
 QUICK = Breaker(1_000, 0.02, 0.02)

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from unskew.core import Histogram, make_planner
-from unskew.core.keyed_plan import HOSTS, KIP, brief, first_plan, lengthened, next_plan, record_of
-from unskew.core.keyed_state import StateFile, StatePart
-from unskew.core.partition_agent import Bound
-from unskew.core.plan import Plan, Version
+from unskew.core.dalton.qtable import QTable
+from unskew.core.operators.keyed_plan import HOSTS, KIP, brief, first_plan, lengthened, next_plan, record_of
+from unskew.core.operators.keyed_state import StateFile, StatePart
+from unskew.core.plan.plan import Plan, Version
 from unskew.core.planners import Origin
-from unskew.core.qtable import QTable
-from unskew.wire import Pinned, manifests, pinned_from_bytes, pinned_to_bytes, plan_from_bytes, plan_to_bytes
+from unskew.core.rounds.partition_agent import RoutingChoice
+from unskew.wire import StoredPin, manifests, pinned_from_bytes, pinned_to_bytes, plan_from_bytes, plan_to_bytes
 
 __all__ = ["check", "write"]
 
@@ -41,8 +41,10 @@ def plan_of(policy: str) -> Plan:
     return make_planner(policy, 6).plan(Histogram.from_counts(HASHES, COUNTS), origin=ORIGIN)
 
 
-def pin_of(bound: Bound) -> Pinned:
-    return Pinned(bound, "clicks", "q", ("user",), ("auto",), began=1_700_000_000_000, reason="because", told=("id",))
+def pin_of(bound: RoutingChoice) -> StoredPin:
+    return StoredPin(
+        bound, "clicks", "q", ("user",), ("auto",), began=1_700_000_000_000, reason="because", told=("id",)
+    )
 
 
 def learned() -> QTable:
@@ -77,9 +79,9 @@ IDENTITY = manifests.Identity("6e0a", "clicks", "q", ("user",), ("string",), "st
 WRITTEN: dict[str, Callable[[], bytes]] = {
     "plan-balanced.pb": lambda: plan_to_bytes(plan_of("balanced")),
     "plan-kip.pb": lambda: plan_to_bytes(plan_of("kip")),
-    "pin-plan.pb": lambda: pinned_to_bytes(pin_of(Bound(6, plan_of("balanced"), batch=3))),
+    "pin-plan.pb": lambda: pinned_to_bytes(pin_of(RoutingChoice(6, plan_of("balanced"), batch=3))),
     "pin-table.pb": lambda: pinned_to_bytes(
-        pin_of(Bound(6, table=learned(), records=1000, version=(1_700_000_000_000_000, 4), batch=5, seed=-3))
+        pin_of(RoutingChoice(6, table=learned(), records=1000, version=(1_700_000_000_000_000, 4), batch=5, seed=-3))
     ),
     "identity.pb": lambda: manifests.identity_to_bytes(IDENTITY),
     "manifest.pb": lambda: manifests.manifest_to_bytes(manifest()),

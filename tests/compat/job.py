@@ -17,10 +17,10 @@ import numpy as np
 import unskew.client
 from unskew.client import Client
 from unskew.core import Histogram
-from unskew.core.qtable import QTable
+from unskew.core.dalton.qtable import QTable
+from unskew.core.rounds.messages import Report
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.stream import BatchWork, Part, Work
-from unskew.core.sync import Report
+from unskew.core.stream_spec import BatchWork, Part, Work
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
 KEYS = np.array([5, 42, 2**63 + 1, 2**64 - 1], np.uint64)

@@ -23,7 +23,7 @@ from tests.servers import single
 from tests.service.processes import Process, logged, process
 from unskew.client import Client
 from unskew.core import Histogram
-from unskew.core.stream import BatchWork, Part, Work
+from unskew.core.stream_spec import BatchWork, Part, Work
 from unskew.wire import plan_from_bytes
 
 pytestmark = pytest.mark.xdist_group("compat")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from unskew.core.keytypes import arrow_of, parse
+from unskew.core.keys.types import arrow_of, parse
 
 HERE = Path(__file__).parent
 

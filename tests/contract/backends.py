@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from unskew.service.ports import Store
 from unskew.service.stores import open_store
-from unskew.service.stores.keeping import Limits
+from unskew.service.stores.limits import Limits
+from unskew.service.stores.ports import Store
 
 __all__ = ["LIMITS", "Backend", "MemoryBackend", "UrlBackend"]
 

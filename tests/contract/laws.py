@@ -10,9 +10,10 @@ import pytest
 
 from tests.contract.backends import Backend
 from unskew.core.errors import ConfigError
-from unskew.core.plan import Version
+from unskew.core.plan.plan import Version
 from unskew.service.errors import ConflictError, LimitError, NotFoundError, UnavailableError
-from unskew.service.ports import (
+from unskew.service.stores.limits import MOST_INCARNATION, Limits
+from unskew.service.stores.ports import (
     Commit,
     Marks,
     News,
@@ -24,7 +25,6 @@ from unskew.service.ports import (
     ReportOutcome,
     Store,
 )
-from unskew.service.stores.keeping import MOST_INCARNATION, Limits
 
 Law = Callable[[Backend], Awaitable[None]]
 LAWS: dict[str, Law] = {}

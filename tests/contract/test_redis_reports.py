@@ -11,8 +11,8 @@ import pytest
 from tests.contract.laws import LEASE, committed
 from tests.servers import Server
 from unskew.service.errors import NotFoundError, UnavailableError
-from unskew.service.ports import ReportKey, ReportOutcome, Store
 from unskew.service.stores import open_store
+from unskew.service.stores.ports import ReportKey, ReportOutcome, Store
 
 pytestmark = pytest.mark.anyio
 

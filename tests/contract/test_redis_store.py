@@ -13,11 +13,11 @@ import pytest
 from tests.contract.laws import LEASE, committed, merge, part, plan
 from tests.servers import Server, single
 from unskew.service.errors import LimitError, UnavailableError
-from unskew.service.ports import PartOutcome, PlanOutcome, ReportKey, ReportOutcome, Store
 from unskew.service.stores import open_store
 from unskew.service.stores.address import Address
-from unskew.service.stores.link import Patience
-from unskew.service.stores.redis import RedisStore
+from unskew.service.stores.ports import PartOutcome, PlanOutcome, ReportKey, ReportOutcome, Store
+from unskew.service.stores.redis.redis_client import Patience
+from unskew.service.stores.redis.store import RedisStore
 
 pytestmark = pytest.mark.anyio
 

@@ -17,10 +17,10 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from tests.contract.backends import LIMITS
 from tests.servers import Server
-from unskew.core.plan import Version
+from unskew.core.plan.plan import Version
 from unskew.service.errors import ServiceError
-from unskew.service.ports import Commit, PartKey, PlanRecord, ReportKey, Store
 from unskew.service.stores import open_store
+from unskew.service.stores.ports import Commit, PartKey, PlanRecord, ReportKey, Store
 
 Ask = Callable[[Store], Awaitable[Any]]
 

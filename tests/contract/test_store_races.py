@@ -22,10 +22,10 @@ from redis.exceptions import ConnectionError  # noqa: A004  # Redis's own
 
 from tests.contract.backends import LIMITS
 from tests.servers import Server
-from unskew.service.ports import Commit, ReportKey, Store
 from unskew.service.stores import open_store
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.stores.redis import RedisStore
+from unskew.service.stores.ports import Commit, ReportKey, Store
+from unskew.service.stores.redis.store import RedisStore
 
 STREAM = "clicks"
 

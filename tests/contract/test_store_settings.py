@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unskew.core.errors import ConfigError
 from unskew.service.stores import open_store
-from unskew.service.stores.address import Address, Tls, read_address
+from unskew.service.stores.address import Address, RedisTls, read_address
 from unskew.service.stores.breaker import Breaker
 from unskew.service.stores.memory import MemoryStore
 
@@ -24,7 +24,7 @@ HIDDEN = "pa55word"
         ("redis://h", Address("single", (("h", 6379),))),
         ("redis://h:1/2", Address("single", (("h", 1),), db=2)),
         ("redis://[::1]:7", Address("single", (("::1", 7),))),
-        ("rediss://u:p%40%2Fx@h:1", Address("single", (("h", 1),), username="u", password="p@/x", tls=Tls())),
+        ("rediss://u:p%40%2Fx@h:1", Address("single", (("h", 1),), username="u", password="p@/x", tls=RedisTls())),
         ("redis://:p@h", Address("single", (("h", 6379),), password="p")),
         ("redis+sentinel://a,b:2,c/main/3", Address("sentinel", (("a", 26379), ("b", 2), ("c", 26379)), "main", 3)),
         ("redis+cluster://u:p@a:1,b:2", Address("cluster", (("a", 1), ("b", 2)), username="u", password="p")),
@@ -33,7 +33,7 @@ HIDDEN = "pa55word"
             Address(
                 "cluster",
                 (("a", 6379),),
-                tls=Tls("/ca.pem", check_host=False),
+                tls=RedisTls("/ca.pem", check_host=False),
                 options={"ca": "/ca.pem", "check_host": "no"},
             ),
         ),

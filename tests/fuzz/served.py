@@ -16,10 +16,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from unskew.service.engine import Engine
-from unskew.service.main import Running, build
-from unskew.service.metrics import Metrics
-from unskew.service.settings import Settings
+from unskew.service.app.main import Running, build
+from unskew.service.app.settings import Settings
+from unskew.service.engine.engine import Engine
+from unskew.service.events.metrics import Metrics
 
 _DEEP = 6
 _STATUS, _FILES = Path("/proc/self/status"), Path("/proc/self/fd")

@@ -19,7 +19,7 @@ import yaml
 from tests.helm.charts import CHART, NAMESPACE, ROOT, VALUES, Document, helm, render, secrets, value_files
 from tests.helm.kubelet import image_user
 from unskew.core.version import __version__
-from unskew.service.settings import Settings
+from unskew.service.app.settings import Settings
 from unskew.service.stores.address import read_address
 
 pytestmark = pytest.mark.xdist_group("helm")

@@ -22,8 +22,8 @@ from tests.helm.charts import Rendered, render, secrets, value_files
 from tests.helm.kubelet import Container, FailedMountError, Started, bare, python, running
 from tests.helm.papers import TOKEN, foreign_secrets
 from tests.servers import free_ports, redis_program, wait_for
-from unskew.service.main import check
-from unskew.service.settings import load
+from unskew.service.app.main import check
+from unskew.service.app.settings import load
 
 pytestmark = [
     pytest.mark.xdist_group("helm"),

@@ -18,11 +18,11 @@ import pytest
 from tests.contract.backends import Backend, UrlBackend
 from tests.contract.laws import LAWS, LEASE, committed, merge, plan
 from tests.servers import MASTER, Cluster, Sentinels, Server, wait_for
-from unskew.core.plan import Version
+from unskew.core.plan.plan import Version
 from unskew.service.errors import UnavailableError
-from unskew.service.ports import Commit, PlanOutcome, ReportKey, ReportOutcome, Store
 from unskew.service.stores import open_store
-from unskew.service.stores.redis import RedisStore
+from unskew.service.stores.ports import Commit, PlanOutcome, ReportKey, ReportOutcome, Store
+from unskew.service.stores.redis.store import RedisStore
 
 # All laws and one failover belong to `make test`. The other failovers are long: each takes seconds of waiting.
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("redis-topologies")]

@@ -22,8 +22,8 @@ from tests.service.faces import digest_of, report
 from tests.service.processes import Process, process
 from unskew.client import Agent, Client
 from unskew.core.errors import UnskewError
-from unskew.core.plan import Plan
-from unskew.core.stream import BatchWork, Part, Work
+from unskew.core.plan.plan import Plan
+from unskew.core.stream_spec import BatchWork, Part, Work
 
 TOKENS = f"{digest_of('root')} root admin *\n{digest_of('scraper')} prometheus reader *\n"
 CLICKS, LEARNED = "clicks", "learned"

@@ -6,6 +6,7 @@ __all__ = ["PORTIONS"]
 
 PORTIONS = {
     "core": "core/unskew/core",
+    "simulate": "simulate/unskew/simulate",
     "wire": "core/unskew/wire",
     "v1": "proto/unskew/v1",
     "client": "client/unskew/client",

@@ -16,10 +16,12 @@ import pytest
 from tests.packaging.portions import PORTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-UP = "cli -> spark -> client -> wire -> core | v1"
+UP = "cli -> spark -> client | simulate -> wire -> core | v1"
 SERVES = "cli -> service -> wire -> core | v1"
 PURE = "core is pure"
 LIGHT = "the data path is light"
+SIMULATED = "no service and no executor decides by a simulation"
+LAYERS = "inside core: arrays < keys < histogram < plan < planners < operators; routers and dalton beside them"
 
 BROKEN = [
     *[("core", portion, UP) for portion in ("wire", "v1", "client", "spark", "cli")],
@@ -27,6 +29,9 @@ BROKEN = [
     *[("wire", portion, UP) for portion in ("client", "spark", "cli")],
     *[("client", portion, UP) for portion in ("spark", "cli")],
     ("spark", "cli", UP),
+    ("core", "simulate", UP),
+    ("simulate", "client", UP),
+    *[(portion, "simulate", SIMULATED) for portion in ("service", "client", "wire")],
     *[(portion, "service", SERVES) for portion in ("core", "v1", "wire")],
     ("service", "cli", SERVES),
     ("service", "client", "client and service are independent"),
@@ -46,6 +51,10 @@ FOREIGN = [
     ("wire", "import redis", LIGHT),
     ("service", "from pyspark.sql import SparkSession", "the service runs without Spark"),
 ]
+UPWARD = [
+    ("arrays", "keys"), ("keys", "histogram"), ("histogram", "plan"), ("plan", "planners"), ("planners", "operators"),
+    ("dalton", "planners"), ("planners", "routers"), ("routers", "rounds"),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -96,5 +105,17 @@ def test_each_foreign_import_is_reported(copy: Path) -> None:
         planted.write_text(line + "\n")
         if f"{contract} BROKEN" not in lint(copy):
             missed.append(f"{portion}: {line}")
+        planted.unlink()
+    assert missed == []
+
+
+def test_each_import_against_the_layers_of_core_is_reported(copy: Path) -> None:
+    """A lower package of core that imports a higher one breaks the contract."""
+    missed = []
+    for lower, higher in UPWARD:
+        planted = copy / PORTIONS["core"] / lower / "planted.py"
+        planted.write_text(f"import unskew.core.{higher}\n")
+        if f"{LAYERS} BROKEN" not in lint(copy):
+            missed.append(f"{lower} -> {higher}")
         planted.unlink()
     assert missed == []

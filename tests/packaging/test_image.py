@@ -13,7 +13,7 @@ import pytest
 
 from tests.packaging.dockerfile import Stage, ignored, pairs, read, words
 from unskew.core.version import __version__
-from unskew.service.settings import Settings
+from unskew.service.app.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = read(ROOT / "Dockerfile")
@@ -97,7 +97,7 @@ def test_the_executor_keeps_sparks_user_and_entrypoint() -> None:
 def test_only_what_the_wheel_is_made_of_is_sent_to_the_engine() -> None:
     """The context has the six roots and four files: no history, test, secret or compiled kernel of this machine."""
     kept, never = ignored(ROOT / ".dockerignore")
-    roots = ["core", "proto", "client", "service", "spark_integration", "cli"]
+    roots = ["core", "simulate", "proto", "client", "service", "spark_integration", "cli"]
     assert kept == [*roots, "constraints.txt", "pyproject.toml", "README.md", "LICENSE"]
     assert {"__pycache__", "*.nb[ic]"} <= set(never)
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.service.processes import process
-from unskew.service.kernels import seed
-from unskew.service.probe import alive
+from unskew.service.app.kernels import seed
+from unskew.service.app.probe import alive
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_a_service_behind_tls_is_alive(tmp_path: Path, papers: dict[str, str], a
 
 def test_a_service_that_hangs_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """A port that takes connections and says nothing: the answer comes within the probe's own time."""
-    monkeypatch.setattr("unskew.service.probe._SECONDS", 0.1)
+    monkeypatch.setattr("unskew.service.app.probe._SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         assert "timed out" in alive({"UNSKEW_HTTP_PORT": str(silent.getsockname()[1])})
 
@@ -60,10 +60,10 @@ def test_as_a_command_it_is_cheap_and_tells_by_its_exit_code() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     environment = {**os.environ, "UNSKEW_HTTP_PORT": str(port)}
-    command = [sys.executable, "-W", "error", "-m", "unskew.service.probe"]
+    command = [sys.executable, "-W", "error", "-m", "unskew.service.app.probe"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    code = "import sys, unskew.service.probe; print({'numpy', 'grpc', 'fastapi', 'typer'} & set(sys.modules))"
+    code = "import sys, unskew.service.app.probe; print({'numpy', 'grpc', 'fastapi', 'typer'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"
 
 

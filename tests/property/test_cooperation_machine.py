@@ -28,15 +28,15 @@ from hypothesis.stateful import (
 )
 from numpy.typing import NDArray
 
-from unskew.core import kernels_dalton as kernels
-from unskew.core.agent import Agent, Answered, Routed, Settings, Tick, Tuples
-from unskew.core.agent import Send as ReportOut
-from unskew.core.merging import merge
-from unskew.core.qtable import UNTRIED, QTable
-from unskew.core.round_events import Event, Left, Merge, Merged, Renewed, Reported, Resumed, Send
-from unskew.core.round_events import Tick as Pulse
-from unskew.core.rounds import RoundRules, Rounds
-from unskew.core.sync import Report
+from unskew.core.dalton import row_loop as kernels
+from unskew.core.dalton.qtable import UNTRIED, QTable
+from unskew.core.rounds.agent import Agent, AgentSettings, AgentTick, Answered, Routed, Tuples
+from unskew.core.rounds.agent import SendReport as ReportOut
+from unskew.core.rounds.events import Event, Left, Merge, Merged, Renewed, Reported, Resumed, Send
+from unskew.core.rounds.events import Tick as Pulse
+from unskew.core.rounds.merge import merge
+from unskew.core.rounds.messages import Report
+from unskew.core.rounds.reducer import RoundRules, Rounds
 
 WORKERS = 4
 DSYNC = 10.0
@@ -188,12 +188,12 @@ class Cooperation(RuleBasedStateMachine):
 
     def _start(self, name: str) -> None:
         self.lives[name] += 1
-        of = Settings(
+        of = AgentSettings(
             name, WORKERS, DSYNC, NAMES.index(name), self.lives[name], window=WINDOW, slide=SLIDE,
             capacity=self.capacity, parameters={"split_cap": None, "epsilon": 0.3},
         )  # fmt: skip
         self.living[name] = Shadow(Agent(of))
-        self._do(name, self.living[name].handle(Tick(), self.now))
+        self._do(name, self.living[name].handle(AgentTick(), self.now))
 
     def _do(self, name: str, actions: tuple[Any, ...]) -> None:
         for action in actions:
@@ -296,7 +296,7 @@ class Cooperation(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         for name in list(self.living):
-            self._do(name, self.living[name].handle(Tick(), self.now))
+            self._do(name, self.living[name].handle(AgentTick(), self.now))
         self._reduce(Pulse())
         self.network = [(at, message) for at, message in self.network if at + LIFE > self.now]
 

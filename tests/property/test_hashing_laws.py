@@ -8,9 +8,9 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unskew.core import murmur3, xxh64
-from unskew.core.bytesview import ByteRows
-from unskew.core.hashing import SEED, hash_keys, placement_salt, spark_hash
+from unskew.core.keys import murmur3, xxh64
+from unskew.core.keys.byte_rows import ByteRows
+from unskew.core.keys.hashing import SEED, hash_keys, placement_salt, spark_hash
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=90)
 KEYS = st.lists(st.none() | TEXT, max_size=60)

@@ -7,12 +7,12 @@ import pytest
 
 from tests.planning import key_hashes, some_histogram, spread_of
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.hashing import hash_keys
-from unskew.core.histogram import MAX_ROWS, Histogram, Tail
+from unskew.core.histogram.histogram import MAX_ROWS, Histogram, Tail
+from unskew.core.keys.hashing import hash_keys
 from unskew.core.parameters import defaults_of
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 from unskew.core.planners import PLANNERS, Origin, make_planner
-from unskew.core.quality import load_imbalance
+from unskew.core.quality.measures import load_imbalance
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
 every_planner = pytest.mark.parametrize("policy", sorted(PLANNERS))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.planning import key_hashes, some_histogram, spread_of
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import MAX_SLOTS
 from unskew.core.planners import PLANNERS, Planner, make_planner
 from unskew.wire import plan_from_bytes, plan_to_bytes

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.messages import a_report, same_report
 from unskew.core.errors import UnskewError
-from unskew.core.sync import Report
+from unskew.core.rounds.messages import Report
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire.learning import careful_report, report_to_message
-from unskew.wire.quick import quick_report
+from unskew.wire.fast_reports import quick_report
+from unskew.wire.round_messages import careful_report, report_to_message
 
 EDGES = [0, 1, 2**31, 2**40, 2**40 + 1, 2**48 + 1, 2**63 - 1, 2**63, 2**64 - 1]
 NUMBERS = ("session", "seq", "records")

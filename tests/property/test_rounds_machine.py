@@ -19,12 +19,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from unskew.core.merging import merge
-from unskew.core.qtable import QTable
-from unskew.core.round_events import Drop, Event, Left, Merge, Merged, Renewed, Reported, Resumed, Send, Tick, Wake
-from unskew.core.rounds import RoundRules, Rounds
+from unskew.core.dalton.qtable import QTable
+from unskew.core.rounds.events import Drop, Event, Left, Merge, Merged, Renewed, Reported, Resumed, Send, Tick, Wake
+from unskew.core.rounds.merge import merge
+from unskew.core.rounds.messages import Answer, Report
+from unskew.core.rounds.reducer import RoundRules, Rounds
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.sync import Answer, Report
 
 WORKERS = 2
 LIFE = 900.0  # of a message in the network: under RULES.forget

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.core.sketches import CountMin, FrequentItems, HyperLogLog, Verdict
+from papers.countmin import CountMin
+from unskew.core.sketches import FrequentItems, HeavyVerdict, HyperLogLog
 from unskew.core.sketches.tally import tally
 
 # Few different keys, so that batches collide; the domain is wider than most summaries.
@@ -124,8 +125,8 @@ def test_a_sure_verdict_is_never_wrong(batches, capacity, threshold):
     """A key called hot reaches the threshold, a key called cold does not, and the classes agree."""
     summary, exact = summary_of(batches, capacity), true_counts(batches)
     verdicts = summary.verdicts(DOMAIN, threshold)
-    assert np.all(exact[verdicts == Verdict.HOT] >= threshold)
-    assert np.all(exact[verdicts == Verdict.COLD] < threshold)
+    assert np.all(exact[verdicts == HeavyVerdict.HOT] >= threshold)
+    assert np.all(exact[verdicts == HeavyVerdict.COLD] < threshold)
     classes = summary.classify(threshold)
     by_key = dict(zip(DOMAIN.tolist(), verdicts.tolist(), strict=True))
     for keys, verdict in ((classes.hot, 2), (classes.unknown, 1), (classes.cold, 0)):

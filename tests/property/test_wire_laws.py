@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
 
 from tests.messages import a_report, an_answer, same_answer, same_report, with_everything
+from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import UnskewError
-from unskew.core.histogram import Histogram, Tail
+from unskew.core.histogram.histogram import Histogram, Tail
 from unskew.core.parameters import defaults_of
-from unskew.core.plan import Version
+from unskew.core.plan.plan import Version
 from unskew.core.planners import PLANNERS
-from unskew.core.qtable import QTable
+from unskew.core.rounds.messages import Answer, Report
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.stream import BatchWork, Part, StreamSpec, Work
-from unskew.core.sync import Answer, Report
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire import histograms, learning, streams
+from unskew.wire import histograms, round_messages, streams
 from unskew.wire.histograms import Assembler
 
 HASHES = st.integers(0, 2**64 - 1)
@@ -151,19 +151,19 @@ full = settings(max_examples=5000, deadline=None)
 @small
 @given(reports())
 def test_any_report_comes_back(report: Report) -> None:
-    data = learning.report_to_bytes(report)
-    back = learning.report_from_bytes(data)
+    data = round_messages.report_to_bytes(report)
+    back = round_messages.report_from_bytes(data)
     assert same_report(back, report)
-    assert learning.report_to_bytes(back) == data
+    assert round_messages.report_to_bytes(back) == data
 
 
 @small
 @given(answers())
 def test_any_answer_comes_back(answer: Answer) -> None:
-    data = learning.answer_to_bytes(answer)
-    back = learning.answer_from_bytes(data, answer.merged)
+    data = round_messages.answer_to_bytes(answer)
+    back = round_messages.answer_from_bytes(data, answer.merged)
     assert same_answer(back, answer)
-    assert learning.answer_to_bytes(back) == data
+    assert round_messages.answer_to_bytes(back) == data
 
 
 @small
@@ -215,8 +215,8 @@ def assembled(data: bytes) -> None:
 
 
 READERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
-    "report": (learning.report_from_bytes, learning.report_to_bytes(a_report())),
-    "answer": (learning.answer_from_bytes, learning.answer_to_bytes(an_answer())),
+    "report": (round_messages.report_from_bytes, round_messages.report_to_bytes(a_report())),
+    "answer": (round_messages.answer_from_bytes, round_messages.answer_to_bytes(an_answer())),
     "histogram": (histograms.histogram_from_bytes, histograms.histogram_to_bytes(with_everything(20))),
     "chunk": (assembled, next(histograms.chunks(with_everything(20), "s", Part("a", 1))).SerializeToString()),
     "spec": (
@@ -339,7 +339,7 @@ def test_whatever_comes_in_is_taken_or_refused_at_length(name: str, data: st.Dat
 
 
 TRIPS: dict[str, tuple[st.SearchStrategy[Any], Callable[..., bytes], Callable[[bytes], Any], Callable[..., bool]]] = {
-    "report": (reports(), learning.report_to_bytes, learning.report_from_bytes, same_report),
+    "report": (reports(), round_messages.report_to_bytes, round_messages.report_from_bytes, same_report),
     "histogram": (counted(), histograms.histogram_to_bytes, histograms.histogram_from_bytes, Histogram.__eq__),
     "spec": (specs(), streams.spec_to_bytes, streams.spec_from_bytes, StreamSpec.__eq__),
     "batch": (batches(), streams.work_to_bytes, streams.work_from_bytes, BatchWork.__eq__),

@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tests.planning import key_hashes
-from unskew.core.histogram import Histogram
-from unskew.core.qtable import QTable
+from unskew.core.dalton.qtable import QTable
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.rounds.messages import Report
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.sync import Report
-from unskew.service.engine import Engine
+from unskew.service.engine.engine import Engine
 from unskew.service.errors import UnavailableError
-from unskew.service.observing import Event
-from unskew.service.ports import Commit
+from unskew.service.events.events import Event
 from unskew.service.stores.memory import MemoryStore
+from unskew.service.stores.ports import Commit
 
 __all__ = ["Cuttable", "Log", "a_report", "engines", "run", "skewed", "until"]
 

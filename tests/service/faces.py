@@ -16,17 +16,17 @@ import grpc
 import httpx
 import numpy as np
 
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Explanation, Version
+from unskew.core.dalton.qtable import QTable
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Explanation, Version
 from unskew.core.planners import make_planner
-from unskew.core.qtable import QTable
+from unskew.core.rounds.messages import Answer, Report
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.stream import BatchWork, Part, StreamSpec, check_name
-from unskew.core.sync import Answer, Report
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec, check_name
+from unskew.service.api.verbs import BuiltPlan, Fetched, Overview, ScaleAnswer, StreamInfo, Summary, Synced, Wanted
+from unskew.service.app.main import Running, build
+from unskew.service.app.settings import Settings
 from unskew.service.errors import NotFoundError
-from unskew.service.main import Running, build
-from unskew.service.settings import Settings
-from unskew.service.verbs import Built, Fetched, Overview, Scale, StreamInfo, Summary, Synced, Wanted
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
@@ -108,7 +108,7 @@ class FakeVerbs:
 
     async def build_plan(
         self, stream: str, batch: int | None = None, *, fresh: bool = False, histogram: Histogram | None = None
-    ) -> Built:
+    ) -> BuiltPlan:
         self._take("build_plan", stream)
         spec = self.streams[stream]
         counted = histogram or next((h for (name, _), h in self.histograms.items() if name == stream), None)
@@ -116,7 +116,7 @@ class FakeVerbs:
         plan = planner.plan(counted if counted is not None else Histogram.empty())
         self.plans[stream] = plan_to_bytes(plan)
         outcome = "new" if counted is not None else "nothing reported"
-        return Built(self.plans[stream], plan.digest, plan.version, outcome, "as it was asked")
+        return BuiltPlan(self.plans[stream], plan.digest, plan.version, outcome, "as it was asked")
 
     async def get_plan(self, stream: str, version: Version | None = None, if_none_match: str = "") -> Fetched:
         self._take("get_plan", stream)
@@ -161,11 +161,11 @@ class FakeVerbs:
         self.batches.append((stream, part, batch))
         return False
 
-    async def get_scale(self, stream: str) -> Scale:
+    async def get_scale(self, stream: str) -> ScaleAnswer:
         self._take("get_scale", stream)
-        return Scale(4, 8, "out", 3, "the batch took longer than its interval")
+        return ScaleAnswer(4, 8, "out", 3, "the batch took longer than its interval")
 
-    async def watch_scale(self, stream: str) -> AsyncIterator[Scale]:
+    async def watch_scale(self, stream: str) -> AsyncIterator[ScaleAnswer]:
         while True:
             yield await self.get_scale(stream)
             self.waiting.set()

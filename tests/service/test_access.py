@@ -15,12 +15,12 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.service.faces import SERVICE, FakeVerbs, Served, digest_of, histogram, report, served
 from unskew.core.errors import ConfigError
-from unskew.core.stream import Part, StreamSpec
-from unskew.service.access import ANYBODY as anybody  # noqa: N811
-from unskew.service.access import ROLE_OF, Access, Role, audit, read_credentials
+from unskew.core.stream_spec import Part, StreamSpec
+from unskew.service.auth.access import ANYBODY as anybody  # noqa: N811
+from unskew.service.auth.access import ROLE_OF, Access, Role, audit, read_credentials
 from unskew.service.errors import DeniedError, UnauthenticatedError
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire import histograms, learning
+from unskew.wire import histograms, round_messages
 
 # -- lists of credentials -----------------------------------------------------------------------------------
 
@@ -170,7 +170,7 @@ def _part() -> pb.Part:
 
 def _grpc_calls() -> dict[str, Callable[[pb.PutStreamRequest, list[tuple[str, str]]], object]]:
     chunks = list(histograms.chunks(histogram(), STREAM, Part("q", 1)))
-    sync = pb.SyncRequest(stream=STREAM, report=learning.report_to_message(report()))
+    sync = pb.SyncRequest(stream=STREAM, report=round_messages.report_to_message(report()))
     spec = pb.StreamSpec(partitions=4)
     return {
         "PutStream": lambda s, m: s.PutStream(pb.PutStreamRequest(stream=STREAM, spec=spec), metadata=m),

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from tests.service.engines import Cuttable, Log, engines, run, skewed, until
-from unskew.core.scale_values import BatchStats
-from unskew.core.stream import BatchWork, Part, StreamSpec, Work
-from unskew.service.advice import Timed, scale_of
-from unskew.service.base import Tuning
-from unskew.service.engine import Engine
+from unskew.core.scaling.values import BatchStats
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
+from unskew.service.api.verbs import ScaleAnswer
+from unskew.service.engine.base import Tuning
+from unskew.service.engine.engine import Engine
+from unskew.service.engine.scaling_advice import TimedBatch, scale_of
 from unskew.service.errors import NotFoundError
-from unskew.service.metrics import Metrics
-from unskew.service.observing import ScaleAdvised, StoreCalled
-from unskew.service.ports import PartKey
-from unskew.service.verbs import Scale
+from unskew.service.events.events import ScaleAdvised, StoreCalled
+from unskew.service.events.metrics import Metrics
+from unskew.service.stores.ports import PartKey
 from unskew.wire.streams import work_to_bytes
 
 SLOW = BatchWork(tuple(Work(at, 100, 10, 10, 2.0) for at in range(4)), 10.0, 9.9, 1.0, 8.9)
@@ -64,7 +64,7 @@ def test_each_replica_that_shows_advice_shows_the_present_one() -> None:
 
 def test_advice_that_nobody_takes_is_given_again_as_it_was() -> None:
     """Not in smaller steps, as if what was never tried had not paid."""
-    slow = Timed(16, BatchStats(10.0, 13.0, 1.0, 11.0, 1_000, 100))
+    slow = TimedBatch(16, BatchStats(10.0, 13.0, 1.0, 11.0, 1_000, 100))
     advised = [scale_of([slow] * batches, 16, 0).reduce_tasks for batches in (5, 10, 60)]
     assert advised == [27] * 3
 
@@ -113,11 +113,11 @@ def test_a_watcher_is_told_after_a_report_and_ends_with_the_stream() -> None:
         async with engines(tuning=Tuning(poll=60.0)) as (engine,):
             await engine.put_stream("clicks", StreamSpec(4))
             watch = engine.watch_scale("clicks")
-            first: Scale = await anext(watch)
+            first: ScaleAnswer = await anext(watch)
             assert first.zone == 0
             began = time.monotonic()
             await report(engine, range(5))
-            second: Scale = await anext(watch)
+            second: ScaleAnswer = await anext(watch)
             assert (second.zone, second.since >= first.since) == (3, True)
             assert time.monotonic() - began < 10.0
             await engine.delete_stream("clicks")

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from tests.service.engines import Cuttable, Log, a_report, engines, run, skewed, until
-from unskew.core.stream import Part, StreamSpec
-from unskew.service.base import Tuning
-from unskew.service.engine import Engine
+from unskew.core.stream_spec import Part, StreamSpec
+from unskew.service.engine.base import Tuning
+from unskew.service.engine.engine import Engine
 from unskew.service.errors import UnavailableError
-from unskew.service.observing import Skipped, StoreCalled
+from unskew.service.events.events import Skipped, StoreCalled
 from unskew.service.stores.memory import MemoryStore
 
 BALANCED = StreamSpec(8, "balanced")

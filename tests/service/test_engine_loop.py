@@ -10,8 +10,8 @@ import pytest
 
 from tests.planning import key_hashes
 from tests.service.engines import engines, run
-from unskew.core.histogram import Histogram
-from unskew.core.stream import Part, StreamSpec
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.stream_spec import Part, StreamSpec
 
 MOST = 0.05
 KEYS = 1_000_000

@@ -21,11 +21,11 @@ from tests.service import (
     test_engine_rounds,
     test_engine_watch,
 )
-from unskew.core.stream import StreamSpec
-from unskew.service.base import Tuning
-from unskew.service.engine import Engine
-from unskew.service.ports import News
+from unskew.core.stream_spec import StreamSpec
+from unskew.service.engine.base import Tuning
+from unskew.service.engine.engine import Engine
 from unskew.service.stores import open_store
+from unskew.service.stores.ports import News
 
 
 def _tests(*modules: ModuleType) -> dict[str, Callable[..., Any]]:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.service.engines import Cuttable, Log, a_report, engines, run, skewed, until
-from unskew.core.stream import BatchWork, Part, StreamSpec, Work
-from unskew.service.base import Tuning
-from unskew.service.engine import Engine
-from unskew.service.observing import Skipped, StreamChanged
-from unskew.service.overview import each_once
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
+from unskew.service.engine.base import Tuning
+from unskew.service.engine.engine import Engine
+from unskew.service.events.events import Skipped, StreamChanged
+from unskew.service.rest.overview import each_once
 
 EVEN = BatchWork(tuple(Work(at, 100) for at in range(4)), 10.0, 2.5, 1.0, 1.5)
 

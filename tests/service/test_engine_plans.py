@@ -11,11 +11,11 @@ import pytest
 from tests.planning import key_hashes, some_histogram
 from tests.service.engines import Log, a_report, engines, run, skewed
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Version
-from unskew.core.stream import Part, StreamSpec
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Version
+from unskew.core.stream_spec import Part, StreamSpec
 from unskew.service.errors import NotFoundError
-from unskew.service.observing import PlanBuilt, PlanServed, StoreCalled, StreamChanged
+from unskew.service.events.events import PlanBuilt, PlanServed, StoreCalled, StreamChanged
 from unskew.wire import plan_from_bytes
 
 BALANCED = StreamSpec(8, "balanced")

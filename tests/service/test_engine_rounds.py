@@ -12,17 +12,17 @@ import pytest
 
 from tests.planning import key_hashes
 from tests.service.engines import Cuttable, Log, a_report, engines, run, until
-from unskew.core.agent import Agent, Answered, Routed, Send, Settings, Tick, Tuples
 from unskew.core.errors import WireError
-from unskew.core.fleet import Fleet
-from unskew.core.stream import StreamSpec
-from unskew.service.base import Tuning
-from unskew.service.engine import Engine
+from unskew.core.rounds.agent import Agent, AgentSettings, AgentTick, Answered, Routed, SendReport, Tuples
+from unskew.core.stream_spec import StreamSpec
+from unskew.service.api.verbs import Synced
+from unskew.service.engine.base import Tuning
+from unskew.service.engine.engine import Engine
 from unskew.service.errors import ConflictError, NotFoundError
-from unskew.service.observing import AgentsSeen, RoundMerged
+from unskew.service.events.events import AgentsSeen, RoundMerged
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.verbs import Synced
-from unskew.wire.learning import answer_from_bytes
+from unskew.simulate.fleet import Fleet
+from unskew.wire.round_messages import answer_from_bytes
 
 NEVER = (0, 0)
 QUICK = StreamSpec(4, "dalton", dsync=0.2, dsync_min=0.2, dsync_max=0.2)
@@ -239,14 +239,16 @@ def test_agents_over_the_engine_learn_what_a_fleet_does():
     assert not np.array_equal(expected, alone)
 
     async def main() -> np.ndarray:
-        partners = [Agent(Settings(f"agent-{number:04}", workers, float(dsync), number)) for number in range(agents)]
+        partners = [
+            Agent(AgentSettings(f"agent-{number:04}", workers, float(dsync), number)) for number in range(agents)
+        ]
         out = np.empty(rows, np.int32)
         spec = StreamSpec(workers, "dalton", dsync=dsync, dsync_min=dsync, dsync_max=dsync)
         async with engines(count=2) as replicas:
             await replicas[0].put_stream("clicks", spec)
             await replicas[1].get_stream("clicks")  # both know it: else the first round is of half of the agents
             for agent in partners:
-                agent.handle(Tick(), 0.0)
+                agent.handle(AgentTick(), 0.0)
             for start in range(0, rows, dsync // 4):
                 whose = np.arange(start, start + dsync // 4)
                 sent = []
@@ -255,7 +257,7 @@ def test_agents_over_the_engine_learn_what_a_fleet_does():
                     for action in agent.handle(Tuples(hashes[mine], None), float(start + dsync // 4)):
                         if isinstance(action, Routed):
                             out[mine] = action.workers
-                        elif isinstance(action, Send):
+                        elif isinstance(action, SendReport):
                             sent.append((number, agent, action.report))
                 answers = await asyncio.gather(
                     *(replicas[number % 2].sync("clicks", report, 10.0, NEVER) for number, _, report in sent)

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.service.engines import Cuttable, Log, engines, run, skewed, until
-from unskew.core.stream import Part, StreamSpec
-from unskew.service.base import Tuning
-from unskew.service.engine import Engine
+from unskew.core.stream_spec import Part, StreamSpec
+from unskew.service.api.verbs import Fetched
+from unskew.service.engine.base import Tuning
+from unskew.service.engine.engine import Engine
 from unskew.service.errors import NotFoundError, UnavailableError
-from unskew.service.observing import StoreCalled, WatchersSeen
-from unskew.service.ports import News
+from unskew.service.events.events import StoreCalled, WatchersSeen
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.verbs import Fetched
+from unskew.service.stores.ports import News
 from unskew.wire import plan_from_bytes
 
 BALANCED = StreamSpec(8, "balanced")

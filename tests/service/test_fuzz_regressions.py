@@ -20,15 +20,15 @@ from tests.servers import wait_for
 from tests.service.engines import engines, run
 from tests.service.faces import Served, channel, report, served, web
 from unskew.core.errors import ConfigError, KeyTypeError
-from unskew.core.keytypes import parse
-from unskew.core.stream import BatchWork, StreamSpec, Work
-from unskew.service.advice import scale_of, timed_of
-from unskew.service.batches import feedback_of
-from unskew.service.ports import PartKey, RoundView, StoredPart
-from unskew.service.problems import Fault
+from unskew.core.keys.types import parse
+from unskew.core.stream_spec import BatchWork, StreamSpec, Work
+from unskew.service.api.problems import Fault
+from unskew.service.engine.batches import feedback_of
+from unskew.service.engine.scaling_advice import scale_of, timed_of
 from unskew.service.stores.memory import MemoryStore
+from unskew.service.stores.ports import PartKey, RoundView, StoredPart
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire import learning
+from unskew.wire import round_messages
 from unskew.wire.streams import spec_from_message, work_to_bytes
 
 pytestmark = pytest.mark.xdist_group("fuzz-regressions")
@@ -107,7 +107,7 @@ def test_another_number_of_parts_is_blamed_by_its_field(stub) -> None:
 
 def test_counts_of_a_report_that_are_too_large_together_are_blamed_by_their_field(stub) -> None:
     put(stub, "counts", partitions=3)
-    message = learning.report_to_message(report())
+    message = round_messages.report_to_message(report())
     message.loads = np.full(3, 2**41, "<u8").tobytes()
     with pytest.raises(grpc.RpcError) as error:
         stub.Sync(pb.SyncRequest(stream="counts", report=message))

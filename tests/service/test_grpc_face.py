@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.service.faces import SERVICE, FakeVerbs, Served, channel, histogram, report, served
-from unskew.core.histogram import Histogram, Tail
-from unskew.core.stream import Part, StreamSpec
+from unskew.core.histogram.histogram import Histogram, Tail
+from unskew.core.stream_spec import Part, StreamSpec
 from unskew.service.errors import ConflictError, LimitError, UnavailableError
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
-from unskew.wire import histograms, learning, plan_from_bytes
+from unskew.wire import histograms, plan_from_bytes, round_messages
 
 STREAM = "clicks"
 
@@ -117,7 +117,7 @@ def test_a_plan_from_a_histogram_in_the_request(stub: PartitionerServiceStub) ->
 def test_a_round_goes_through_to_the_bit(stub: PartitionerServiceStub, verbs: FakeVerbs) -> None:
     """The report that the engine gets is the agent's; the answer that the agent gets is the engine's."""
     sent = report(workers=9)
-    answer = stub.Sync(pb.SyncRequest(stream=STREAM, report=learning.report_to_message(sent))).answer
+    answer = stub.Sync(pb.SyncRequest(stream=STREAM, report=round_messages.report_to_message(sent))).answer
     (got,) = verbs.reports
     assert (got.name, got.table, got.frequent, got.loads.tolist()) == (
         sent.name,
@@ -125,16 +125,16 @@ def test_a_round_goes_through_to_the_bit(stub: PartitionerServiceStub, verbs: Fa
         sent.frequent,
         sent.loads.tolist(),
     )
-    back = learning.answer_from_message(answer)
+    back = round_messages.answer_from_message(answer)
     assert (back.incarnation, back.answer.epoch, back.merged, back.age) == (1, 7, True, 0.5)
     assert back.answer.table == sent.table
-    again = pb.SyncRequest(stream=STREAM, report=learning.report_to_message(sent), incarnation=1, epoch=7)
+    again = pb.SyncRequest(stream=STREAM, report=round_messages.report_to_message(sent), incarnation=1, epoch=7)
     assert not stub.Sync(again).HasField("answer")
 
 
 def test_a_wait_ends_before_the_callers_deadline(stub: PartitionerServiceStub) -> None:
     """ "Not yet" is an answer, a deadline that passed is an error."""
-    message = pb.SyncRequest(stream=STREAM, report=learning.report_to_message(report()), wait_seconds=60)
+    message = pb.SyncRequest(stream=STREAM, report=round_messages.report_to_message(report()), wait_seconds=60)
     assert not stub.Sync(message, timeout=0.5).HasField("answer")
 
 
@@ -165,7 +165,7 @@ def test_a_wrong_field_is_named_and_nothing_is_changed(stub: PartitionerServiceS
         ),
         "report.agent": lambda: stub.Sync(pb.SyncRequest(stream=STREAM)),
         "wait_seconds": lambda: stub.Sync(
-            pb.SyncRequest(stream=STREAM, report=learning.report_to_message(report()), wait_seconds=float("nan"))
+            pb.SyncRequest(stream=STREAM, report=round_messages.report_to_message(report()), wait_seconds=float("nan"))
         ),
     }
     for name, call in cases.items():
@@ -284,7 +284,7 @@ def test_draining_ends_watches_and_waits_well_and_says_so_in_health() -> None:
         health = health_pb2_grpc.HealthStub(opened).Watch(health_pb2.HealthCheckRequest(service=SERVICE))
         assert next(health).status == health_pb2.HealthCheckResponse.SERVING
         watch = pool.submit(lambda: list(stub.WatchPlans(pb.WatchPlansRequest(stream=STREAM))))
-        message = pb.SyncRequest(stream=STREAM, report=learning.report_to_message(report()), wait_seconds=60)
+        message = pb.SyncRequest(stream=STREAM, report=round_messages.report_to_message(report()), wait_seconds=60)
         verbs.waiting.wait(10)
         verbs.waiting.clear()
         wait = pool.submit(stub.Sync, message)

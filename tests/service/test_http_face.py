@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from tests.service.faces import FakeVerbs, Served, histogram, report, served, web
 from unskew.core import hash_keys
-from unskew.core.stream import Part, StreamSpec
-from unskew.service import models
+from unskew.core.stream_spec import Part, StreamSpec
 from unskew.service.errors import ConflictError, LimitError, ServiceError, UnavailableError
+from unskew.service.rest import models
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire import histograms, learning, plan_from_bytes
+from unskew.wire import histograms, plan_from_bytes, round_messages
 
 STREAM = "eu/clicks"
 PATH = "/v1/streams/eu%2Fclicks"
@@ -216,7 +216,7 @@ def test_a_plan_can_be_built_without_a_body(client: httpx.Client) -> None:
 def test_a_round_is_the_same_in_json_and_protobuf(client: httpx.Client, verbs: FakeVerbs) -> None:
     """The report arrives to the bit, and so does the answer."""
     sent = report(workers=9)
-    message = pb.SyncRequest(report=learning.report_to_message(sent))
+    message = pb.SyncRequest(report=round_messages.report_to_message(sent))
     raw = client.post(
         f"{PATH}/sync", content=message.SerializeToString(), headers={"content-type": PROTOBUF, "accept": PROTOBUF}
     )

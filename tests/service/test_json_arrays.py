@@ -13,13 +13,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from tests.service.engines import run
 from tests.service.faces import answer, report
-from unskew.service import json_arrays
-from unskew.service.documents import AnswerPages
-from unskew.service.json_arrays import Count, Counts, Hash, Hashes, Matrix
-from unskew.service.models import Model, SyncResponse
-from unskew.service.verbs import Synced
+from unskew.service.api.verbs import Synced
+from unskew.service.rest import json_arrays
+from unskew.service.rest.documents import AnswerPages
+from unskew.service.rest.json_arrays import Count, Counts, Hash, Hashes, Matrix
+from unskew.service.rest.models import Model, SyncResponse
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire import learning
+from unskew.wire import round_messages
 
 
 class Arrays(Model):
@@ -106,7 +106,7 @@ def test_the_answer_that_is_kept_is_that_of_the_model() -> None:
     pages = AnswerPages()
     found = answer(report(9).table)
     for incarnation, merged, age in ((3, True, 0.5), (3, False, 2.0), (3, True, 0.0), (4, True, 0.0)):
-        message = pb.SyncResponse(answer=learning.answer_to_message(found, incarnation, merged, age))
+        message = pb.SyncResponse(answer=round_messages.answer_to_message(found, incarnation, merged, age))
         page = run(pages.of(Synced(found, incarnation, merged, age)))
         assert json.loads(page) == SyncResponse.of(message).model_dump(mode="json")
     assert json.loads(run(pages.of(Synced(None)))) == {"answer": None}

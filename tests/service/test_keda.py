@@ -21,12 +21,12 @@ from hypothesis import strategies as st
 
 from tests.service.faces import FakeVerbs, Served, channel, digest_of, histogram, served
 from tests.service.test_main import certificate
-from unskew.core.stream import BatchWork, Part, StreamSpec, Work
-from unskew.service import keda
-from unskew.service.access import ANYBODY, Access
-from unskew.service.calls import Calls
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
+from unskew.service.api.calls import Calls
+from unskew.service.api.verbs import ScaleAnswer
+from unskew.service.auth.access import ANYBODY, Access
 from unskew.service.errors import ConflictError, FieldError
-from unskew.service.verbs import Scale
+from unskew.service.grpc import keda
 from unskew.v1 import keda_pb2 as pb
 
 SCALER = "externalscaler.ExternalScaler"
@@ -144,10 +144,10 @@ def test_a_stream_that_nobody_reports_to_is_idle_after_a_while() -> None:
     """And not before: also of a stream that is new nobody can say that it is idle."""
     now = [1000.0]
     scaler = keda.Scaler(Calls(FakeVerbs(), Access()), clock=lambda: now[0])
-    advice = Scale(4, 8, "hold", 0, "", since=1000.0)
+    advice = ScaleAnswer(4, 8, "hold", 0, "", since=1000.0)
     told: list[bool] = []
 
-    async def each() -> AsyncIterator[Scale]:
+    async def each() -> AsyncIterator[ScaleAnswer]:
         for seconds, since in ((0.0, 1000.0), (599.0, 1000.0), (2.0, 1000.0), (5.0, 1000.0), (1.0, 1607.0)):
             now[0] += seconds
             yield replace(advice, since=since)
@@ -207,7 +207,7 @@ def test_another_metric_and_bytes_that_are_no_trigger_are_refused(fake: Served) 
 def test_map_tasks_that_nobody_has_counted_are_no_metric() -> None:
     """An error, on which Kubernetes leaves the replicas as they are; a 0 would take them away."""
     with pytest.raises(ConflictError, match=r"scalerMetadata\.stage"):
-        keda.trigger_of(ref(stage="map")).tasks(Scale(0, 8, "hold", 0, ""))
+        keda.trigger_of(ref(stage="map")).tasks(ScaleAnswer(0, 8, "hold", 0, ""))
     with pytest.raises(FieldError):
         keda.trigger_of(ref(stage="both"))
 

@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as LateError
 
 from tests.service.engines import run
-from unskew.service.stores.lane import Lane
+from unskew.service.stores.redis.pipelined_connection import PipelinedConnection
 
 Talk = Callable[[list[bytes], asyncio.StreamWriter], Awaitable[None]]
 
@@ -51,12 +51,12 @@ class Server:
 
 
 @asynccontextmanager
-async def lane_to(talk: Talk, timeout: float = 5.0) -> AsyncIterator[tuple[Lane, Server]]:
+async def lane_to(talk: Talk, timeout: float = 5.0) -> AsyncIterator[tuple[PipelinedConnection, Server]]:
     server = Server(talk)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     client = Redis(host="127.0.0.1", port=port, socket_timeout=None, protocol=2)
-    lane = Lane(client.connection_pool.make_connection, timeout)
+    lane = PipelinedConnection(client.connection_pool.make_connection, timeout)
     try:
         yield lane, server
     finally:
@@ -173,7 +173,7 @@ def test_a_connection_that_ends_is_made_again() -> None:
 def test_nobody_there_is_one_error_for_all_who_ask() -> None:
     async def main() -> None:
         client = Redis(host="127.0.0.1", port=1, socket_timeout=None, retry=Retry(NoBackoff(), 0))
-        lane = Lane(client.connection_pool.make_connection, 1.0)
+        lane = PipelinedConnection(client.connection_pool.make_connection, 1.0)
         found = await asyncio.gather(*(lane.execute_command("PING") for _ in range(3)), return_exceptions=True)
         assert all(isinstance(one, LostError) for one in found)
         await lane.aclose()

@@ -17,9 +17,9 @@ from tests.planning import key_hashes
 from tests.servers import single
 from tests.service.faces import Served, digest_of, served, web
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
-from unskew.core.stream import Part
-from unskew.service.access import Allowance, read_credentials
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.stream_spec import Part
+from unskew.service.auth.access import Allowance, read_credentials
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import histograms

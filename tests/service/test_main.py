@@ -32,12 +32,12 @@ from tests.service.faces import (
     web,
 )
 from tests.service.processes import FREE, logged, process, until_told
-from unskew.core.stream import Part
-from unskew.service.main import _Ready
-from unskew.service.settings import Settings
+from unskew.core.stream_spec import Part
+from unskew.service.app.main import _Ready
+from unskew.service.app.settings import Settings
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
-from unskew.wire import histograms, learning, plan_from_bytes
+from unskew.wire import histograms, plan_from_bytes, round_messages
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "quickstart-service.md"
 
@@ -63,7 +63,7 @@ def test_a_process_serves_the_same_plan_over_both_faces_and_drains(tmp_path: Pat
             assert latest.content == built.plan == stub.GetPlan(pb.GetPlanRequest(stream="clicks")).plan
             watch = stub.WatchPlans(pb.WatchPlansRequest(stream="clicks"))
             assert next(watch).plan == built.plan
-            first, other = (learning.report_to_message(report(3, agent)) for agent in ("a1", "a2"))
+            first, other = (round_messages.report_to_message(report(3, agent)) for agent in ("a1", "a2"))
             got = stub.Sync(pb.SyncRequest(stream="clicks", report=first, wait_seconds=10)).answer
             # The next round waits for the first agent, whose next report is seconds away.
             known = {"incarnation": got.incarnation, "epoch": got.epoch}
@@ -308,7 +308,7 @@ def _shell(folder: Path, block: str) -> str:
 
 def test_the_page_names_the_flags_and_roles_that_there_are() -> None:
     """No flag of `unskew serve` that the page tells is unknown, and its example of a token is a line that is taken."""
-    from unskew.service.access import read_credentials
+    from unskew.service.auth.access import read_credentials
 
     text = PAGE.read_text()
     flags = {f"--{name.replace('_', '-')}" for name in Settings.model_fields}

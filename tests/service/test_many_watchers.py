@@ -18,7 +18,7 @@ from tests.servers import free_ports, single
 from tests.service.test_rolling import Replica
 from unskew.client import Client
 from unskew.client.watch import Watch
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 

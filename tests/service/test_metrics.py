@@ -16,13 +16,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.service.engines import Cuttable, Log, a_report, engines, run, skewed, until
 from tests.service.faces import Served, digest_of, histogram, report, served
-from unskew.core.plan import PlanInfo, Version
-from unskew.core.stream import BatchWork, Part, StreamSpec, Work
+from unskew.core.plan.plan import PlanInfo, Version
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.core.version import __version__
-from unskew.service.engine import Engine
+from unskew.service.api.verbs import ScaleAnswer
+from unskew.service.engine.engine import Engine
 from unskew.service.errors import NotFoundError, UnavailableError
-from unskew.service.metrics import Metrics
-from unskew.service.observing import (
+from unskew.service.events.events import (
     AgentsSeen,
     BatchSeen,
     Event,
@@ -35,10 +35,10 @@ from unskew.service.observing import (
     WatchersSeen,
     WorkSeen,
 )
-from unskew.service.verbs import Scale
+from unskew.service.events.metrics import Metrics
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
-from unskew.wire import histograms, learning
+from unskew.wire import histograms, round_messages
 from unskew.wire.streams import version_to_message
 
 DESIGN = Path(__file__).resolve().parents[2] / "docs" / "design.md"
@@ -103,7 +103,7 @@ class World:
         return Version(found.incarnation, found.number)
 
     def synced(self, stream: str) -> None:
-        asked = pb.SyncRequest(stream=stream, report=learning.report_to_message(report(4)), wait_seconds=10)
+        asked = pb.SyncRequest(stream=stream, report=round_messages.report_to_message(report(4)), wait_seconds=10)
         assert self.stub.Sync(asked, metadata=self.me).HasField("answer")
 
 
@@ -342,7 +342,7 @@ def test_it_is_told_when_a_replica_heard_last_of_what() -> None:
         "report": batch(3, 1, part=Part("a", 1, part=0, parts=2)),
         "observed": WorkSeen("s", 1, BatchWork((Work(0, rows=3),))),
         "round": AgentsSeen("s", 1, 20.0),
-        "scale": ScaleAdvised("s", Scale(4, 4, "hold", 2, "why")),
+        "scale": ScaleAdvised("s", ScaleAnswer(4, 4, "hold", 2, "why")),
     }
     for what, event in events.items():
         before, now = told(metrics), now + 10.0
@@ -377,9 +377,9 @@ def test_how_many_map_tasks_is_not_told_while_nobody_knows() -> None:
     """Who scales by the metric would read 0 and take the workers away."""
     metrics = Metrics()
     stage = {of: key("scale_partitions", stream="s", stage=of) for of in ("map", "reduce")}
-    metrics(ScaleAdvised("s", Scale(8, 4, "hold", 2, "why")))
+    metrics(ScaleAdvised("s", ScaleAnswer(8, 4, "hold", 2, "why")))
     assert (told(metrics)[stage["map"]], told(metrics)[stage["reduce"]]) == (8, 4)
-    metrics(ScaleAdvised("s", Scale(0, 4, "hold", 2, "why")))
+    metrics(ScaleAdvised("s", ScaleAnswer(0, 4, "hold", 2, "why")))
     assert stage["map"] not in told(metrics)
     assert told(metrics)[stage["reduce"]] == 4
 

@@ -20,10 +20,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.chaos.proxy import Delay, HalfOpen, ProxyLoop, Reset
 from tests.servers import Server, free_ports, single
 from tests.service.faces import SERVICE, Served, histogram, report, served
-from unskew.core.stream import Part
+from unskew.core.stream_spec import Part
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
-from unskew.wire import histograms, learning, plan_from_bytes
+from unskew.wire import histograms, plan_from_bytes, round_messages
 
 SHORT = 0.2  # a caller's deadline
 SLACK = 0.8  # two busy cores
@@ -50,7 +50,7 @@ class Caller:
     def sync(self, agent: str, seq: int, timeout: float = SHORT, wait: float = 0.0) -> pb.SyncResponse:
         one = report(3, agent)
         one = type(one)(**{**one.__dict__, "seq": seq})
-        asked = pb.SyncRequest(stream="clicks", report=learning.report_to_message(one), wait_seconds=wait)
+        asked = pb.SyncRequest(stream="clicks", report=round_messages.report_to_message(one), wait_seconds=wait)
         return self.stub.Sync(asked, timeout=timeout)
 
     def serving(self) -> bool:

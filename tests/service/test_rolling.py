@@ -25,7 +25,7 @@ from tests.planning import some_histogram
 from tests.servers import free_ports, single
 from tests.service.faces import report
 from unskew.client import Client
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 
 STREAM = "clicks"
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.service.engines import a_report, engines, run
-from unskew.core.qtable import QTable
-from unskew.core.stream import StreamSpec
-from unskew.core.sync import Report
-from unskew.service import rounds
-from unskew.service.reducing import Made, reduce_round
+from unskew.core.dalton.qtable import QTable
+from unskew.core.rounds.messages import Report
+from unskew.core.stream_spec import StreamSpec
+from unskew.service.engine.engine import rounds
+from unskew.service.engine.reducer import RoundResult, reduce_round
 
 ROWS, WORKERS = 300, 512  # 1.2 MB of cells
 
@@ -32,7 +32,7 @@ def test_only_a_large_round_is_merged_in_a_thread(
     """A megabyte of reports is the bound; either way the agent is answered."""
     threads: list[threading.Thread] = []
 
-    def seen(job: Any) -> Made:
+    def seen(job: Any) -> RoundResult:
         threads.append(threading.current_thread())
         return reduce_round(job)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.command import in_process, is_one_line
 from tests.service.faces import digest_of
 from unskew.core.errors import ConfigError
-from unskew.service.settings import Settings, described, load, parse
+from unskew.service.app.settings import Settings, described, load, parse
 
 
 @pytest.fixture(autouse=True)
@@ -132,7 +132,7 @@ def test_without_the_extra_the_commands_say_which_is_missing(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In place of a traceback; the rest of the command works without it."""
-    monkeypatch.delitem(sys.modules, "unskew.service.main", raising=False)
+    monkeypatch.delitem(sys.modules, "unskew.service.app.main", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     done = in_process(capsys, *command)
     assert (done.code, is_one_line(done.err)) == (2, True)

@@ -25,15 +25,15 @@ from tests.cli.command import environment, in_process, is_one_line
 from tests.service.engines import engines, run, skewed
 from tests.service.faces import histogram, report
 from tests.service.processes import Process, logged, process
-from unskew.core.plan import PlanInfo, Version
-from unskew.core.stream import Part, StreamSpec
-from unskew.service.logs import EventLog, _Json
-from unskew.service.observing import PlanBuilt, RoundMerged, ScaleAdvised, Skipped
-from unskew.service.telemetry import check_telemetry
-from unskew.service.verbs import Scale
+from unskew.core.plan.plan import PlanInfo, Version
+from unskew.core.stream_spec import Part, StreamSpec
+from unskew.service.api.verbs import ScaleAnswer
+from unskew.service.app.logs import EventLog, _Json
+from unskew.service.app.telemetry import check_telemetry
+from unskew.service.events.events import PlanBuilt, RoundMerged, ScaleAdvised, Skipped
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
-from unskew.wire import histograms, learning, plan_from_bytes
+from unskew.wire import histograms, plan_from_bytes, round_messages
 
 # -- a collector ----------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ def called(service: Process) -> str:
         stub.PutStream(pb.PutStreamRequest(stream="clicks", spec=spec), metadata=[parent(1)])
         stub.ReportHistogram(histograms.chunks(histogram(), "clicks", Part("q", 1)), metadata=[parent(2)])
         built = stub.BuildPlan(pb.BuildPlanRequest(stream="clicks", batch=2), metadata=[parent(3)])
-        first = learning.report_to_message(report(3))
+        first = round_messages.report_to_message(report(3))
         stub.Sync(pb.SyncRequest(stream="clicks", report=first, wait_seconds=10), metadata=[parent(4)])
         watch = stub.WatchPlans(pb.WatchPlansRequest(stream="clicks"), metadata=[parent(5)])
         next(watch)
@@ -218,8 +218,8 @@ def test_without_the_wish_nothing_of_it_is_loaded() -> None:
     """It costs memory and time at the start."""
     program = (
         "import sys, asyncio\n"
-        "from unskew.service.main import build\n"
-        "from unskew.service.settings import Settings\n"
+        "from unskew.service.app.main import build\n"
+        "from unskew.service.app.settings import Settings\n"
         "async def main():\n"
         "    await (await build(Settings(http_port=0, grpc_port=0, metrics_port=0))).close()\n"
         "asyncio.run(main())\n"
@@ -269,7 +269,7 @@ def test_the_same_reason_is_told_once_in_half_a_minute_with_a_count(caplog: pyte
         now = 31.0
         log(Skipped("s", "plan", "the store is away"))
         for _ in range(2):
-            log(ScaleAdvised("s", Scale(4, 8, "out", 3, "too slow")))
+            log(ScaleAdvised("s", ScaleAnswer(4, 8, "out", 3, "too slow")))
     found = documents(caplog)
     assert [(one["message"], one["stream"], one.get("suppressed")) for one in found] == [
         ("plan skipped: the store is away", "s", None),

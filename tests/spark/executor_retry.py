@@ -17,8 +17,9 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.conftest import SETTINGS
-from unskew.spark import Unskew, placing
-from unskew.spark.executor import Placing
+from unskew.spark import Unskew
+from unskew.spark.place import by_tasks
+from unskew.spark.place.executor import Placing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +45,7 @@ def main(target: str) -> None:
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    placing.Placing = FailsOnce  # type: ignore[misc]  # the task that ``place`` sends
+    by_tasks.Placing = FailsOnce  # type: ignore[misc]  # the task that ``place`` sends
     told = {kind: run(spark, target, kind) for kind in ("plan", "learn")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.core import Histogram, make_planner
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

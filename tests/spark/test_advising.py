@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 from tests.spark.frames import no_job, setting
 from unskew.core.errors import ConfigError
 from unskew.spark import Unskew
-from unskew.spark.advising import job_of
+from unskew.spark.operators.advising import job_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

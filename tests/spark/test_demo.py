@@ -23,19 +23,19 @@ import pytest
 from rich.console import Console
 
 from tests.cli.command import environment, in_process, is_one_line
-from unskew.cli import demo as command
-from unskew.cli.demo_report import page
-from unskew.cli.demo_screen import Screen, screen_for, summary
+from unskew.cli.demo import command
+from unskew.cli.demo.report import page
+from unskew.cli.demo.screen import Screen, screen_for, summary
 from unskew.client import testing
 from unskew.core import Histogram, hash_keys, make_planner
-from unskew.core.qtable import UNTRIED, QTable
-from unskew.service.settings import Settings
+from unskew.core.dalton.qtable import UNTRIED, QTable
+from unskew.service.app.settings import Settings
 from unskew.spark import demo as package
-from unskew.spark.demo import Batch, Demo, Outcome, Step
+from unskew.spark.demo import Demo, DemoBatch, Outcome, Step
 from unskew.spark.demo.agents import Round
 from unskew.spark.demo.proof import Digest, Proof, prove
 from unskew.spark.demo.stream import folder_of, make_stream
-from unskew.spark.demo.work import Ran, counted
+from unskew.spark.demo.work import MeasuredRun, counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -285,9 +285,12 @@ def made_up(equal: bool = True) -> Outcome:
     values = np.full((2, 4), UNTRIED)
     values[0, 1] = -0.25
     table = QTable.of(top, values, [7, 5], values > UNTRIED)
-    uneven, even = Ran(4.0, (700, 100, 100, 100), (3.5, 0.5, 0.5, 0.5), 90), Ran(1.5, (250,) * 4, (0.9,) * 4, 92)
+    uneven, even = (
+        MeasuredRun(4.0, (700, 100, 100, 100), (3.5, 0.5, 0.5, 0.5), 90),
+        MeasuredRun(1.5, (250,) * 4, (0.9,) * 4, 92),
+    )
     batches = tuple(
-        Batch(n, *stream.hottest(n), n == 2, uneven, even if n == 1 else uneven, plan if n else None, 1.1, n)
+        DemoBatch(n, *stream.hottest(n), n == 2, uneven, even if n == 1 else uneven, plan if n else None, 1.1, n)
         for n in range(3)
     )
     digests = {"stream": SAME, "hash": SAME, "unskew": SAME if equal else replace(SAME, rows=2999)}
@@ -338,7 +341,7 @@ def test_the_exit_code_says_whether_results_are_equal(
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "index.html").write_text("older")
     monkeypatch.setattr(package, "play", lambda demo, folder, watcher, service: made_up(equal))
-    code = command.run(command.Asked(Demo(), tmp_path / "report"))
+    code = command.run(command.DemoOptions(Demo(), tmp_path / "report"))
     out = capsys.readouterr().out
     assert code == (0 if equal else 1)
     assert ("results equal: yes" in out) == equal

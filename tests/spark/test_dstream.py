@@ -15,10 +15,10 @@ from pyspark import cloudpickle
 from tests.spark.frames import plan_over
 from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.plan import Plan
-from unskew.spark.dstream import _Plans, partition_dstream
+from unskew.core.plan.plan import Plan
 from unskew.spark.folders import Folder
-from unskew.spark.rdd import Dealing
+from unskew.spark.place.dstream import _Plans, partition_dstream
+from unskew.spark.place.rdd import Dealing
 
 if TYPE_CHECKING:
     from pyspark import RDD

@@ -20,7 +20,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from unskew.core.errors import ConfigError
 from unskew.spark import Elastic, Unskew
-from unskew.spark.jvm import request_slots
+from unskew.spark.frame.jvm import request_slots
 from unskew.spark.streaming import elasticity
 from unskew.spark.streaming.foreach import ForEachBatch
 

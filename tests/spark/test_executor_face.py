@@ -29,16 +29,17 @@ from tests.spark.frames import hashes_in, no_job, plan_over, setting, typed_fram
 from unskew.client import testing
 from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.partition_agent import Bound
-from unskew.core.plan import Plan
-from unskew.spark import Unskew, executor, reports
-from unskew.spark.executor import Pin, Placing
-from unskew.spark.jvm import input_partitions
-from unskew.spark.physical import shuffles
-from unskew.spark.placing import _told_apart, place
-from unskew.spark.planning import BoundTo, ServiceWarning
-from unskew.spark.repartition import repartition, routed
-from unskew.spark.reports import PATIENCE
+from unskew.core.plan.plan import Plan
+from unskew.core.rounds.partition_agent import RoutingChoice
+from unskew.spark import Unskew
+from unskew.spark.frame.jvm import input_partitions
+from unskew.spark.frame.physical import shuffles
+from unskew.spark.place import executor, task_reports
+from unskew.spark.place.by_tasks import _told_apart, place
+from unskew.spark.place.executor import Placing, TaskPin
+from unskew.spark.place.repartition import repartition, routed
+from unskew.spark.place.task_reports import PATIENCE
+from unskew.spark.planning import CurrentBatch, ServiceWarning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,12 +76,12 @@ def service() -> Iterator[Embedded]:
 def no_lines() -> Iterator[None]:
     """No client of this process outlives its test."""
     yield
-    while reports._LINES:
-        reports._LINES.popitem()[1].client.close()
+    while task_reports._LINES:
+        task_reports._LINES.popitem()[1].client.close()
 
 
-def pinned(plan: Plan | None, **more: object) -> Pin:
-    return Pin("s", Bound(N, plan), "app", **more)  # type: ignore[arg-type]  # names as they are
+def pinned(plan: Plan | None, **more: object) -> TaskPin:
+    return TaskPin("s", RoutingChoice(N, plan), "app", **more)  # type: ignore[arg-type]  # names as they are
 
 
 def loads(placed: DataFrame) -> list[int]:
@@ -190,8 +191,8 @@ def test_a_twin_with_its_rows_in_another_order_and_other_batches_does_the_same(
     rng = np.random.default_rng(1)
     keys = np.repeat(rng.integers(0, 2**64, 20, dtype=np.uint64), 200)
     spread = rng.integers(0, 900, len(keys), dtype=np.uint64) ^ keys
-    bound = replace(Bound(N, plan if kind == "plan" else None, alike=True), batch=4)
-    task = Placing(Pin("s", bound, "app"), "p", spread=True)
+    bound = replace(RoutingChoice(N, plan if kind == "plan" else None, alike=True), batch=4)
+    task = Placing(TaskPin("s", bound, "app"), "p", spread=True)
     out = []
     for order, size in ((np.arange(len(keys)), 4_000), (rng.permutation(len(keys)), 77)):
         found = pa.Table.from_batches(task.placed(parts_of(keys[order], spread[order], size), 5))
@@ -222,15 +223,17 @@ def test_a_task_gets_its_plan_by_the_pinned_version_or_goes_by_its_copy(caplog: 
             running.service.calls.clear()
             for one in plans:
                 running.service.publish(stream, one)
-            pin = Pin(stream, Bound(4, mine), "app", service=running.target)
+            pin = TaskPin(stream, RoutingChoice(4, mine), "app", service=running.target)
             for partition in range(3):
                 found = pa.Table.from_batches(Placing(pin, "p", spread=False).placed(unspread(keys), partition))
                 assert np.array_equal(found["p"].to_numpy(), mine.route(keys))
             assert running.service.calls["GetPlan"] == asked
-            fetched = reports._line(pin).client._plans.version(stream, mine.version)
+            fetched = task_reports._line(pin).client._plans.version(stream, mine.version)
             assert (fetched == mine) == (stream == "has")
         assert f"stream another: the service's plan {mine.version} is not the one" in caplog.text
-        assert reports.plan_for(Pin("has", Bound(4, plan_of(3, incarnation=0)), "app", service=running.target))
+        assert task_reports.plan_for(
+            TaskPin("has", RoutingChoice(4, plan_of(3, incarnation=0)), "app", service=running.target)
+        )
         assert running.service.calls["GetPlan"] == 1  # of a plan that the driver made nobody is asked
 
 
@@ -373,7 +376,7 @@ def test_a_service_that_is_no_help_costs_one_short_wait_and_no_row(rows: DataFra
             took = time.monotonic() - began
             assert took < PATIENCE + 10 if partition == 0 else took < PATIENCE
         assert len(asked) <= 2  # gRPC itself may connect again
-        (line,) = reports._LINES.values()
+        (line,) = task_reports._LINES.values()
         assert line.breaker.state(time.monotonic()) == "open"
         assert sum(loads(place(rows, pin, "k", "id"))) == ROWS
 
@@ -399,7 +402,7 @@ def test_a_session_that_was_resized_pins_by_its_new_number(
         assert sk.pin(learn=True).partitions == 3
         sk.plans.resize(5)
         assert sk.pin(learn=True).partitions == 5  # the service has not heard of it yet
-        with sk.plans.bind(BoundTo(None, ("k",), "id", deadline=0.0)):
+        with sk.plans.bind(CurrentBatch(None, ("k",), "id", deadline=0.0)):
             assert sk.pin(learn=True).partitions == 5
         plan = sk.plan(rows, "k", "id")
         assert sk.pin(plan).partitions == sk.pin(learn=True).partitions == 5
@@ -408,10 +411,10 @@ def test_a_session_that_was_resized_pins_by_its_new_number(
 
 def test_clients_are_kept_for_a_few_services_and_closed() -> None:
     """A worker process is used again by other jobs: what nobody uses goes."""
-    clients = [reports._line(pinned(None, service=f"127.0.0.1:{port}")).client for port in free_ports(7)]
-    assert len(reports._LINES) <= 4
+    clients = [task_reports._line(pinned(None, service=f"127.0.0.1:{port}")).client for port in free_ports(7)]
+    assert len(task_reports._LINES) <= 4
     assert [client.closed for client in clients] == [True] * 3 + [False] * 4
-    same = reports._line(pinned(None, service=clients[-1].target)).client
+    same = task_reports._line(pinned(None, service=clients[-1].target)).client
     assert same is clients[-1]
 
 
@@ -424,7 +427,7 @@ def test_a_partition_that_is_not_read_to_its_end_reports_nothing() -> None:
         some.close()
         del some
         gc.collect()
-        assert not reports._LINES
+        assert not task_reports._LINES
         assert asked == []
 
 
@@ -455,10 +458,10 @@ def test_a_pin_that_reports_is_for_one_frame(rows: DataFrame, plan: Plan) -> Non
 
 def test_a_task_imports_little() -> None:
     """Numbers and nothing else, until rows come (Arrow), are learned from (planners, numba) or reported (gRPC)."""
-    code = "import sys, unskew.spark.executor; print(*sys.modules)"
+    code = "import sys, unskew.spark.place.executor; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     heavy = {"grpc", "google", "pyarrow", "pyspark", "numba", "pandas", "unskew.client", "unskew.core.planners"}
-    assert "unskew.core.partition_agent" in loaded
+    assert "unskew.core.rounds.partition_agent" in loaded
     assert not heavy & set(loaded)
 
 

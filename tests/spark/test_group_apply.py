@@ -20,17 +20,17 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 
 from tests.spark.frames import KEYS, hashes_in, no_job, plan_over, setting, typed_frame
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
-from unskew.core.group_plan import group_plan
+from unskew.core.operators.group_plan import group_plan
 from unskew.core.planners import Origin
 from unskew.spark import Unskew
-from unskew.spark.calls import fragment, whole
-from unskew.spark.memory import GroupMemoryWarning, bytes_of
-from unskew.spark.physical import shuffles
+from unskew.spark.frame.physical import shuffles
+from unskew.spark.operators.group_memory import GroupMemoryWarning, bytes_of
+from unskew.spark.operators.user_functions import fragment, whole
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from unskew.core.plan import Plan
+    from unskew.core.plan.plan import Plan
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.frames import hashes_in, plan_over, setting
-from unskew.core.join_plan import HOWS, LEFT
-from unskew.core.plan import Plan
+from unskew.core.operators.join_plan import HOWS, LEFT
+from unskew.core.plan.plan import Plan
 from unskew.spark import Unskew
-from unskew.spark.join_keys import On
-from unskew.spark.joins import Join
-from unskew.spark.jvm import physical_text
-from unskew.spark.native import table_text
-from unskew.spark.physical import nodes, python_workers, shuffles
+from unskew.spark.frame.jvm import physical_text
+from unskew.spark.frame.physical import nodes, python_workers, shuffles
+from unskew.spark.operators.join_keys import On
+from unskew.spark.operators.joins import Join
+from unskew.spark.place.native import table_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,10 +13,10 @@ from tests.join_rows import HASHES, rows_of
 from tests.spark.frames import no_job, setting
 from tests.spark.test_join import multiset
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
-from unskew.core.join_plan import Bounds, join_plan
+from unskew.core.operators.join_plan import Bounds, join_plan
 from unskew.spark import Unskew
-from unskew.spark.joins import Join, JoinWarning
-from unskew.spark.keys import spread_of
+from unskew.spark.frame.keys import spread_of
+from unskew.spark.operators.joins import Join, JoinWarning
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

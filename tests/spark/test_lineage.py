@@ -13,8 +13,8 @@ from tests.spark.frames import no_job, plan_over, setting
 from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, PlanError
 from unskew.spark import Unskew
-from unskew.spark.keys import spread_of
-from unskew.spark.lineage import DRAWN, ORDERED, SAME, unsteady
+from unskew.spark.frame.keys import spread_of
+from unskew.spark.frame.lineage import DRAWN, ORDERED, SAME, unsteady
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

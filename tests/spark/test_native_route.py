@@ -13,12 +13,12 @@ from tests.planning import key_hashes
 from tests.spark.frames import KEYS, hashes_in, plan_over, setting, typed_frame
 from unskew.core import hash_keys
 from unskew.core.errors import PlanError
-from unskew.core.hotkeys import HotKeys, SplitSlots
-from unskew.core.lookup import find_lookup
-from unskew.core.plan import Plan
-from unskew.spark.jvm import physical_text
-from unskew.spark.keys import key_of, spread_of
-from unskew.spark.native import hot_column, route_column, table_text
+from unskew.core.plan.hot_keys import HotKeys, SplitSlots
+from unskew.core.plan.lookup import find_lookup
+from unskew.core.plan.plan import Plan
+from unskew.spark.frame.jvm import physical_text
+from unskew.spark.frame.keys import key_of, spread_of
+from unskew.spark.place.native import hot_column, route_column, table_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

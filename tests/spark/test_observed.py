@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from unskew.core.counting import sample_for
-from unskew.core.hashing import hash_keys
-from unskew.core.histogram import Histogram
-from unskew.spark.streaming.observed import Found, every_for, near_for, watched
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.histogram.sampling import sample_for
+from unskew.core.keys.hashing import hash_keys
+from unskew.spark.streaming.batch_sampling import BatchSample, every_for, near_for, watched
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 
-def run(df: DataFrame, every: int, *, split: bool = True) -> Found:
+def run(df: DataFrame, every: int, *, split: bool = True) -> BatchSample:
     spread = F.xxhash64(F.lit(1), "id") if split else None
     noted, watch = watched(df, F.xxhash64("user"), spread, 8, every)
     assert watch.found(0.0) is None, "no job has run yet"

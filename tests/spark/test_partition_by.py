@@ -19,9 +19,9 @@ from tests.spark.frames import no_job, plan_over
 from unskew.client import testing
 from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 from unskew.spark import Unskew
-from unskew.spark.rdd import Dealing, partition_by, spread_hash
+from unskew.spark.place.rdd import Dealing, partition_by, spread_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 
 from tests.spark.frames import hashes_in, no_job, plan_over, setting
 from unskew.core.errors import ConfigError
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 from unskew.spark import Unskew, dropped_exchange
-from unskew.spark.physical import python_workers, shuffles
-from unskew.spark.repartition import repartition, routed
+from unskew.spark.frame.physical import python_workers, shuffles
+from unskew.spark.place.repartition import repartition, routed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,10 +17,10 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from tests.spark.frames import no_job, setting
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError, UnskewError
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 from unskew.spark import Unskew
-from unskew.spark.jvm import default_files
-from unskew.spark.salting import salt, salted_join, unsalted
+from unskew.spark.frame.jvm import default_files
+from unskew.spark.place.salting import salt, salted_join, unsalted
 from unskew.spark.streaming import queries
 
 if TYPE_CHECKING:

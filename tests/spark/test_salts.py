@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.frames import setting, typed_frame
-from unskew.core.murmur3 import invert_u32
-from unskew.spark.salts import salt_column
+from unskew.core.keys.murmur3 import invert_u32
+from unskew.spark.place.salts import salt_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from tests.spark.frames import hashes_in
 from unskew.core import Histogram, hash_keys, make_planner
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import fold_hosts, host_of
-from unskew.spark.histogram import Sampling, histogram_of
+from unskew.core.histogram.histogram import fold_hosts, host_of
+from unskew.spark.frame.histogram import Sampling, histogram_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

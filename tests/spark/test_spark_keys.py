@@ -11,9 +11,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from tests.spark.frames import no_job, plan_over
 from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
-from unskew.core.plan import Plan
-from unskew.spark.jvm import physical_text
-from unskew.spark.keys import key_of, key_unseen, spread_of
+from unskew.core.plan.plan import Plan
+from unskew.spark.frame.jvm import physical_text
+from unskew.spark.frame.keys import key_of, key_unseen, spread_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

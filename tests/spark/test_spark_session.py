@@ -18,7 +18,7 @@ from tests.spark.frames import no_job
 from unskew.client import NoAccessError, NoAnswerError, testing
 from unskew.core import Histogram, hash_keys
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.plan import Version
+from unskew.core.plan.plan import Version
 from unskew.spark import Unskew
 from unskew.spark.planning import Plans, ServiceWarning, spec_of
 

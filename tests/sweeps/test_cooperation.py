@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from benchmarks.cooperation import AGENTS, DSYNC, KEYS, KINDS, SLIDE, WINDOW, Kind, growth, synced_and_not
-from unskew.core.fleet import Fleet
-from unskew.core.hashing import mix
-from unskew.core.streams import drifting
-from unskew.core.windows import window_imbalance
+from unskew.core.keys.hashing import mix
+from unskew.core.quality.windows import window_imbalance
+from unskew.simulate.fleet import Fleet
+from unskew.simulate.key_streams import drifting
 
 SOME, ALL = 250_000, 400_000
 full = pytest.mark.long

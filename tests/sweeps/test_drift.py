@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.drift import BATCH, old_fragments, settled
 from benchmarks.grid import SLIDE
-from unskew.core import kernels
+from unskew.core.kernels import base as kernels
 
 pytestmark = pytest.mark.skipif(not kernels.COMPILED, reason="numba is not installed: plain Python takes minutes")
 

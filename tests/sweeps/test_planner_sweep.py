@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.planning import key_hashes, spread_of
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Plan
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan
 from unskew.core.planners import make_planner
 from unskew.wire import plan_from_bytes, plan_to_bytes
 

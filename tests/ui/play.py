@@ -15,7 +15,7 @@ import numpy as np
 from tests.service.engines import a_report
 from unskew.client import Client
 from unskew.core import Histogram, Plan, hash_keys
-from unskew.core.stream import BatchWork, Part, Work
+from unskew.core.stream_spec import BatchWork, Part, Work
 
 __all__ = ["AGENTS", "BY_HASH", "BY_UNSKEW", "SOURCE", "hot_name", "play", "wide"]
 

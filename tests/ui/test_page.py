@@ -17,7 +17,7 @@ from tests.ui.drawn import bars, colour, mean_line, settled
 from tests.ui.play import AGENTS, BY_HASH, BY_UNSKEW, SOURCE, hot_name
 from unskew.client import Client
 from unskew.core import Histogram, hash_keys
-from unskew.core.stream import BatchWork, Part, Work
+from unskew.core.stream_spec import BatchWork, Part, Work
 
 pytestmark = pytest.mark.xdist_group("ui")
 

@@ -15,7 +15,7 @@ from tests.ui.conftest import Opened
 from tests.ui.drawn import bars, mean_line, settled
 from tests.ui.play import SOURCE, wide
 from unskew.client import Client
-from unskew.core.stream import BatchWork, Part, Work
+from unskew.core.stream_spec import BatchWork, Part, Work
 
 pytestmark = pytest.mark.xdist_group("ui")
 

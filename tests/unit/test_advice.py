@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from unskew.core.advice import OPERATORS, Job, advise, states
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.operators.advice import OPERATORS, Job, advise, states
 from unskew.core.planners import make_planner
 
 JOB = Job(partitions=48, slots=16, inputs=16)

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from unskew.core import kernels_dalton as kernels
-from unskew.core.agent import Agent, Answered, Routed, Send, Settings, Tick, Tuples
+from unskew.core.dalton import row_loop as kernels
+from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.merging import merge
-from unskew.core.qtable import UNTRIED, QTable
-from unskew.core.sync import Answer, Report
+from unskew.core.rounds.agent import Agent, AgentSettings, AgentTick, Answered, Routed, SendReport, Tuples
+from unskew.core.rounds.merge import merge
+from unskew.core.rounds.messages import Answer, Report
 
 U64 = NDArray[np.uint64]
 N = 4
@@ -25,7 +25,7 @@ GREEDY = {"epsilon": 0.0}
 
 
 def agent(name: str = "ann", **more: Any) -> Agent:
-    return Agent(Settings(**{"name": name, "workers": N, "dsync": DSYNC, **more}))
+    return Agent(AgentSettings(**{"name": name, "workers": N, "dsync": DSYNC, **more}))
 
 
 def u64(*keys: int) -> U64:
@@ -45,8 +45,8 @@ def routed(of: Agent, keys: U64, now: float, times: NDArray[np.float64] | None =
 
 
 def report_of(of: Agent, now: float) -> Report:
-    (sent,) = of.handle(Tick(), now)
-    assert isinstance(sent, Send)
+    (sent,) = of.handle(AgentTick(), now)
+    assert isinstance(sent, SendReport)
     return sent.report
 
 
@@ -78,7 +78,7 @@ class TestReports:
         ann = agent()
         assert not ann.awaiting
         assert [type(action) for action in ann.handle(Tuples(u64(1, 2)), 5.0)] == [Routed]
-        assert ann.handle(Tick(), 14.9) == ()
+        assert ann.handle(AgentTick(), 14.9) == ()
         assert not ann.awaiting
         sent = report_of(ann, 15.0)
         assert ann.awaiting
@@ -88,10 +88,10 @@ class TestReports:
 
     def test_tuples_are_routed_before_the_report_that_falls_due_with_them(self):
         ann = agent()
-        ann.handle(Tick(), 0.0)
+        ann.handle(AgentTick(), 0.0)
         first, second = ann.handle(Tuples(u64(1, 2, 3)), DSYNC)
         assert isinstance(first, Routed)
-        assert isinstance(second, Send)
+        assert isinstance(second, SendReport)
         assert second.report.records == 3
 
     def test_a_report_has_what_came_in_the_interval_not_what_is_left_after_its_reset(self):
@@ -111,14 +111,14 @@ class TestReports:
     def test_reports_count_every_tuple_once(self, answered: tuple[int, ...]):
         """However late the answers are, the reports together are the tuples before the last of them."""
         ann, rng, seen, now = agent(capacity=1 << 12), np.random.default_rng(2), [], 0.0
-        ann.handle(Tick(), now)
+        ann.handle(AgentTick(), now)
         total, counted, keys = 0, Counter[int](), Counter[int]()
         for step in range(12):
             some = rng.integers(0, 60, 37, dtype=np.uint64)
             keys.update(some.tolist())
             total, now = total + len(some), now + DSYNC
             (_, sent) = ann.handle(Tuples(some), now)
-            assert isinstance(sent, Send)
+            assert isinstance(sent, SendReport)
             if not seen or sent.report.name != seen[-1][0].name:
                 seen.append((sent.report, total, Counter(keys)))
                 counted.update(
@@ -158,7 +158,7 @@ class TestReports:
         bits = pickle.dumps(sent)
         for beat in range(2, 6):
             routed(ann, u64(4, 5), beat * DSYNC - 1)
-            assert ann.handle(Tick(), beat * DSYNC - 0.5) == ()
+            assert ann.handle(AgentTick(), beat * DSYNC - 0.5) == ()
             assert report_of(ann, beat * DSYNC) is sent
         assert pickle.dumps(sent) == bits
         ann.handle(Answered(answer(1, sent)), 5 * DSYNC)
@@ -182,12 +182,12 @@ class TestReports:
         ann = agent()
         ann.handle(Answered(answer(1, report_of_first(ann), dsync=20.0), age=3.0), 12.0)
         assert ann.dsync == 20.0
-        assert ann.handle(Tick(), 28.9) == ()
+        assert ann.handle(AgentTick(), 28.9) == ()
         assert report_of(ann, 29.0).dsync == 20.0
 
     def test_a_leap_of_the_clock_costs_one_report_and_no_time(self):
         ann = agent(dsync=1e-6)
-        ann.handle(Tick(), 0.0)
+        ann.handle(AgentTick(), 0.0)
         assert report_of(ann, 1e18).seq == 1
 
 
@@ -493,7 +493,7 @@ class TestWithoutAnswers:
             rng = np.random.default_rng(9)
             for beat in range(4, 24):
                 routed(one, stream(rng, 400, 0.6, key=9), beat * DSYNC + 1)
-                one.handle(Tick(), (beat + 1) * DSYNC)
+                one.handle(AgentTick(), (beat + 1) * DSYNC)
             loads.append(np.bincount(routed(one, stream(rng, 400, 0.6, key=9), 300.0), minlength=8).max() / 50)
         assert loads[0] <= 1.15 * loads[1]
 
@@ -582,7 +582,7 @@ class TestForwarding:
 
     def test_every_split_key_is_among_those_that_are_not_final(self):
         ann, rng = agent(window=4000, slide=2000, workers=8, dsync=500.0), np.random.default_rng(6)
-        ann.handle(Tick(), 0.0)
+        ann.handle(AgentTick(), 0.0)
         at: dict[int, set[int]] = {}
         for beat in range(8):
             keys = rng.zipf(1.3, 500).astype(np.uint64)
@@ -602,7 +602,7 @@ class TestState:
     def test_it_goes_on_from_a_kept_state_to_the_bit(self, at):
         """At every kind of moment: preparing, awaiting, after missed answers."""
         ann, rng, other = agent(window=300, slide=30), np.random.default_rng(8), None
-        ann.handle(Tick(), 0.0)
+        ann.handle(AgentTick(), 0.0)
         for step in range(1, 14):
             event, now = Tuples(rng.zipf(1.3, 100).astype(np.uint64)), 6.0 * step
             mine = ann.handle(event, now)

@@ -8,9 +8,9 @@ from itertools import pairwise
 import pytest
 
 from benchmarks.prompt_machines import RAMP, Cluster, drive, near_threshold, reversals
-from unskew.core.autoscale import AutoScaler
 from unskew.core.errors import ConfigError
-from unskew.core.scale_values import BatchStats, ScaleDecision, ScaleRules, ScaleState
+from unskew.core.scaling.autoscale import AutoScaler
+from unskew.core.scaling.values import BatchStats, ScaleDecision, ScaleRules, ScaleState
 
 
 def batch(mapping: float, reducing: float, rows: int = 1000, keys: int = 100) -> BatchStats:

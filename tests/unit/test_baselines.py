@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram, Tail
-from unskew.core.plan import Plan
+from unskew.core.histogram.histogram import Histogram, Tail
+from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback
 from unskew.core.planners.hashed import hash_tail
 from unskew.core.planners.registry import PLANNERS, make_planner

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from tests.planning import some_histogram
 from unskew.core.errors import ConfigError, PlanError, PlanFormatError
-from unskew.core.partition_agent import Bound
 from unskew.core.planners import make_planner
+from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.spark.folders import Folder
 from unskew.spark.streaming.binding import Binding, pin_folder
-from unskew.wire import Pinned
+from unskew.wire import StoredPin
 
 PLANS = [make_planner("balanced", 4).plan(some_histogram(2_000, 300, seed=seed)) for seed in range(4)]
-IDENTITY = Pinned(Bound(4), "clicks", "q", ("user",), ("auto",))
+IDENTITY = StoredPin(RoutingChoice(4), "clicks", "q", ("user",), ("auto",))
 
 
-def binding(where: Path, identity: Pinned = IDENTITY) -> Binding:
+def binding(where: Path, identity: StoredPin = IDENTITY) -> Binding:
     """As a run of the query has it."""
     return Binding(pin_folder(str(where), "q"), identity)
 
@@ -36,7 +36,7 @@ def bind(to: Binding, batch: int, plan: int) -> str:
     if found is None:
         present = to.present
         stays = present is not None and present.bound.plan == PLANS[plan]
-        found = to.stay(batch) if stays else to.bind(batch, Bound(4, PLANS[plan]), "a reason", 1)
+        found = to.stay(batch) if stays else to.bind(batch, RoutingChoice(4, PLANS[plan]), "a reason", 1)
     assert found.bound.plan is not None
     return found.bound.plan.digest
 
@@ -139,12 +139,15 @@ def test_a_damaged_pin_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("identity", "named"),
     [
-        (Pinned(Bound(4), "clicks", "q", ("shop",), ("auto",)), r"key: \('shop',\) is not allowed; use \('user',\)"),
-        (Pinned(Bound(4), "clicks", "q", ("user",), ("id",)), r"spread: \('id',\)"),
-        (Pinned(Bound(4), "other", "q", ("user",), ("auto",)), "stream: 'other'"),
+        (
+            StoredPin(RoutingChoice(4), "clicks", "q", ("shop",), ("auto",)),
+            r"key: \('shop',\) is not allowed; use \('user',\)",
+        ),
+        (StoredPin(RoutingChoice(4), "clicks", "q", ("user",), ("id",)), r"spread: \('id',\)"),
+        (StoredPin(RoutingChoice(4), "other", "q", ("user",), ("auto",)), "stream: 'other'"),
     ],
 )
-def test_pins_of_other_rows_are_refused(tmp_path: Path, identity: Pinned, named: str) -> None:
+def test_pins_of_other_rows_are_refused(tmp_path: Path, identity: StoredPin, named: str) -> None:
     bind(binding(tmp_path), 0, 0)
     with pytest.raises(ConfigError, match=named):
         binding(tmp_path, identity).bound(0)

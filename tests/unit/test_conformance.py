@@ -9,8 +9,8 @@ import pytest
 
 from tests.conformance.vectors import column, load
 from unskew.core.errors import KeyTypeError
-from unskew.core.hashing import hash_keys, spark_hash
-from unskew.core.keytypes import common_type, parse, type_of
+from unskew.core.keys.hashing import hash_keys, spark_hash
+from unskew.core.keys.types import common_type, parse, type_of
 
 HASHES = load("hashes.json")
 COMMON = load("common_types.json")["left_right_common"]

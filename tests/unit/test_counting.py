@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unskew.core.counting import candidates, counted, one_in
+from unskew.core.histogram.sampling import candidates, counted, one_in
 
 
 def test_candidates_are_the_heaviest_keys_seen_twice() -> None:

@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 
 from tests.dalton_reference import Reference
 from tests.planning import key_hashes
-from unskew.core import kernels, kernels_hot, make_router
+from unskew.core import make_router
+from unskew.core.dalton import frequency_store
+from unskew.core.dalton.qtable import UNTRIED, QTable
+from unskew.core.dalton.row_loop import CAP
+from unskew.core.dalton.settings import FIRST_ROOM
 from unskew.core.errors import ConfigError
-from unskew.core.kernels_dalton import CAP
-from unskew.core.learning import FIRST_ROOM
-from unskew.core.qtable import UNTRIED, QTable
+from unskew.core.kernels import base as kernels
 from unskew.core.routers.base import Router, common
-from unskew.core.routers.dalton import PAPER, Dalton
+from unskew.core.routers.dalton import PAPER, DaltonRouter
 from unskew.core.routers.learner import Learner
-from unskew.core.streams import drifting, zipf_keys
+from unskew.simulate.key_streams import drifting, zipf_keys
 
 compiled = pytest.mark.skipif(not kernels.COMPILED, reason="numba is not installed: plain Python takes minutes")
 GREEDY = {**PAPER, "epsilon": 0.0}
@@ -32,7 +34,7 @@ def dalton(n: int, seed: int = 7, window: float | None = None, slide: float | No
 
 def learner(router: Router) -> Learner:
     algorithm = router.algorithm
-    assert isinstance(algorithm, Dalton)
+    assert isinstance(algorithm, DaltonRouter)
     return algorithm.learner
 
 
@@ -99,7 +101,7 @@ def test_every_decision_is_that_of_the_reference(how: Mapping[str, object], data
             times = np.cumsum(rng.choice([0.0, 1.0, 2.0, 3.0 * window], rows, p=[0.3, 0.5, 0.19, 0.01])) - rows / 2
         slides = (np.arange(rows) if times is None else times) // slide
     router = dalton(n, seed, window, slide, **how)
-    model = Reference(Dalton(common(n, seed, window, slide), **how))  # type: ignore[arg-type]
+    model = Reference(DaltonRouter(common(n, seed, window, slide), **how))  # type: ignore[arg-type]
     homes = make_router("hash", n).route(keys).tolist()
     want = [model.route(*row) for row in zip(keys.tolist(), homes, slides.astype(int).tolist(), strict=True)]
     assert router.route(keys, times).tolist() == want
@@ -423,14 +425,14 @@ def test_the_adaptive_cap_doubles_where_hot_keys_are_at_it(slide: int) -> None:
 
 
 def mode(router: Router) -> int:
-    return int(learner(router).now.tally[kernels_hot.MODE])
+    return int(learner(router).now.tally[frequency_store.MODE])
 
 
 def test_the_sketch_comes_after_many_keys_and_goes_after_few() -> None:
     """Above 1,000 distinct keys in an interval the next one counts by sketch; only fewer than half of that bring the
     table back; and whatever the mode, an interval's counts begin at nothing."""
     router, keys = dalton(4, window=2_000, slide=2_000, sketch_above=1_000), key_hashes(1_500)
-    table, sketch = kernels_hot.MAP, kernels_hot.SKETCH
+    table, sketch = frequency_store.MAP, frequency_store.SKETCH
     for distinct, counted_by in (
         (900, table), (1_000, table), (1_001, table), (900, sketch), (520, sketch), (480, sketch), (900, table),
         (1_500, table), (20, sketch), (20, table),
@@ -476,7 +478,7 @@ def test_a_count_of_four_billion_stays_there(kind: str) -> None:
         array[array > 0] |= full
     router.route(np.full(3, key))
     assert learner(router).table().rows.tolist() == [0xFFFFFFFF]
-    assert int(learner(router).now.tally[kernels_hot.DISTINCT]) == 1
+    assert int(learner(router).now.tally[frequency_store.DISTINCT]) == 1
 
 
 # -- streams
@@ -548,4 +550,4 @@ def test_bad_settings_are_refused_by_name() -> None:
             dalton(4, **{name: value})  # type: ignore[arg-type]
     for kind in ("sketch", "hybrid"):
         with pytest.raises(ConfigError, match=r"frequencies: .*map for one of several"):
-            Dalton(common(4, 7, None, None), frequencies=kind).partner(1)
+            DaltonRouter(common(4, 7, None, None), frequencies=kind).partner(1)

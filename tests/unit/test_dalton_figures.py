@@ -26,9 +26,9 @@ from benchmarks.dataflow import (
     together,
     workers_of,
 )
-from unskew.core import kernels
-from unskew.core.replay import Stages
-from unskew.core.streams import zipf_probabilities
+from papers.replay import Stages
+from unskew.core.kernels import base as kernels
+from unskew.simulate.key_streams import zipf_probabilities
 
 SHORT, LONG = Plan(), Plan(slide=20 * SECOND)
 TWO = replace(LONG, partitioners=2)

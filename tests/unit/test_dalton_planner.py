@@ -7,14 +7,15 @@ import pytest
 
 from tests.dalton_reference import poured
 from tests.planning import key_hashes, some_histogram, zipf_counts
-from unskew.core import Histogram, kernels, make_planner, make_router
+from unskew.core import Histogram, make_planner, make_router
+from unskew.core.dalton.batch_learner import BatchRouting, learning
+from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import ConfigError
+from unskew.core.kernels import base as kernels
 from unskew.core.limits import MAX_BYTES, MAX_SLOTS
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback
-from unskew.core.planners.dalton import Dalton
-from unskew.core.pouring import Poured, learning
-from unskew.core.qtable import UNTRIED, QTable
+from unskew.core.planners.dalton import DaltonPlanner
 from unskew.wire.plans import plan_to_bytes
 
 
@@ -32,13 +33,13 @@ def partitions_of(plan: Plan, key: np.uint64) -> list[int]:
     return sorted(set(plan.fragments(np.array([key], np.uint64), np.array([10_000]))[1].tolist()))
 
 
-def algorithm(n: int, **parameters: object) -> Dalton:
+def algorithm(n: int, **parameters: object) -> DaltonPlanner:
     found = make_planner("dalton", n, **parameters).algorithm  # type: ignore[arg-type]
-    assert isinstance(found, Dalton)
+    assert isinstance(found, DaltonPlanner)
     return found
 
 
-def learned(n: int, of: Histogram, table: QTable | None = None, **parameters: object) -> Poured:
+def learned(n: int, of: Histogram, table: QTable | None = None, **parameters: object) -> BatchRouting:
     return algorithm(n, **parameters).learn(of, QTable.empty(n) if table is None else table)[1]
 
 

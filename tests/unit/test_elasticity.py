@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from unskew.core.elastic import Decider, Elastic, Stages
 from unskew.core.errors import ConfigError
+from unskew.core.scaling.elastic import Decider, Elastic, StageTimes
 from unskew.spark.streaming.elasticity import Progress
 
 HELD = 1000, 1000  # rows and keys
-STAGES = Stages(map_time=0.2, reduce_time=0.8, maps=2)
+STAGES = StageTimes(map_time=0.2, reduce_time=0.8, maps=2)
 
 
 def fed(decider: Decider, seconds: list[float], first: int = 0) -> list[int]:
@@ -58,7 +58,7 @@ def test_a_batch_that_was_begun_before_the_last_change_says_nothing_of_it() -> N
 def test_sparks_own_part_of_a_batch_is_nobodys_and_no_partition_makes_it_shorter() -> None:
     """0.7 s of 0.78 are around the stages: with three partitions, and not two, it would not be longer by much."""
     decider = Decider(Elastic(2, 16, d=1, increment=1), interval=1.0, partitions=3)
-    decider.seen(0, 3, *HELD, Stages(map_time=0.02, reduce_time=0.06, maps=2))
+    decider.seen(0, 3, *HELD, StageTimes(map_time=0.02, reduce_time=0.06, maps=2))
 
     decision = decider.took(0, 0.78)
     assert decision is not None
@@ -67,7 +67,7 @@ def test_sparks_own_part_of_a_batch_is_nobodys_and_no_partition_makes_it_shorter
 
 def test_stages_that_overlap_are_no_longer_than_the_batch() -> None:
     decider = Decider(Elastic(1, 8, d=1), interval=1.0, partitions=2)
-    decider.seen(0, 2, *HELD, Stages(map_time=6.0, reduce_time=6.0, maps=2))
+    decider.seen(0, 2, *HELD, StageTimes(map_time=6.0, reduce_time=6.0, maps=2))
 
     decision = decider.took(0, 1.5)
     assert decision is not None
@@ -85,7 +85,7 @@ def test_a_batch_of_which_one_half_is_missing_decides_nothing() -> None:
 
 def test_map_tasks_are_the_sources_and_are_never_changed() -> None:
     decider = Decider(Elastic(1, 3, d=1), interval=1.0, partitions=3)
-    decider.seen(0, 3, *HELD, Stages(map_time=5.0, reduce_time=0.1, maps=7))
+    decider.seen(0, 3, *HELD, StageTimes(map_time=5.0, reduce_time=0.1, maps=7))
     decision = decider.took(0, 6.0)
 
     assert decision is not None

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from unskew.client import testing
-from unskew.core.histogram import Histogram
+from unskew.core.freshness.trust import TrustRules
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.planners import make_planner
-from unskew.core.quality import load_imbalance
-from unskew.core.streams import zipf_keys
-from unskew.core.trust import TrustRules
+from unskew.core.quality.measures import load_imbalance
+from unskew.simulate.key_streams import zipf_keys
 from unskew.spark.planning import Plans, spec_of
-from unskew.spark.streaming.forecasts import Forecasts, Ran
-from unskew.spark.streaming.observed import Found
+from unskew.spark.streaming.batch_sampling import BatchSample
+from unskew.spark.streaming.forecasts import BatchRun, Forecasts
 
 N, ROWS, TYPES = 8, 40_000, ("bigint",)
 
@@ -46,7 +46,7 @@ class Batches:
         plan = self.forecasts.next.plan
         if self.forecasts.next.mode == "same":
             plan = self.forecasts.count(found, self.number)
-        ran = Ran(self.number, plan, Found(rows, rows, found))
+        ran = BatchRun(self.number, plan, BatchSample(rows, rows, found))
         self.forecasts.learn(lambda: ran)
         assert self.forecasts.settle(30.0)
         self.number += 1
@@ -98,7 +98,7 @@ def test_where_even_counted_batches_miss_rows_go_by_hash_until_plans_are_right()
         for number in range(4):  # what was counted is not what came
             found = histogram(number)
             by = wrong if number < 4 else batches.forecasts.next.plan
-            ran = Ran(number, by, Found(ROWS, ROWS, found))
+            ran = BatchRun(number, by, BatchSample(ROWS, ROWS, found))
             batches.forecasts.learn(lambda ran=ran: ran)  # type: ignore[misc]
             assert batches.forecasts.settle(30.0)
         assert batches.forecasts.next.mode == "hash"
@@ -115,7 +115,7 @@ def test_a_query_on_hash_follows_another_one_s_number_of_partitions_and_is_judge
     try:
         wrong = make_planner("balanced", N).plan(histogram(99))
         for number in range(4):
-            ran = Ran(number, wrong, Found(ROWS, ROWS, histogram(number)))
+            ran = BatchRun(number, wrong, BatchSample(ROWS, ROWS, histogram(number)))
             batches.forecasts.learn(lambda ran=ran: ran)  # type: ignore[misc]
             assert batches.forecasts.settle(30.0)
         assert batches.forecasts.next.mode == "hash"
@@ -170,7 +170,7 @@ def test_what_goes_wrong_in_the_thread_leaves_the_plan(caplog: pytest.LogCapture
         batches.run(1)
         plan = batches.forecasts.next.plan
 
-        def broken() -> Ran:
+        def broken() -> BatchRun:
             raise ZeroDivisionError("of a test")
 
         batches.forecasts.learn(broken)
@@ -210,7 +210,7 @@ def test_where_planning_is_slower_than_the_batches_those_between_are_passed_over
     """The newest one is planned from, whatever has waited before it."""
     gate, seen = threading.Event(), []
 
-    def ran(number: int) -> Ran | None:
+    def ran(number: int) -> BatchRun | None:
         assert gate.wait(30.0)
         seen.append(number)
         return None

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.planning import key_hashes
 from tests.property.test_router_laws import stream
-from unskew.core import kernels_frequency as kernels
 from unskew.core import make_router, quality
+from unskew.core.kernels import frequency as kernels
 from unskew.core.routers.base import Router
 from unskew.core.routers.frequent import knock_out, summary
 

@@ -15,7 +15,7 @@ from benchmarks.grid import Dose, Stream, bound_of, figures, pairs_a_key, pk2_ch
 from benchmarks.router_grid import MARKS, Spread, contenders, missed, recorded, results, strayed
 from tests.planning import key_hashes
 from unskew.core import make_router
-from unskew.core.windows import window_replication
+from unskew.core.quality.windows import window_replication
 
 
 def stream(ranks: list[int], keys: int, seed: int = 0, warm: int = 0) -> Stream:

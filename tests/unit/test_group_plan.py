@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unskew.core.group_plan import group_partitions, group_plan
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import MAX_PARTITIONS
+from unskew.core.operators.group_plan import group_partitions, group_plan
 
 
 @pytest.mark.parametrize(

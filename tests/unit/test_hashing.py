@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from unskew.core import hashing
 from unskew.core.errors import ConfigError, KeyTypeError
-from unskew.core.hashing import SEED, hash_keys, mix, placement_salt, spark_hash
+from unskew.core.keys import hashing
+from unskew.core.keys.hashing import SEED, hash_keys, mix, placement_salt, spark_hash
 
 KEYS = ["a", None, "key-17", "", "b" * 40, "é", "a", "c" * 300, None]
 DICTIONARY = pa.DictionaryArray.from_arrays

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.planning import key_hashes, some_histogram
 from unskew.core.errors import HistogramError
-from unskew.core.histogram import MAX_ROWS, Histogram, Tail, fold_hosts, host_of, top_rows
+from unskew.core.histogram.histogram import MAX_ROWS, Histogram, Tail, fold_hosts, host_of, top_rows
 from unskew.core.sketches.tally import exact_sum
 
 

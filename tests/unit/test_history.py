@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
-from unskew.core.history import History
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.histogram.history import History
 
 
 def hist(**counts: int) -> Histogram:

@@ -15,8 +15,10 @@ from numpy.typing import NDArray
 
 from tests.planning import key_hashes
 from tests.property.test_router_laws import stream, windows
-from unskew.core import kernels, kernels_loglog, make_router, quality
+from unskew.core import make_router, quality
 from unskew.core.errors import ConfigError
+from unskew.core.kernels import base as kernels
+from unskew.core.kernels import loglog
 from unskew.core.routers.base import common
 from unskew.core.sketches import HyperLogLog
 
@@ -107,7 +109,7 @@ def test_a_keys_register_and_rank_are_the_sketchs() -> None:
     for bits in (4, 12, 18):
         places, ranks = HyperLogLog(bits).places(keys)
         with np.errstate(over="ignore"):
-            ours = [kernels_loglog.placed(key, np.uint64(HyperLogLog.salt), bits) for key in keys]
+            ours = [loglog.placed(key, np.uint64(HyperLogLog.salt), bits) for key in keys]
         assert ours == list(zip(places.tolist(), ranks.tolist(), strict=True))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.join_rows import HASHES, rows_of
-from unskew.core.join_plan import Bounds, JoinPlan, join_plan, side_of
+from unskew.core.operators.join_plan import Bounds, JoinPlan, join_plan, side_of
 
 
 def worst(plan: JoinPlan) -> float:

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 import pytest
 
-from unskew.core import kernels
-from unskew.core.hashing import mix
+from unskew.core.kernels import base as kernels
+from unskew.core.keys.hashing import mix
 from unskew.core.routers import ROUTERS
 
 SCRIPT = """

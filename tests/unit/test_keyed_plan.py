@@ -7,8 +7,8 @@ import pytest
 
 from unskew.core import Histogram, make_planner
 from unskew.core.errors import StateError
-from unskew.core.keyed_plan import HOSTS, KIP, brief, first_plan, grown, lengthened, next_plan, record_of
-from unskew.core.keyed_state import NEVER, StateFile, StatePart
+from unskew.core.operators.keyed_plan import HOSTS, KIP, brief, first_plan, grown, lengthened, next_plan, record_of
+from unskew.core.operators.keyed_state import NEVER, StateFile, StatePart
 from unskew.core.planners import Origin
 from unskew.wire.manifests import (
     Done,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from unskew.core import Histogram, make_planner
-from unskew.core.keyed_state import (
+from unskew.core.operators.keyed_state import (
     BLOCK,
     Blocks,
     Spans,
@@ -24,8 +24,8 @@ from unskew.core.keyed_state import (
     runs_of,
     with_hashes,
 )
-from unskew.core.placement import Placement, build_plan
-from unskew.core.plan import Plan, PlanInfo
+from unskew.core.plan.build import Placement, build_plan
+from unskew.core.plan.plan import Plan, PlanInfo
 
 TOP = 2**64 - 1
 HASHES = st.lists(st.integers(0, TOP), unique=True)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from unskew.core.errors import KeyTypeError
-from unskew.core.keytypes import KeyType, arrow_of, common_type, parse, type_of
+from unskew.core.keys.types import KeyType, arrow_of, common_type, parse, type_of
 
 
 @pytest.mark.parametrize(

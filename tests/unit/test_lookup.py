@@ -7,7 +7,7 @@ import pytest
 
 from tests.planning import key_hashes
 from unskew.core.errors import PlanError
-from unskew.core.lookup import Lookup, find_lookup
+from unskew.core.plan.lookup import Lookup, find_lookup
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 64, 256, 257, 1000, 5000, 16_384])

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import ConfigError, HistogramError
-from unskew.core.merging import Pool, merge
-from unskew.core.qtable import UNTRIED, QTable
+from unskew.core.rounds.merge import Pool, merge
+from unskew.core.rounds.messages import Answer, Report
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.sync import Answer, Report
 
 Rows = dict[int, tuple[list[float], list[int]]]  # key -> values, held
 

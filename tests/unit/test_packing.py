@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.core.apportion import apportion, capacities, turns
-from unskew.core.packing import Rooms, deal_hosts, even_out, pour
-from unskew.core.slots import UNITS_BITS, slots_for, units_of
+from unskew.core.arrays.apportion import apportion, capacities, turns
+from unskew.core.plan.slots import UNITS_BITS, slots_for, units_of
+from unskew.core.planners.packing import Rooms, deal_hosts, even_out, pour
 
 sizes = st.lists(st.integers(1, 10**18), min_size=1, max_size=40)
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tests.planning import key_hashes
 from unskew.core import Histogram, make_planner
+from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.merging import merge
-from unskew.core.partition_agent import Bound, Decided, apart, bounded, decide, report_of
-from unskew.core.plan import Plan
-from unskew.core.qtable import QTable
-from unskew.core.streams import zipf_keys
-from unskew.core.sync import Answer, Report
+from unskew.core.plan.plan import Plan
+from unskew.core.rounds.merge import merge
+from unskew.core.rounds.messages import Answer, Report
+from unskew.core.rounds.partition_agent import PartitionRouting, RoutingChoice, apart, bounded, decide, report_of
+from unskew.simulate.key_streams import zipf_keys
 from unskew.wire import report_from_message, report_to_message
 
 U64 = np.ndarray
@@ -30,7 +30,7 @@ def zipf(rng: np.random.Generator, rows: int, exponent: float = 1.4, keys: U64 =
     return keys[zipf_keys(rng, rows, len(keys), exponent)]
 
 
-def placed(decided: Decided, keys: U64, spread: U64) -> Counter[tuple[int, int, int]]:
+def placed(decided: PartitionRouting, keys: U64, spread: U64) -> Counter[tuple[int, int, int]]:
     return Counter(zip(keys.tolist(), spread.tolist(), decided.partitions.tolist(), strict=True))
 
 
@@ -42,7 +42,7 @@ def split_plan(keys: U64, n: int) -> Plan:
 
 def learned(n: int, rng: np.random.Generator) -> tuple[QTable, int]:
     """A global table as a round leaves it, and GL."""
-    bound = Bound(n, table=QTable.empty(n), alike=True)
+    bound = RoutingChoice(n, table=QTable.empty(n), alike=True)
     keys = zipf(rng, 4_000)
     first = decide(bound, 0, keys, rng.integers(0, 2**64, len(keys), dtype=np.uint64))
     assert first.table is not None
@@ -62,7 +62,7 @@ def test_any_order_of_the_rows_places_the_same_multiset(data: st.DataObject) -> 
     keys = zipf(rng, rows)
     spread = rng.integers(0, data.draw(st.sampled_from([1, 3, 100, 2**64])), rows, dtype=np.uint64) ^ keys
     alike = data.draw(st.booleans())
-    bound = Bound(n, batch=data.draw(st.integers(0, 5)), alike=alike)
+    bound = RoutingChoice(n, batch=data.draw(st.integers(0, 5)), alike=alike)
     kind = data.draw(st.sampled_from(["plan", "first batch", "later"]))
     if kind == "plan":
         bound = replace(bound, plan=make_planner("prompt", n).plan(Histogram.from_hashes(zipf(rng, 3_000))))
@@ -84,7 +84,7 @@ def test_rows_that_cannot_be_told_to_be_the_same_stay_together(learning: bool) -
     rng = np.random.default_rng(1)
     keys = zipf(rng, 5_000)
     spread = keys ^ rng.integers(0, 40, len(keys), dtype=np.uint64)
-    bound = Bound(8) if learning else Bound(8, split_plan(zipf(rng, 5_000), 8))
+    bound = RoutingChoice(8) if learning else RoutingChoice(8, split_plan(zipf(rng, 5_000), 8))
     pairs = {(key, value, where) for key, value, where in placed(decide(bound, 0, keys, spread), keys, spread)}
     assert len(pairs) == len({(key, value) for key, value, _ in pairs})
 
@@ -94,11 +94,11 @@ def test_a_words_only_partition_is_spread_where_rows_are_told_apart() -> None:
     rng = np.random.default_rng(2)
     keys = np.where(rng.random(20_000) < 0.5, KEYS[0], KEYS[rng.integers(0, 400, 20_000)])
     plan = split_plan(keys, 8)
-    out = decide(Bound(8, plan, alike=True), 0, keys, keys).partitions
+    out = decide(RoutingChoice(8, plan, alike=True), 0, keys, keys).partitions
     assert np.bincount(out, minlength=8).max() < 1.15 * len(keys) / 8
-    together = decide(Bound(8, plan), 0, keys, keys).partitions
+    together = decide(RoutingChoice(8, plan), 0, keys, keys).partitions
     assert np.bincount(together, minlength=8).max() > 0.5 * len(keys)
-    learned = decide(Bound(8, alike=True), 0, keys, keys).partitions
+    learned = decide(RoutingChoice(8, alike=True), 0, keys, keys).partitions
     assert np.bincount(learned, minlength=8).max() < 1.3 * len(keys) / 8
 
 
@@ -120,13 +120,13 @@ def test_a_plan_places_distinct_rows_as_everywhere_else() -> None:
     keys, spread = zipf(rng, 5_000), rng.integers(0, 2**64, 5_000, dtype=np.uint64)
     plan = split_plan(keys, 6)
     for alike in (True, False):
-        out = decide(Bound(6, plan, alike=alike), 4, keys, spread).partitions
+        out = decide(RoutingChoice(6, plan, alike=alike), 4, keys, spread).partitions
         assert (out == plan.route(keys, spread)).all()
 
 
 def test_random_numbers_are_of_the_pin_and_the_partition() -> None:
     """Another batch, partition, version or seed draws others; the same draws the same, in any process."""
-    bound = Bound(8, batch=3, version=(1, 2))
+    bound = RoutingChoice(8, batch=3, version=(1, 2))
     seeds = [bound.drawn(0), bound.drawn(1), replace(bound, batch=4).drawn(0), replace(bound, seed=8).drawn(0)]
     seeds += [replace(bound, version=(1, 3)).drawn(0), replace(bound, version=(2, 2)).drawn(0)]
     assert len(set(seeds)) == 6
@@ -141,17 +141,17 @@ def test_a_key_that_is_hot_here_only_is_not_split_once_the_whole_is_known() -> N
     rng = np.random.default_rng(4)
     keys = np.where(rng.random(4_000) < 0.5, KEYS[0], KEYS[rng.integers(0, 400, 4_000)])
     spread = rng.integers(0, 2**64, 4_000, dtype=np.uint64)
-    alone = decide(Bound(8, alike=True), 0, keys, spread)
+    alone = decide(RoutingChoice(8, alike=True), 0, keys, spread)
     assert len(set(alone.partitions[keys == KEYS[0]].tolist())) > 2
     other = QTable.of(KEYS[5:6], np.full((1, 8), -0.5), [50_000], np.ones((1, 8), bool))
-    told = decide(Bound(8, table=other, records=200_000, version=(1, 1), alike=True), 0, keys, spread)
+    told = decide(RoutingChoice(8, table=other, records=200_000, version=(1, 1), alike=True), 0, keys, spread)
     assert len(set(told.partitions[keys == KEYS[0]].tolist())) == 1
 
 
 def test_without_spread_hashes_keys_stay_whole() -> None:
     """Nothing tells their rows apart."""
     keys = zipf(np.random.default_rng(5), 5_000)
-    out = decide(Bound(8), 0, keys).partitions
+    out = decide(RoutingChoice(8), 0, keys).partitions
     assert len(set(zip(keys.tolist(), out.tolist(), strict=True))) == len(set(keys.tolist()))
 
 
@@ -161,7 +161,7 @@ def rounds(n: int, parts: int, rows: int, batches: int, exponent: float) -> list
     answer: Answer | None = None
     told = []
     for batch in range(batches):
-        bound = Bound(n, table=QTable.empty(n), batch=batch, alike=True)
+        bound = RoutingChoice(n, table=QTable.empty(n), batch=batch, alike=True)
         if answer is not None:
             bound = replace(bound, table=answer.table, records=answer.records, version=answer.version)
         load, reports = np.zeros(n), []
@@ -193,7 +193,7 @@ def test_the_report_is_of_this_partition_and_the_same_when_made_again() -> None:
     def made() -> Report:
         rng = np.random.default_rng(7)
         keys = zipf(rng, 3_000)
-        bound = Bound(8, alike=True)
+        bound = RoutingChoice(8, alike=True)
         done = decide(bound, 1, keys, rng.integers(0, 2**64, 3_000, dtype=np.uint64))
         return report_of(bound, done, agent="app/1", session=9, seq=4, dsync=5.0)
 
@@ -219,8 +219,8 @@ def test_what_does_not_fit_is_refused() -> None:
     """A plan or a table for another number of partitions."""
     plan = split_plan(zipf(np.random.default_rng(9), 5_000), 4)
     with pytest.raises(PlanError, match="the plan is for 4 partitions, the batch for 8"):
-        Bound(8, plan)
+        RoutingChoice(8, plan)
     with pytest.raises(ConfigError, match="a Q-table for 8"):
-        Bound(8, table=QTable.empty(4))
+        RoutingChoice(8, table=QTable.empty(4))
     with pytest.raises(ConfigError, match="records"):
-        Bound(8, records=-1)
+        RoutingChoice(8, records=-1)

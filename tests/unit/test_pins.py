@@ -6,13 +6,13 @@ import pytest
 import xxhash
 
 from tests.planning import key_hashes, some_histogram
+from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import PlanFormatError
-from unskew.core.partition_agent import Bound, decide
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin, make_planner
-from unskew.core.qtable import QTable
+from unskew.core.rounds.partition_agent import RoutingChoice, decide
 from unskew.v1 import pins_pb2 as pb
-from unskew.wire import Pinned, pinned_from_bytes, pinned_to_bytes
+from unskew.wire import StoredPin, pinned_from_bytes, pinned_to_bytes
 
 
 def some_plan(partitions: int = 4) -> Plan:
@@ -20,8 +20,8 @@ def some_plan(partitions: int = 4) -> Plan:
     return make_planner("balanced", partitions).plan(some_histogram(exponent=1.5), origin=origin)
 
 
-def pinned(bound: Bound) -> Pinned:
-    return Pinned(bound, "clicks", "q", ("user", "day"), ("auto",), began=1_700_000_000_000, reason="because")
+def pinned(bound: RoutingChoice) -> StoredPin:
+    return StoredPin(bound, "clicks", "q", ("user", "day"), ("auto",), began=1_700_000_000_000, reason="because")
 
 
 def body_of(data: bytes) -> pb.Pin:
@@ -36,7 +36,7 @@ def summed(message: pb.Pin) -> bytes:
 
 def test_a_plan_and_all_about_it_survives() -> None:
     plan = some_plan()
-    before = pinned(Bound(4, plan, batch=7, seed=-3))
+    before = pinned(RoutingChoice(4, plan, batch=7, seed=-3))
     back = pinned_from_bytes(pinned_to_bytes(before))
     assert (back.stream, back.name, back.key, back.spread) == ("clicks", "q", ("user", "day"), ("auto",))
     assert (back.began, back.reason) == (1_700_000_000_000, "because")
@@ -48,7 +48,7 @@ def test_a_plan_and_all_about_it_survives() -> None:
 def test_a_table_decides_the_same_after_the_trip() -> None:
     """What tasks draw is in it too: the round, the seed, the batch."""
     table = QTable.empty(4)
-    before = Bound(4, table=table, records=10_000, version=(1_700_000_000_000_000, 12), batch=3, seed=9)
+    before = RoutingChoice(4, table=table, records=10_000, version=(1_700_000_000_000_000, 12), batch=3, seed=9)
     after = pinned_from_bytes(pinned_to_bytes(pinned(before))).bound
     assert (after.records, after.version, after.plan) == (10_000, (1_700_000_000_000_000, 12), None)
     assert [before.drawn(p) for p in range(4)] == [after.drawn(p) for p in range(4)]
@@ -61,13 +61,13 @@ def test_a_table_decides_the_same_after_the_trip() -> None:
 
 
 def test_equal_pins_have_equal_bytes() -> None:
-    one, other = (pinned_to_bytes(pinned(Bound(4, some_plan(), batch=7))) for _ in range(2))
+    one, other = (pinned_to_bytes(pinned(RoutingChoice(4, some_plan(), batch=7))) for _ in range(2))
     assert one == other
 
 
 def test_no_part_of_a_pin_is_taken_for_one() -> None:
     """Half a file, a flipped bit, something else: one clear error."""
-    data = pinned_to_bytes(pinned(Bound(4, some_plan(), batch=7)))
+    data = pinned_to_bytes(pinned(RoutingChoice(4, some_plan(), batch=7)))
     for cut in (0, 4, 8, 9, len(data) // 2, len(data) - 1):
         with pytest.raises(PlanFormatError, match="no pin of unskew, or not whole"):
             pinned_from_bytes(data[:cut])
@@ -86,7 +86,7 @@ def test_no_part_of_a_pin_is_taken_for_one() -> None:
     ],
 )
 def test_a_whole_file_with_nonsense_in_it_is_refused(change: dict[str, object], named: str) -> None:
-    message = body_of(pinned_to_bytes(pinned(Bound(4, some_plan(), batch=7))))
+    message = body_of(pinned_to_bytes(pinned(RoutingChoice(4, some_plan(), batch=7))))
     for field, value in change.items():
         setattr(message, field, value)
     with pytest.raises(PlanFormatError, match=named):

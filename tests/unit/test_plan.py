@@ -10,10 +10,10 @@ import pytest
 
 from tests.planning import key_hashes, some_histogram, spread_of
 from unskew.core.errors import PlanError
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import host_bits
-from unskew.core.placement import Placement, build_plan
-from unskew.core.plan import Plan, PlanInfo, Version
+from unskew.core.plan.build import Placement, build_plan
+from unskew.core.plan.plan import Plan, PlanInfo, Version
 from unskew.core.planners import make_planner
 
 TOP = np.uint64(1) << np.uint64(63)

@@ -9,7 +9,7 @@ import pytest
 
 from unskew.core import quality
 from unskew.core.errors import ConfigError
-from unskew.core.quality import LinearCost
+from unskew.core.quality.measures import LinearCost
 
 # Prompt's Figure 1 in small: 10 rows of keys a (6), b (3), c (1) over 3 blocks; a is split over 0 and 1.
 KEYS = np.array([1, 1, 1, 1, 1, 1, 2, 2, 2, 3], np.uint64)

@@ -7,8 +7,8 @@ import pytest
 
 from unskew.core import Histogram, make_planner
 from unskew.core.errors import PlanError
-from unskew.core.plan import Plan
-from unskew.core.relabel import relabelled
+from unskew.core.plan.plan import Plan
+from unskew.core.plan.relabel import relabelled
 
 POLICIES = ["hash", "kip", "balanced", "prompt"]
 RNG = np.random.default_rng(5)

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks.dsync_script import LAST, PAPER, Agent, Simulation, changes, crew, jitter, script, straggling
-from unskew.core.dsync import Bounds, Interval, Round
+from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError
-from unskew.core.merging import merge
-from unskew.core.qtable import QTable
-from unskew.core.round_events import (
+from unskew.core.rounds.dsync import DsyncBounds, Interval, Round
+from unskew.core.rounds.events import (
     Action,
     Drop,
     Left,
@@ -25,9 +24,10 @@ from unskew.core.round_events import (
     Tick,
     Wake,
 )
-from unskew.core.rounds import RoundRules, Rounds
+from unskew.core.rounds.merge import merge
+from unskew.core.rounds.messages import Report
+from unskew.core.rounds.reducer import RoundRules, Rounds
 from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.sync import Report
 
 RULES = RoundRules(workers=2)  # DSYNC 20: a deadline 30 s after the first report, leases of 60 s
 
@@ -380,7 +380,7 @@ def test_an_agent_that_waited_for_others_does_not_move_dsync() -> None:
 
 def test_dsync_stays_within_its_bounds() -> None:
     """Never 0, which nothing would lead away from; never above dsync_max, whatever is asked."""
-    bounds = Bounds(1.5, 50.0)
+    bounds = DsyncBounds(1.5, 50.0)
     at = Interval(20.0)
     for _ in range(50):
         at = at.after(Round(asked=False, idle=5.0, work=0.1, blamed=0.1), bounds)
@@ -393,7 +393,7 @@ def test_dsync_stays_within_its_bounds() -> None:
 
 def test_dsync_halves_only_where_the_reducer_idled_longer_than_it_worked() -> None:
     """And not on the first round under a value, whose reports waited under the one before."""
-    bounds = Bounds(1.0, 100.0)
+    bounds = DsyncBounds(1.0, 100.0)
     quiet = Round(asked=False, idle=14.0, work=6.0, blamed=6.0)
     once = Interval(20.0).after(quiet, bounds)
     assert (once.value, once.after(quiet, bounds).value) == (20.0, 10.0)

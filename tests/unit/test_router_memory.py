@@ -12,7 +12,7 @@ from collections import deque
 import numpy as np
 import pytest
 
-from unskew.core.hashing import mix
+from unskew.core.keys.hashing import mix
 from unskew.core.routers import ROUTERS, Router, make_router
 
 KEYS, WINDOW, SLIDE, STEP = 1_000_000, 60_000, 1_000, 100_000

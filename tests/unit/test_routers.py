@@ -8,7 +8,7 @@ import pytest
 from tests.planning import key_hashes
 from tests.property.test_router_laws import stream
 from unskew.core import make_planner, make_router, quality
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 
 
 def test_hash_goes_where_a_hash_plan_goes() -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.property.test_router_laws import stream
 from unskew.core import make_router, quality
 from unskew.core.errors import ConfigError
-from unskew.core.quality import LinearCost
-from unskew.core.selection import Workload, affordable, most_fragments, recommend
+from unskew.core.quality.measures import LinearCost
+from unskew.simulate.router_choice import Workload, affordable, most_fragments, recommend
 
 ROUTERS = ("shuffle", "hash", "pk2", "pk5", "cm", "am", "cam", "lm")
 RULED = ("shuffle", "hash", "am", "cam")  # what section 7 chooses among, and plain hashing

@@ -9,9 +9,10 @@ import math
 import numpy as np
 import pytest
 
+from papers.countmin import CountMin
 from unskew.core.errors import ConfigError, HistogramError
-from unskew.core.hashing import mix
-from unskew.core.sketches import CountMin, FrequentItems, HyperLogLog, Verdict, estimate_registers
+from unskew.core.keys.hashing import mix
+from unskew.core.sketches import FrequentItems, HeavyVerdict, HyperLogLog, estimate_registers
 
 LIMIT = 2**63 - 1
 
@@ -86,7 +87,7 @@ def test_a_key_that_no_top_n_reports_twice_is_still_called_hot():
     assert key not in agents[1].top(2)[0]
     classes = FrequentItems.merge_all(agents).classify(200 / 2)
     assert classes.hot.tolist() == [key]
-    assert classes.unlisted == Verdict.COLD
+    assert classes.unlisted == HeavyVerdict.COLD
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 3, 4, 8, 15])
@@ -95,7 +96,7 @@ def test_a_summary_too_small_for_the_counter_example_says_unknown_and_never_cold
     key, agents = agents_of_the_counter_example(capacity)
     merged = FrequentItems.merge_all(agents)
     assert merged.upper(u64(key))[0] >= 102
-    assert merged.verdicts(u64(key), 100)[0] != Verdict.COLD
+    assert merged.verdicts(u64(key), 100)[0] != HeavyVerdict.COLD
 
 
 def test_classify_compares_with_the_threshold_as_a_real_number():
@@ -106,16 +107,16 @@ def test_classify_compares_with_the_threshold_as_a_real_number():
     assert (blurred.counts.tolist(), blurred.error) == ([5, 1], 1)
     classes = blurred.classify(5.5)
     assert (classes.hot.tolist(), classes.unknown.tolist(), classes.cold.tolist()) == ([], [1], [2])
-    assert blurred.classify(1.0).unlisted == Verdict.UNKNOWN
-    assert blurred.classify(1.5).unlisted == Verdict.COLD
-    assert blurred.classify(0).unlisted == Verdict.HOT
+    assert blurred.classify(1.0).unlisted == HeavyVerdict.UNKNOWN
+    assert blurred.classify(1.5).unlisted == HeavyVerdict.COLD
+    assert blurred.classify(0).unlisted == HeavyVerdict.HOT
 
 
 def test_classify_is_exact_where_a_double_is_not():
     """2**53 + 1 is no double: a count one below the threshold is cold all the same."""
     summary = FrequentItems(2).update(u64(1, 2), i64(2**53, 2**53 + 1))
-    assert summary.verdicts(u64(1, 2), 2**53 + 1).tolist() == [Verdict.COLD, Verdict.HOT]
-    assert summary.verdicts(u64(1, 2), 2.0**80).tolist() == [Verdict.COLD, Verdict.COLD]
+    assert summary.verdicts(u64(1, 2), 2**53 + 1).tolist() == [HeavyVerdict.COLD, HeavyVerdict.HOT]
+    assert summary.verdicts(u64(1, 2), 2.0**80).tolist() == [HeavyVerdict.COLD, HeavyVerdict.COLD]
 
 
 @pytest.mark.parametrize("threshold", [math.nan, math.inf, -1.0])

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tests.planning import key_hashes, some_histogram, spread_of, zipf_counts
-from unskew.core.delegation import GroupingRules, sense
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Plan
+from unskew.core.grouping.signals import GroupingRules, sense
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan
 from unskew.core.planners import Feedback, make_planner
 from unskew.core.planners.base import Place
 from unskew.core.planners.prompt import zigzag
-from unskew.core.quality import load_imbalance, metrics_of
+from unskew.core.quality.measures import load_imbalance, metrics_of
 
 EXPONENTS = (0.5, 1.0, 1.5, 2.0)
 
@@ -199,8 +199,8 @@ def test_a_busy_partition_without_an_idle_one_gives_to_those_that_are_fine() -> 
 
 
 def test_capacities_that_change_are_followed_within_slots() -> None:
-    """Signals of each slot, sent as ``core.delegation`` makes them, against partitions two of which become weak: the
-    spread of utilisation is inside decision 0009's band after a few plans, and stays there."""
+    """Signals of each slot, sent as ``core.grouping.signals`` makes them, against partitions two of which become weak:
+    the spread of utilisation is inside decision 0009's band after a few plans, and stays there."""
     histogram = some_histogram(rows=200_000, keys=50_000, exponent=1.0)
     planner = make_planner("cg", 8)
     plan = planner.plan(histogram)

@@ -6,7 +6,7 @@ import pytest
 
 from unskew.core.errors import ConfigError
 from unskew.core.planners import make_planner
-from unskew.core.stream import StreamSpec, check_name
+from unskew.core.stream_spec import StreamSpec, check_name
 
 
 @pytest.mark.parametrize("own", ["name", "partitions", "seed", "weights"])

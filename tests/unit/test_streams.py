@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unskew.core.errors import ConfigError
-from unskew.core.streams import drifting, zipf_keys, zipf_probabilities
+from unskew.simulate.key_streams import drifting, zipf_keys, zipf_probabilities
 
 SIZES = st.tuples(st.integers(0, 400), st.integers(1, 60), st.floats(0, 4))
 

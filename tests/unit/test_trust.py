@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from unskew.core.errors import ConfigError
-from unskew.core.trust import Seen, Trust, TrustRules
+from unskew.core.freshness.trust import Seen, Trust, TrustRules
 
 RULES = TrustRules(misses=3, tolerance=0.25)
 RIGHT = Seen(foretold=1.1, observed=1.2, by_hash=4.0, other_foretold=1.1, other=1.2)

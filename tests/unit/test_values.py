@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.planning import some_histogram, spread_of
+from unskew.core.arrays.frozen import derived, frozen, hashes_of
 from unskew.core.errors import ConfigError, KeyTypeError
-from unskew.core.histogram import Histogram
-from unskew.core.placement import Placement, build_plan
-from unskew.core.plan import Plan, PlanInfo
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.build import Placement, build_plan
+from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.core.planners import make_planner
-from unskew.core.values import derived, frozen, hashes_of
 
 
 def test_the_callers_array_stays_his_and_the_value_does_not_follow_it() -> None:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unskew.core import quality, windows
+from unskew.core import quality
 from unskew.core.errors import ConfigError
-from unskew.core.windows import slide_imbalance, window_imbalance, window_replication
+from unskew.core.quality import windows
+from unskew.core.quality.windows import slide_imbalance, window_imbalance, window_replication
 
 N = 3
 Routed = tuple[np.ndarray, np.ndarray]

@@ -11,8 +11,8 @@ import xxhash
 
 from tests.planning import some_histogram
 from unskew.core.errors import PlanError, PlanFormatError
-from unskew.core.placement import Placement, build_plan
-from unskew.core.plan import PlanInfo, Version
+from unskew.core.plan.build import Placement, build_plan
+from unskew.core.plan.plan import PlanInfo, Version
 from unskew.core.planners import Origin, make_planner
 from unskew.v1 import plan_pb2 as pb
 from unskew.wire import plan_from_bytes, plan_to_bytes

@@ -9,8 +9,8 @@ import pytest
 
 from tests.messages import with_everything
 from unskew.core.errors import WireError
-from unskew.core.histogram import Histogram, Tail
-from unskew.core.stream import Part
+from unskew.core.histogram.histogram import Histogram, Tail
+from unskew.core.stream_spec import Part
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire.histograms import (
     MAX_HOSTS,

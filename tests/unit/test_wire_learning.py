@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from tests.messages import a_report, a_table, an_answer, same_answer, same_report
+from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import WireError
-from unskew.core.qtable import QTable
-from unskew.core.sync import Report
+from unskew.core.rounds.messages import Report
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire.learning import (
+from unskew.wire.round_messages import (
     MAX_REPORTED,
     answer_from_bytes,
     answer_from_message,

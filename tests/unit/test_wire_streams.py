@@ -10,8 +10,8 @@ from google.protobuf import json_format
 from google.protobuf.struct_pb2 import Struct, Value
 
 from unskew.core.errors import WireError
-from unskew.core.plan import Version
-from unskew.core.stream import BatchWork, Part, StreamSpec, Work
+from unskew.core.plan.plan import Version
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire.streams import (
     came_of,

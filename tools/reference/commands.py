@@ -10,7 +10,7 @@ import typer
 
 from tools.reference.page import number, paragraphs, table
 from unskew.cli.app import app
-from unskew.service.settings import Settings
+from unskew.service.app.settings import Settings
 
 __all__ = ["cli", "settings"]
 

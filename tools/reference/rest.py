@@ -13,10 +13,10 @@ from fastapi.routing import APIRoute
 
 from tools.reference.examples import BODIES
 from tools.reference.page import anchor, folded, number, paragraphs, prose, table
-from unskew.service.access import ROLE_OF, Access
-from unskew.service.calls import Calls
-from unskew.service.http_face import HttpFace
-from unskew.service.problems import Fault
+from unskew.service.api.calls import Calls
+from unskew.service.api.problems import Fault
+from unskew.service.auth.access import ROLE_OF, Access
+from unskew.service.rest.app import RestApp
 
 __all__ = ["face", "page"]
 
@@ -37,10 +37,10 @@ async def _fine() -> str:
     return ""
 
 
-def face() -> HttpFace:
+def face() -> RestApp:
     """Of no service: it is only asked what it could answer."""
     verbs: Any = None
-    return HttpFace(Calls(verbs, Access()), Access(), _fine)
+    return RestApp(Calls(verbs, Access()), Access(), _fine)
 
 
 def page() -> str:

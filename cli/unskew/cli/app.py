@@ -103,9 +103,9 @@ def whatif(
     ] = None,
 ) -> None:
     """Replay the keys of a file through policies and say what each would have done."""
-    from unskew.cli.whatif import Asked, run
+    from unskew.cli.whatif.command import WhatifOptions, run
 
-    asked = Asked.of(
+    asked = WhatifOptions.of(
         file=file,
         columns=column or (),
         types=key_type or (),
@@ -141,10 +141,10 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help="A small one, to see that it runs.")] = False,
 ) -> None:
     """Run a stream of hot keys on a local Spark, by hash and by unskew side by side; needs Java 17 or newer."""
-    from unskew.cli.demo import Asked, run
+    from unskew.cli.demo.command import DemoOptions, run
 
     sizes = {"batches": batches, "rows": rows, "partitions": partitions, "seed": seed}
-    raise typer.Exit(run(Asked.of(**sizes, out=out, service=service, quick=quick)))
+    raise typer.Exit(run(DemoOptions.of(**sizes, out=out, service=service, quick=quick)))
 
 
 class _NumbersAreKeys(typer.core.TyperCommand):

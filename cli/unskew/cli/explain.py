@@ -15,9 +15,9 @@ import pyarrow as pa
 from unskew.cli.errors import InputError, first_line
 from unskew.cli.numerals import bits, whole
 from unskew.core.errors import ConfigError, PlanFormatError
-from unskew.core.hashing import hash_keys
-from unskew.core.keytypes import arrow_of, parse
-from unskew.core.plan import Plan
+from unskew.core.keys.hashing import hash_keys
+from unskew.core.keys.types import arrow_of, parse
+from unskew.core.plan.plan import Plan
 from unskew.wire import plan_from_bytes
 
 __all__ = ["explained", "key_hash", "read_plan"]

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 
 from unskew.core.planners import PLANNERS
-from unskew.core.planners.registry import Entry as PlannerEntry
+from unskew.core.planners.registry import PlannerEntry
 from unskew.core.routers import ROUTERS
-from unskew.core.routers.registry import Entry as RouterEntry
+from unskew.core.routers.registry import RouterEntry
 
 __all__ = ["listed"]
 

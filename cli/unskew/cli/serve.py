@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from unskew.cli.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from unskew.service.main import Running
+    from unskew.service.app.main import Running
 
 __all__ = ["checked", "run"]
 
@@ -19,7 +19,7 @@ _OURS = "unskew"
 def run(arguments: Sequence[str]) -> None:
     """Serve until SIGTERM."""
     try:
-        from unskew.service.main import main
+        from unskew.service.app.main import main
     except ModuleNotFoundError as missing:
         raise _extra("unskew serve", missing) from None
     main(arguments, "unskew serve", _announce)
@@ -35,8 +35,8 @@ def _announce(running: Running) -> None:
 def checked(arguments: Sequence[str]) -> str:
     """The settings that the service would have, one a line, or as JSON; secrets are masked."""
     try:
-        from unskew.service.main import check
-        from unskew.service.settings import described, parse
+        from unskew.service.app.main import check
+        from unskew.service.app.settings import described, parse
     except ModuleNotFoundError as missing:
         raise _extra("unskew config check", missing) from None
     as_json = "--json" in arguments

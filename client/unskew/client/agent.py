@@ -1,8 +1,8 @@
 """``Agent``: one of several partitioners that learn together (Dalton, section 4), in any Python process.
 
-``route`` is the machine of ``core.agent`` under a lock, and never waits for the service: reports that fall due go to a
-background thread (``courier``), which sends them, waits for the round, and hands the answers back. Without a service,
-or while it is down, it routes and learns on by itself.
+``route`` is the machine of ``core.rounds.agent`` under a lock, and never waits for the service: reports that fall due
+go to a background thread (``courier``), which sends them, waits for the round, and hands the answers back. Without a
+service, or while it is down, it routes and learns on by itself.
 
 A forked child begins a new life: its own name, session, machine and thread. It does not go on with the parent's
 machine: that may have been half-way through a step, and its tuples would be counted twice.
@@ -20,19 +20,19 @@ import numpy as np
 import xxhash
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.client.answers import Synced
-from unskew.client.breaker import Breaker
 from unskew.client.channel import seconds
 from unskew.client.client import Client, check_access
-from unskew.client.courier import ANSWERED, FAILED, Courier
 from unskew.client.errors import ClientClosedError
 from unskew.client.forks import tell_after_fork
 from unskew.client.names import child_name, own_name
-from unskew.core.agent import Action, Answered, Routed, Send, Settings, Tick, Tuples
-from unskew.core.agent import Agent as Machine
-from unskew.core.stream import check_name
-from unskew.core.sync import Report
-from unskew.core.values import hashes_of
+from unskew.client.report_sender import ANSWERED, FAILED, ReportSender
+from unskew.client.results import Synced
+from unskew.core.arrays.frozen import hashes_of
+from unskew.core.breaker import Breaker
+from unskew.core.rounds.agent import Action, AgentSettings, AgentTick, Answered, Routed, SendReport, Tuples
+from unskew.core.rounds.agent import Agent as Machine
+from unskew.core.rounds.messages import Report
+from unskew.core.stream_spec import check_name
 
 __all__ = ["Agent", "Status"]
 
@@ -87,7 +87,7 @@ class Agent:
         self.stream = check_name("stream", stream)
         check_access(service, access)
         self._name = own_name() if name is None else check_name("name", name)
-        self._settings = Settings(
+        self._settings = AgentSettings(
             name=self._name,
             workers=workers,
             dsync=dsync,
@@ -111,7 +111,7 @@ class Agent:
         self._machine = Machine(self._settings)
         self._lock = threading.Lock()
         self._started = False
-        self._courier = Courier(self.stream, self._client, self, replace(self._breaker), self._timeout)
+        self._courier = ReportSender(self.stream, self._client, self, replace(self._breaker), self._timeout)
 
     def after_fork(self) -> None:
         self._name = child_name(self._name)
@@ -138,7 +138,7 @@ class Agent:
 
     def _post(self, actions: tuple[Action, ...]) -> None:
         for action in actions:
-            if isinstance(action, Send):
+            if isinstance(action, SendReport):
                 self._courier.post(action.report)
 
     # -- what the courier asks for ----------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class Agent:
     def tick(self) -> None:
         """Time has passed; a report may be due although nothing was routed."""
         with self._lock:
-            self._post(self._machine.handle(Tick(), time.monotonic()))
+            self._post(self._machine.handle(AgentTick(), time.monotonic()))
 
     def take(self, synced: Synced) -> None:
         """An answer of the service."""
@@ -205,8 +205,8 @@ class Agent:
         while True:
             with self._lock:
                 waited = self._machine.awaiting
-                actions = self._machine.handle(Tick(), time.monotonic() + 2 * self._machine.dsync)
-            reports = [action.report for action in actions if isinstance(action, Send)]
+                actions = self._machine.handle(AgentTick(), time.monotonic() + 2 * self._machine.dsync)
+            reports = [action.report for action in actions if isinstance(action, SendReport)]
             outcome = self._courier.carry_last(reports[0], deadline) if reports else FAILED
             if outcome != ANSWERED or not waited:
                 return outcome != FAILED and not waited

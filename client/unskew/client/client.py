@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from unskew.client.answers import Built, Explained, Fetched, Reported, Scale, StreamInfo, Synced
 from unskew.client.channel import Call, Channel, seconds
 from unskew.client.credentials import Credentials
 from unskew.client.errors import ClientClosedError
-from unskew.client.plancache import PlanCache
+from unskew.client.plan_cache import PlanCache
+from unskew.client.results import Built, Explained, Fetched, Reported, Scale, StreamInfo, Synced
 from unskew.client.watch import Watch
 from unskew.core.errors import ConfigError, UnskewError
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Plan, Version
-from unskew.core.stream import BatchWork, Part, StreamSpec, check_name
-from unskew.core.sync import Report
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan, Version
+from unskew.core.rounds.messages import Report
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec, check_name
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import (
     answer_from_message,

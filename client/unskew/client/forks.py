@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Forked", "Interruptible", "in_grpc", "never_free", "tell_after_fork"]
+__all__ = ["ForkAware", "Interruptible", "in_grpc", "never_free", "tell_after_fork"]
 
 LONGEST = 2.0
 
 
-class Forked(Protocol):
+class ForkAware(Protocol):
     def after_fork(self) -> None:
         """Called in the child. Take over nothing of the parent's but plain values."""
 
@@ -74,7 +74,7 @@ class _Gate:
 
 
 _GATE = _Gate()
-_LISTENING: WeakSet[Forked] = WeakSet()
+_LISTENING: WeakSet[ForkAware] = WeakSet()
 
 
 @contextmanager
@@ -88,7 +88,7 @@ def in_grpc(call: Interruptible | None = None) -> Iterator[None]:
         gate.leave(call)
 
 
-def tell_after_fork(listener: Forked) -> None:
+def tell_after_fork(listener: ForkAware) -> None:
     """Call ``listener.after_fork()`` in every child from now on, as long as the listener lives."""
     _LISTENING.add(listener)
 

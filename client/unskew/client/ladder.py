@@ -13,25 +13,25 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from unskew.client.answers import Fetched
-from unskew.client.breaker import Breaker
 from unskew.client.channel import seconds
 from unskew.client.client import Client
 from unskew.client.errors import NoAnswerError
 from unskew.client.forks import tell_after_fork
+from unskew.client.results import Fetched
+from unskew.core.breaker import Breaker
 from unskew.core.errors import UnskewError
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Plan
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan
 from unskew.core.planners import make_planner
-from unskew.core.stream import check_name
+from unskew.core.stream_spec import check_name
 
-__all__ = ["HASH", "LAST", "NEWEST", "Chosen", "Heard", "Ladder", "choose"]
+__all__ = ["HASH", "LAST", "NEWEST", "Chosen", "Ladder", "LatestPlan", "choose"]
 
 NEWEST, LAST, HASH = "newest", "last", "hash"
 
 
 @dataclass(frozen=True)
-class Heard:
+class LatestPlan:
     """What asking came to: a plan, or why there is none."""
 
     fetched: Fetched | None
@@ -47,7 +47,7 @@ class Chosen:
     reason: str
 
 
-def choose(heard: Heard, last: Plan | None, plain: Plan, key_types: tuple[str, ...] | None = None) -> Chosen:
+def choose(heard: LatestPlan, last: Plan | None, plain: Plan, key_types: tuple[str, ...] | None = None) -> Chosen:
     """The decision, from what was heard, the ``last`` plan known and the ``plain`` one. A plan for another number of
     partitions or for other key types is not used; one that is older than the last known is not the newest."""
     reason = heard.why
@@ -80,7 +80,7 @@ class _Question:
 
     def __init__(self) -> None:
         self.answered = threading.Event()
-        self.heard = Heard(None, "the service did not answer in time")
+        self.heard = LatestPlan(None, "the service did not answer in time")
 
 
 class Ladder:
@@ -131,28 +131,28 @@ class Ladder:
                 self._last = chosen.plan
         return chosen
 
-    def _ask(self, limit: float) -> Heard:
+    def _ask(self, limit: float) -> LatestPlan:
         with self._lock:
             question = self._open
             if question is None:
                 if not self._breaker.allow(self._clock()):
-                    return Heard(None, "the service failed again and again and is not asked for a while")
+                    return LatestPlan(None, "the service failed again and again and is not asked for a while")
                 question = self._open = _Question()
                 threading.Thread(
                     target=self._fetch, args=(question, limit), name=f"unskew plan {self.stream}", daemon=True
                 ).start()
         if question.answered.wait(limit):
             return question.heard
-        return Heard(None, f"the service did not answer in {limit:g} s")
+        return LatestPlan(None, f"the service did not answer in {limit:g} s")
 
     def _fetch(self, question: _Question, limit: float) -> None:
         fetched, answered = None, False
         try:
             fetched = self._client.get_plan(self.stream, timeout=limit)
-            question.heard, answered = Heard(fetched), True
+            question.heard, answered = LatestPlan(fetched), True
         except UnskewError as why:
             answered = not isinstance(why, NoAnswerError)
-            question.heard = Heard(None, str(why))
+            question.heard = LatestPlan(None, str(why))
         finally:
             with self._lock:
                 self._open = None

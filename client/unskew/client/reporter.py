@@ -16,21 +16,21 @@ from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any
 
-from unskew.client.breaker import Breaker
 from unskew.client.channel import seconds
 from unskew.client.client import Client, check_access
 from unskew.client.errors import ClientClosedError, NoAnswerError
 from unskew.client.forks import tell_after_fork
+from unskew.core.breaker import Breaker
 from unskew.core.errors import ConfigError, UnskewError
-from unskew.core.stream import BatchWork, Part, check_name
+from unskew.core.stream_spec import BatchWork, Part, check_name
 
-__all__ = ["Reporter", "Told"]
+__all__ = ["Reporter", "SendCounts"]
 
 _log = logging.getLogger("unskew.client")
 
 
 @dataclass(frozen=True)
-class Told:
+class SendCounts:
     """How a reporter gets on. ``dropped``: reports that were too old before they could be sent, or were refused."""
 
     sent: int
@@ -98,8 +98,8 @@ class Reporter:
         self._wake.set()
 
     @property
-    def status(self) -> Told:
-        return Told(self._sent, self._dropped, len(self._waiting), self._error)
+    def status(self) -> SendCounts:
+        return SendCounts(self._sent, self._dropped, len(self._waiting), self._error)
 
     def close(self, timeout: float = 2.0) -> bool:
         """End within ``timeout`` seconds; whether all was sent that was said."""

@@ -16,7 +16,7 @@ from unskew.client.channel import Call, Channel
 from unskew.client.errors import ClientClosedError, LimitReachedError, NoAnswerError, ServiceCallError
 from unskew.client.forks import tell_after_fork
 from unskew.core.errors import UnskewError
-from unskew.core.plan import Plan
+from unskew.core.plan.plan import Plan
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import plan_from_bytes
 

@@ -16,9 +16,9 @@ from unskew.core.version import __version__
 
 if TYPE_CHECKING:
     from unskew.core import quality
-    from unskew.core.hashing import hash_keys
-    from unskew.core.histogram import Histogram
-    from unskew.core.plan import Plan
+    from unskew.core.histogram.histogram import Histogram
+    from unskew.core.keys.hashing import hash_keys
+    from unskew.core.plan.plan import Plan
     from unskew.core.planners import make_planner
     from unskew.core.routers import make_router
 
@@ -27,9 +27,9 @@ __all__ = ["Histogram", "Plan", "__version__", "hash_keys", "make_planner", "mak
 # Each is loaded when it is first named: a task that routes by a plan needs no planners, no Arrow (which hashing keys
 # does) and no numba (which the routers' kernels load where it is installed).
 _HOMES = {
-    "Histogram": "histogram",
-    "Plan": "plan",
-    "hash_keys": "hashing",
+    "Histogram": "histogram.histogram",
+    "Plan": "plan.plan",
+    "hash_keys": "keys.hashing",
     "make_planner": "planners",
     "make_router": "routers",
 }

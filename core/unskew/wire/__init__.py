@@ -8,7 +8,9 @@ from unskew.wire.histograms import (
     histogram_to_bytes,
     histogram_to_message,
 )
-from unskew.wire.learning import (
+from unskew.wire.pins import StoredPin, pinned_from_bytes, pinned_to_bytes
+from unskew.wire.plans import plan_from_bytes, plan_to_bytes
+from unskew.wire.round_messages import (
     Received,
     answer_from_bytes,
     answer_from_message,
@@ -19,8 +21,6 @@ from unskew.wire.learning import (
     report_to_bytes,
     report_to_message,
 )
-from unskew.wire.pins import Pinned, pinned_from_bytes, pinned_to_bytes
-from unskew.wire.plans import plan_from_bytes, plan_to_bytes
 from unskew.wire.streams import (
     ACTIONS,
     OUTCOMES,
@@ -42,8 +42,8 @@ __all__ = [
     "ACTIONS",
     "OUTCOMES",
     "Assembler",
-    "Pinned",
     "Received",
+    "StoredPin",
     "answer_from_bytes",
     "answer_from_message",
     "answer_to_bytes",

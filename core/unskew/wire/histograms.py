@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.frozen import sealed
 from unskew.core.errors import UnskewError, WireError
-from unskew.core.histogram import MAX_ROWS, Histogram, Tail
+from unskew.core.histogram.histogram import MAX_ROWS, Histogram, Tail
 from unskew.core.sketches.tally import exact_sum
-from unskew.core.stream import Part, check_name
-from unskew.core.values import sealed
+from unskew.core.stream_spec import Part, check_name
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import packed
 from unskew.wire.refusals import encoded, parsed, refusal

@@ -11,11 +11,11 @@ from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from unskew.core.errors import StateError, UnskewError
-from unskew.core.histogram import Histogram, Tail
-from unskew.core.history import History
-from unskew.core.keyed_plan import HOST_BITS, HOSTS, record_of
-from unskew.core.keyed_state import NEVER, StateFile, StatePart
-from unskew.core.plan import Plan
+from unskew.core.histogram.histogram import Histogram, Tail
+from unskew.core.histogram.history import History
+from unskew.core.operators.keyed_plan import HOST_BITS, HOSTS, record_of
+from unskew.core.operators.keyed_state import NEVER, StateFile, StatePart
+from unskew.core.plan.plan import Plan
 from unskew.v1 import state_pb2 as pb
 from unskew.wire.plans import plan_from_bytes, plan_to_bytes
 

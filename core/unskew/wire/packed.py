@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.frozen import sealed
 from unskew.core.errors import WireError
-from unskew.core.histogram import MAX_ROWS
-from unskew.core.values import sealed
+from unskew.core.histogram.histogram import MAX_ROWS
 
 __all__ = [
     "ascending",

@@ -8,22 +8,22 @@ import xxhash
 from google.protobuf.message import DecodeError
 
 from unskew.core.errors import PlanFormatError, UnskewError
-from unskew.core.partition_agent import Bound
+from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.v1 import pins_pb2 as pb
-from unskew.wire.learning import table_from_message, table_to_message
 from unskew.wire.plans import plan_from_bytes, plan_to_bytes
+from unskew.wire.round_messages import table_from_message, table_to_message
 
-__all__ = ["Pinned", "pinned_from_bytes", "pinned_to_bytes"]
+__all__ = ["StoredPin", "pinned_from_bytes", "pinned_to_bytes"]
 
 _SUM = 8  # bytes of XXH64 in front of the message
 
 
 @dataclass(frozen=True, eq=False)
-class Pinned:
+class StoredPin:
     """``bound`` from batch ``bound.batch`` on, for the rows that ``key`` and ``spread`` describe. ``told``: the columns
     that ``spread`` stood for then; ``kinds``: what they and the key's columns were, by name and type."""
 
-    bound: Bound
+    bound: RoutingChoice
     stream: str
     name: str
     key: tuple[str, ...]
@@ -34,7 +34,7 @@ class Pinned:
     kinds: tuple[str, ...] = ()
 
 
-def pinned_to_bytes(pinned: Pinned) -> bytes:
+def pinned_to_bytes(pinned: StoredPin) -> bytes:
     bound = pinned.bound
     message = pb.Pin(
         first_batch=bound.batch,
@@ -58,7 +58,7 @@ def pinned_to_bytes(pinned: Pinned) -> bytes:
     return xxhash.xxh64_digest(body) + body
 
 
-def pinned_from_bytes(data: bytes) -> Pinned:
+def pinned_from_bytes(data: bytes) -> StoredPin:
     """The pin in these bytes, or one clear error."""
     body = data[_SUM:]
     if xxhash.xxh64_digest(body) != data[:_SUM]:
@@ -69,8 +69,8 @@ def pinned_from_bytes(data: bytes) -> Pinned:
         raise PlanFormatError(f"the bytes are whole but hold no usable pin: {why}") from None
 
 
-def _pinned(message: pb.Pin) -> Pinned:
-    bound = Bound(
+def _pinned(message: pb.Pin) -> StoredPin:
+    bound = RoutingChoice(
         message.partitions,
         plan_from_bytes(message.plan) if message.plan else None,
         table_from_message(message.table) if message.HasField("table") else None,
@@ -79,7 +79,7 @@ def _pinned(message: pb.Pin) -> Pinned:
         message.first_batch,
         message.seed,
     )
-    return Pinned(
+    return StoredPin(
         bound,
         message.stream,
         message.name,

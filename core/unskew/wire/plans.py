@@ -15,10 +15,10 @@ from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from unskew.core.errors import PlanError, PlanFormatError, UnskewError
-from unskew.core.hotkeys import HotKeys, SplitSlots
 from unskew.core.limits import MAX_BYTES
-from unskew.core.lookup import Lookup
-from unskew.core.plan import Plan, PlanInfo, Version
+from unskew.core.plan.hot_keys import HotKeys, SplitSlots
+from unskew.core.plan.lookup import Lookup
+from unskew.core.plan.plan import Plan, PlanInfo, Version
 from unskew.v1 import plan_pb2 as pb
 
 __all__ = ["FORMAT", "plan_from_bytes", "plan_to_bytes"]

@@ -12,11 +12,11 @@ import numpy as np
 from google.protobuf.struct_pb2 import NULL_VALUE, Struct, Value
 
 from unskew.core.errors import ConfigError, UnskewError, WireError
-from unskew.core.histogram import MAX_ROWS
-from unskew.core.keytypes import parse
+from unskew.core.histogram.histogram import MAX_ROWS
+from unskew.core.keys.types import parse
 from unskew.core.limits import MAX_PARTITIONS
-from unskew.core.plan import Version
-from unskew.core.stream import BatchWork, Part, StreamSpec, Work
+from unskew.core.plan.plan import Version
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1 import plan_pb2
 from unskew.v1.kept_pb2 import KeptBatch

@@ -7,7 +7,7 @@ import os
 import sys
 
 from unskew.core.errors import UnskewError
-from unskew.service.main import Running, main
+from unskew.service.app.main import Running, main
 
 
 def _announce(running: Running) -> None:

@@ -6,13 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from unskew.core.advice import Advice
-    from unskew.core.elastic import Elastic
-    from unskew.core.join_plan import Bounds, JoinPlan
-    from unskew.spark.histogram import Sampling
-    from unskew.spark.joins import JoinWarning
-    from unskew.spark.memory import GroupMemoryWarning
-    from unskew.spark.physical import dropped_exchange
+    from unskew.core.operators.advice import Advice
+    from unskew.core.operators.join_plan import Bounds, JoinPlan
+    from unskew.core.scaling.elastic import Elastic
+    from unskew.spark.frame.histogram import Sampling
+    from unskew.spark.frame.physical import dropped_exchange
+    from unskew.spark.operators.group_memory import GroupMemoryWarning
+    from unskew.spark.operators.joins import JoinWarning
     from unskew.spark.planning import ServiceWarning
     from unskew.spark.session import Unskew
 
@@ -31,16 +31,16 @@ __all__ = [
 
 # Loaded when first named: a task that imports one helper of this package needs no session.
 _HOMES = {
-    "Advice": "unskew.core.advice",
-    "Bounds": "unskew.core.join_plan",
-    "Elastic": "unskew.core.elastic",
-    "GroupMemoryWarning": "unskew.spark.memory",
-    "JoinPlan": "unskew.core.join_plan",
-    "JoinWarning": "unskew.spark.joins",
-    "Sampling": "unskew.spark.histogram",
+    "Advice": "unskew.core.operators.advice",
+    "Bounds": "unskew.core.operators.join_plan",
+    "Elastic": "unskew.core.scaling.elastic",
+    "GroupMemoryWarning": "unskew.spark.operators.group_memory",
+    "JoinPlan": "unskew.core.operators.join_plan",
+    "JoinWarning": "unskew.spark.operators.joins",
+    "Sampling": "unskew.spark.frame.histogram",
     "ServiceWarning": "unskew.spark.planning",
     "Unskew": "unskew.spark.session",
-    "dropped_exchange": "unskew.spark.physical",
+    "dropped_exchange": "unskew.spark.frame.physical",
 }
 
 

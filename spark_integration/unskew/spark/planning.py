@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 from unskew.client import Breaker, Client, NotThereError, ServiceCallError, testing
 from unskew.client.errors import UNSERVED
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Plan
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin, make_planner
-from unskew.core.stream import Part, StreamSpec, check_name
-from unskew.spark.jvm import freed
-from unskew.spark.keys import AUTO, Columns, has_all, is_auto, key_names
-from unskew.spark.outside import outside
+from unskew.core.stream_spec import Part, StreamSpec, check_name
+from unskew.spark.caller_frame import outside
+from unskew.spark.frame.jvm import freed
+from unskew.spark.frame.keys import AUTO, Columns, has_all, is_auto, key_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["EMBEDDED", "BoundTo", "Plans", "ServiceWarning", "spec_of"]
+__all__ = ["EMBEDDED", "CurrentBatch", "Plans", "ServiceWarning", "spec_of"]
 
 EMBEDDED = "embedded"
 
@@ -44,7 +44,7 @@ def spec_of(
 
 
 @dataclass(frozen=True, eq=False)
-class BoundTo:
+class CurrentBatch:
     """What the batch that a handler has in hand is routed by: ``None`` where its tasks decided. ``key`` are the names
     of its key's columns; ``deadline``: the longest that it waits for a service; ``held``: frames that are freed with
     its end."""
@@ -148,7 +148,7 @@ class Plans:
     # -- the batch in hand ------------------------------------------------------------------------------------
 
     @contextmanager
-    def bind(self, bound: BoundTo) -> Iterator[None]:
+    def bind(self, bound: CurrentBatch) -> Iterator[None]:
         """While it lasts, what is asked for in this thread without a plan goes by this batch's. (Two queries of one
         stream have their handlers run in two threads.)"""
         before = self.bound
@@ -160,12 +160,12 @@ class Plans:
             freed(bound.held)
 
     @property
-    def bound(self) -> BoundTo | None:
+    def bound(self) -> CurrentBatch | None:
         """What the batch is bound to that this thread's handler has in hand."""
-        found: BoundTo | None = getattr(self._here, "bound", None)
+        found: CurrentBatch | None = getattr(self._here, "bound", None)
         return found
 
-    def bound_for(self, df: DataFrame, key: Columns) -> BoundTo | None:
+    def bound_for(self, df: DataFrame, key: Columns) -> CurrentBatch | None:
         """What the batch in hand is bound to, where an operator works by the same key."""
         here = self.bound
         return None if here is None or here.key != key_names(df, key) else here

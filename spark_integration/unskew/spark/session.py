@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql import Column, SparkSession
 
 from unskew.client import Client
-from unskew.core.advice import Advice
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.group_plan import group_partitions, group_plan
-from unskew.core.histogram import Histogram
-from unskew.core.join_plan import Bounds, JoinPlan
-from unskew.core.plan import Plan, Version
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.operators.advice import Advice
+from unskew.core.operators.group_plan import group_partitions, group_plan
+from unskew.core.operators.join_plan import Bounds, JoinPlan
+from unskew.core.plan.plan import Plan, Version
 from unskew.core.planners import PLANNERS, Origin
-from unskew.spark.advising import advise_on_frame, advise_on_join, names_of
-from unskew.spark.aggregation import Aggregation, aggregation_of, at_input, at_plan, place_for
-from unskew.spark.calls import Function
-from unskew.spark.dstream import partition_dstream
-from unskew.spark.groups import groups_of, run_groups
-from unskew.spark.histogram import Sampling, histogram_of
-from unskew.spark.join_keys import On
-from unskew.spark.joins import Join
-from unskew.spark.jvm import freed, input_splits, slots_of, spark_version
-from unskew.spark.keys import AUTO, Columns, is_auto, key_of, key_unseen, spread_unseen
-from unskew.spark.learning import Pins
-from unskew.spark.native import route_column
-from unskew.spark.physical import dropped_exchange
-from unskew.spark.placing import place
+from unskew.spark.frame.histogram import Sampling, histogram_of
+from unskew.spark.frame.jvm import freed, input_splits, slots_of, spark_version
+from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, key_unseen, spread_unseen
+from unskew.spark.frame.physical import dropped_exchange
+from unskew.spark.operators.advising import advise_on_frame, advise_on_join, names_of
+from unskew.spark.operators.aggregation import Aggregation, aggregation_of, at_input, at_plan, place_for
+from unskew.spark.operators.groups import groups_of, run_groups
+from unskew.spark.operators.join_keys import On
+from unskew.spark.operators.joins import Join
+from unskew.spark.operators.user_functions import Function
+from unskew.spark.place.by_tasks import place
+from unskew.spark.place.dstream import partition_dstream
+from unskew.spark.place.native import route_column
+from unskew.spark.place.rdd import partition_by
+from unskew.spark.place.repartition import repartition, routed
+from unskew.spark.place.salting import salt, salted_join, unsalted
+from unskew.spark.place.task_pins import Pins
 from unskew.spark.planning import Plans, spec_of
-from unskew.spark.rdd import partition_by
-from unskew.spark.repartition import repartition, routed
-from unskew.spark.salting import salt, salted_join, unsalted
 from unskew.spark.stateful.handler import stateful
 from unskew.spark.streaming.foreach import for_each_batch
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from unskew.spark.executor import Pin
+    from unskew.spark.place.executor import TaskPin
 
 __all__ = ["Unskew"]
 
@@ -139,7 +139,7 @@ class Unskew:
         return self._plans.last
 
     def histogram(self, df: DataFrame, key: Columns, spread: Columns | None = AUTO) -> Histogram:
-        """How the rows of ``df`` are distributed over keys; two jobs (``unskew.spark.histogram``)."""
+        """How the rows of ``df`` are distributed over keys; two jobs (``unskew.spark.frame.histogram``)."""
         return histogram_of(df, key, self.partitions, spread, self._sampling)
 
     def plan(self, df: DataFrame, key: Columns, spread: Columns | None = AUTO) -> Plan:
@@ -199,8 +199,8 @@ class Unskew:
         *,
         column: str | None = None,
     ) -> DataFrame:
-        """``df`` placed by the plan, in one native shuffle (``unskew.spark.repartition``). Without ``spread`` by that
-        of the last plan made here, which the plan was judged by."""
+        """``df`` placed by the plan, in one native shuffle (``unskew.spark.place.repartition``). Without ``spread`` by
+        that of the last plan made here, which the plan was judged by."""
         here = self._plans.bound_for(df, key) if plan is None else None
         if here is not None and here.plan is not None:
             return repartition(df, here.plan, key, here.spread_for(df) if spread is None else spread, column=column)
@@ -217,10 +217,10 @@ class Unskew:
         *,
         batch: int | None = None,
         source: str | None = None,
-    ) -> Pin:
-        """What the tasks of one batch are bound to (``unskew.spark.learning``): ``plan`` or the last one made here, or
-        with ``learn`` the newest Q-table of the service. ``sync``: whether tasks report what they learn; by default
-        where there is a service. ``source`` names the query, where an application has several on one stream."""
+    ) -> TaskPin:
+        """What the tasks of one batch are bound to (``unskew.spark.place.task_pins``): ``plan`` or the last one made
+        here, or with ``learn`` the newest Q-table of the service. ``sync``: whether tasks report what they learn; by
+        default where there is a service. ``source`` names the query, where an application has several on one stream."""
         chosen = None if learn and plan is None else self._plans.chosen(plan)
         number = self._plans.next_batch() if batch is None else batch
         return self._pins.pin(source or self._plans.source, chosen, number, learn=learn, sync=sync)
@@ -232,11 +232,11 @@ class Unskew:
         plan: Plan | None = None,
         spread: Columns | None = None,
         learn: bool = False,  # noqa: FBT001, FBT002 - named in the design
-        pin: Pin | None = None,
+        pin: TaskPin | None = None,
         column: str | None = None,
     ) -> DataFrame:
-        """``df`` placed by Python tasks, one decision a partition (``unskew.spark.executor``): by ``pin``, or by one
-        made here from ``plan`` and ``learn``. A pin is for one frame. ``spread`` and ``column`` as for
+        """``df`` placed by Python tasks, one decision a partition (``unskew.spark.place.executor``): by ``pin``, or by
+        one made here from ``plan`` and ``learn``. A pin is for one frame. ``spread`` and ``column`` as for
         ``repartition``. Where a plan is all that decides, that is cheaper: no row goes through Python."""
         told = self._spread if spread is None else spread
         if pin is None:
@@ -254,10 +254,10 @@ class Unskew:
         plan: Plan | None = None,
         spread: Callable[[T], Any] | None = None,
         types: Sequence[str] = (),
-        pin: Pin | None = None,
+        pin: TaskPin | None = None,
     ) -> RDD[T]:
-        """The records of an RDD, placed by the plan (``unskew.spark.rdd``); classic Spark only. With ``pin``, by its
-        plan, and each task tells the service what its partition held."""
+        """The records of an RDD, placed by the plan (``unskew.spark.place.rdd``); classic Spark only. With ``pin``, by
+        its plan, and each task tells the service what its partition held."""
         chosen = self._plans.chosen(pin.plan if plan is None and pin is not None else plan)
         return partition_by(rdd, key, chosen, spread, types, pin)
 
@@ -283,7 +283,8 @@ class Unskew:
         form: str = "pandas",
         memory: int | str | None = None,
     ) -> DataFrame:
-        """``df.groupBy(key).applyInPandas(fn, schema)`` with heavy groups alone and first (``unskew.spark.groups``).
+        """``df.groupBy(key).applyInPandas(fn, schema)`` with heavy groups alone and first
+        (``unskew.spark.operators.groups``).
 
         Without a plan it makes its own, of at least three partitions a slot; two jobs. ``form``: ``"pandas"`` or
         ``"arrow"``. ``memory``: of one Python worker; groups that will not fit are named by a ``GroupMemoryWarning``.
@@ -312,7 +313,8 @@ class Unskew:
         form: str = "pandas",
         at: str = "plan",
     ) -> DataFrame:
-        """A state per key by ``partial``; hot keys in pieces, put together by ``merge`` (``unskew.spark.aggregation``).
+        """A state per key by ``partial``; hot keys in pieces, put together by ``merge``
+        (``unskew.spark.operators.aggregation``).
 
         ``schema`` has the key's columns and the state. ``partial(rows)`` or ``partial(key, rows)`` gives the state of a
         piece, ``merge(states)`` or ``merge(key, states)`` one state of several; of one alone it must be that state, for
@@ -355,7 +357,7 @@ class Unskew:
         freed(held)
 
     def dropped_exchange(self, df: DataFrame, plan: Plan | None = None) -> str | None:
-        """Why rows of ``df`` are not where the plan puts them, or None (``unskew.spark.physical``)."""
+        """Why rows of ``df`` are not where the plan puts them, or None (``unskew.spark.frame.physical``)."""
         return dropped_exchange(df, self._plans.chosen(plan))
 
     def join(
@@ -370,7 +372,7 @@ class Unskew:
         bounds: Bounds | None = None,
     ) -> DataFrame:
         """``left.join(right, on, how)`` with hot keys split on one side and copied on the other
-        (``unskew.spark.joins``). ``on`` may also be a list of pairs (left name, right name).
+        (``unskew.spark.operators.joins``). ``on`` may also be a list of pairs (left name, right name).
 
         Without ``plan`` one is made by counting both sides (``plan_join``), unless Spark would broadcast one of them:
         then the join is Spark's own. A plan from elsewhere splits the left side, or ``side``. ``spread`` tells the

@@ -29,11 +29,11 @@ from tests.spark.failures import cluster
 from tests.spark.failures.gates import Gate
 from tests.spark.frames import setting
 from unskew.client import Client, testing
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Plan
-from unskew.core.stream import Part
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan
+from unskew.core.stream_spec import Part
 from unskew.spark import Unskew
-from unskew.spark.keys import spread_unseen
+from unskew.spark.frame.keys import spread_unseen
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.servers import wait_for
 from tests.spark.failures.cluster import CORES, EXECUTORS, executors, local_cluster, session
-from unskew.spark.jvm import request_slots
+from unskew.spark.frame.jvm import request_slots
 
 DYNAMIC = {
     "spark.dynamicAllocation.enabled": "true",

@@ -12,12 +12,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.core import hash_keys
-from unskew.core.keyed_plan import HOSTS
-from unskew.core.keyed_state import StatePart
-from unskew.core.placement import Placement, build_plan
-from unskew.core.plan import Plan, PlanInfo
+from unskew.core.operators.keyed_plan import HOSTS
+from unskew.core.operators.keyed_state import StatePart
+from unskew.core.plan.build import Placement, build_plan
+from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.spark.folders import Folder
-from unskew.spark.stateful.batch import DATA, OUTPUT, Batch, Job
+from unskew.spark.stateful.batch import DATA, OUTPUT, StatefulBatch, StatefulJob
 from unskew.spark.stateful.blocks import HASH, Reader
 from unskew.spark.stateful.calls import Shapes
 from unskew.spark.stateful.store import stored_schema
@@ -78,8 +78,10 @@ class Alone:
     def run(self, rows: pa.Table, plan: Plan, clock: int | None = None, attempts: int = 1) -> Figures:
         """One batch, committed."""
         self.number += 1
-        job = Job(Folder(self.folder), self.fn, self.form, self.key, self.shapes, self.frame, self.time, self.block)
-        task = Task(Batch(job, self.number, self.placed, self.parts, plan, clock))
+        job = StatefulJob(
+            Folder(self.folder), self.fn, self.form, self.key, self.shapes, self.frame, self.time, self.block
+        )
+        task = Task(StatefulBatch(job, self.number, self.placed, self.parts, plan, clock))
         hashes = hash_keys(*(rows.column(name).combine_chunks() for name in self.key))
         hashed = rows.append_column("hash", pa.array(hashes.view(np.int64)))
         place = plan.route(hashes)

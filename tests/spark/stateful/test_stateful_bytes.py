@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.spark.stateful.alone import COUNTS, FRAME, Alone, random_plan
 from unskew.core import Histogram, hash_keys, make_planner
-from unskew.core.keyed_state import with_hashes
+from unskew.core.operators.keyed_state import with_hashes
 from unskew.spark.folders import Folder
 from unskew.spark.stateful.batch import DATA
 from unskew.spark.stateful.blocks import Reader

@@ -22,11 +22,11 @@ from tests.planning import some_histogram
 from tests.spark.streaming.job import NAME, PARTITIONS, STREAM, Orders
 from unskew.client import Client, NotThereError
 from unskew.core import hash_keys
-from unskew.core.histogram import Histogram
-from unskew.core.stream import Part, StreamSpec
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.stream_spec import Part, StreamSpec
 from unskew.spark.folders import Folder
-from unskew.spark.keys import SPREAD_SEED
-from unskew.wire import Pinned, pinned_from_bytes
+from unskew.spark.frame.keys import SPREAD_SEED
+from unskew.wire import StoredPin, pinned_from_bytes
 
 __all__ = ["ROWS", "Verdict", "another_plan", "ids_of", "judge", "live", "lives", "prepare", "routed_by", "users_of"]
 
@@ -158,7 +158,7 @@ def _differ(runs: list[NDArray[np.int64]]) -> int:
     return int(((highest >= 0) & (lowest < highest)).sum())
 
 
-def routed_by(pinned: Pinned, batch: int) -> NDArray[np.int64]:
+def routed_by(pinned: StoredPin, batch: int) -> NDArray[np.int64]:
     """Where the pin puts the rows of a batch, by numpy."""
     plan = pinned.bound.plan
     assert plan is not None

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from tests.spark.streaming.job import NAME, SCHEMA
 from tests.spark.streaming.lives import ROWS, ids_of, routed_by
 from unskew.spark.streaming.binding import pin_folder
-from unskew.wire import Pinned, pinned_from_bytes
+from unskew.wire import StoredPin, pinned_from_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -97,7 +97,7 @@ def firsts(checkpoint: Path, name: str = NAME) -> list[int]:
     return sorted(int(one.removesuffix(".pb")) for one in pin_folder(str(checkpoint), name).names())
 
 
-def pin_at(checkpoint: Path, batch: int, name: str = NAME) -> Pinned:
+def pin_at(checkpoint: Path, batch: int, name: str = NAME) -> StoredPin:
     data = pin_folder(str(checkpoint), name).read(f"{batch}.pb")
     assert data is not None
     return pinned_from_bytes(data)

@@ -19,7 +19,7 @@ from tests.spark.frames import setting
 from tests.spark.streaming.job import PARTITIONS, SCHEMA
 from tests.spark.streaming.lives import ROWS, ids_of, prepare, users_of
 from tests.spark.streaming.queries import Notes, batches, firsts, pin_at, placed, run, settled, start
-from unskew.core.quality import imbalance
+from unskew.core.quality.measures import imbalance
 from unskew.spark import Unskew
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def test_operators_inside_take_the_batch_s_plan(
         raise AssertionError("a batch has its plan")
 
     monkeypatch.setattr("unskew.spark.session.histogram_of", counts)
-    monkeypatch.setattr("unskew.spark.joins.Join.plan", counts)
+    monkeypatch.setattr("unskew.spark.operators.joins.Join.plan", counts)
     names = spark.createDataFrame([(f"u{i}", i) for i in range(310)], "user string, number int")
     done = []
 

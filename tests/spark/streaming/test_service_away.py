@@ -20,9 +20,9 @@ from tests.servers import free_ports
 from tests.spark.streaming.lives import prepare
 from tests.spark.streaming.queries import Notes, batches, firsts, run, settled
 from unskew.client import Client, testing
-from unskew.core.plan import Version
+from unskew.core.plan.plan import Version
 from unskew.spark import Unskew
-from unskew.spark.planning import BoundTo, ServiceWarning
+from unskew.spark.planning import CurrentBatch, ServiceWarning
 from unskew.spark.streaming import forecasts
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def test_a_batch_in_hand_waits_for_a_silent_one_no_longer_than_its_deadline_and_
         with Unskew(spark, stream="clicks", partitions=PARTITIONS, service=target, timeout=30.0) as sk:
             waited = []
             for _ in range(3):
-                with sk.plans.bind(BoundTo(None, ("user",), "id", DEADLINE)):
+                with sk.plans.bind(CurrentBatch(None, ("user",), "id", DEADLINE)):
                     began = time.monotonic()
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore", ServiceWarning)

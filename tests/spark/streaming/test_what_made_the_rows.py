@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from tests.spark.streaming.job import SCHEMA
 from tests.spark.streaming.queries import batches, pin_at, settled
 from unskew.spark import Unskew
-from unskew.spark.lineage import DRAWN, ORDERED, SAME, unsteady
+from unskew.spark.frame.lineage import DRAWN, ORDERED, SAME, unsteady
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

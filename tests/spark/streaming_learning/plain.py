@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from tests.service.faces import served
 from unskew.client import Client
-from unskew.core.partition_agent import Bound, decide
-from unskew.core.qtable import QTable
-from unskew.core.stream import StreamSpec
-from unskew.service import rounds
-from unskew.spark import reports
-from unskew.spark.executor import Pin
-from unskew.spark.streaming import syncs
-from unskew.spark.streaming.syncs import Syncs
+from unskew.core.dalton.qtable import QTable
+from unskew.core.rounds.partition_agent import RoutingChoice, decide
+from unskew.core.stream_spec import StreamSpec
+from unskew.service.engine.engine import rounds
+from unskew.spark.place import task_reports
+from unskew.spark.place.executor import TaskPin
+from unskew.spark.streaming import round_participant
+from unskew.spark.streaming.round_participant import RoundParticipant
 
 __all__ = ["Clock", "Plain", "Slow", "let_go", "slow_service", "zipf"]
 
@@ -36,8 +36,10 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        real = syncs.time
-        monkeypatch.setattr(syncs, "time", SimpleNamespace(monotonic=lambda: self.now, time_ns=real.time_ns))
+        real = round_participant.time
+        monkeypatch.setattr(
+            round_participant, "time", SimpleNamespace(monotonic=lambda: self.now, time_ns=real.time_ns)
+        )
 
 
 def zipf(own: int, rows: int, seed: int, hot: int = 20) -> U64:
@@ -58,22 +60,22 @@ class Plain:
     rows: int = 5_000
     interval: float = 5.0
     keys: Callable[[int, int, int], U64] = zipf
-    syncs: Syncs = field(init=False)
+    syncs: RoundParticipant = field(init=False)
 
     def __post_init__(self) -> None:
         spec = StreamSpec(self.partitions)
-        self.syncs = Syncs(self.client, self.stream, spec, f"plain-{self.own}", self.interval)
+        self.syncs = RoundParticipant(self.client, self.stream, spec, f"plain-{self.own}", self.interval)
 
-    def bound(self, batch: int) -> Bound:
+    def bound(self, batch: int) -> RoutingChoice:
         found = self.syncs.answer
         if found is None:
-            return Bound(self.partitions, table=QTable.empty(self.partitions), batch=batch, alike=True)
-        return Bound(self.partitions, None, found.table, found.records, found.version, batch, alike=True)
+            return RoutingChoice(self.partitions, table=QTable.empty(self.partitions), batch=batch, alike=True)
+        return RoutingChoice(self.partitions, None, found.table, found.records, found.version, batch, alike=True)
 
     def batch(self, number: int, seconds: float = 0.01) -> Placed:
         due, out = self.syncs.due(), []
-        pin = Pin(self.stream, self.bound(number), f"plain-{self.own}", session=self.syncs.session)
-        pin = Pin(
+        pin = TaskPin(self.stream, self.bound(number), f"plain-{self.own}", session=self.syncs.session)
+        pin = TaskPin(
             self.stream,
             pin.bound,
             pin.source,
@@ -89,7 +91,7 @@ class Plain:
             spread = np.arange(len(keys), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
             decided = decide(pin.bound, task, keys, spread)
             if due:
-                reports.tell(pin, task, decided)
+                task_reports.tell(pin, task, decided)
             out.append((keys, decided.partitions))
         self.syncs.ended(seconds)
         return out
@@ -101,8 +103,8 @@ def let_go() -> Iterator[None]:
     try:
         yield
     finally:
-        while reports._LINES:
-            reports._LINES.popitem()[1].client.close()
+        while task_reports._LINES:
+            task_reports._LINES.popitem()[1].client.close()
 
 
 @dataclass

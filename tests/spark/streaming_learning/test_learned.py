@@ -18,7 +18,7 @@ from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, PlanError
 from unskew.spark import Unskew
 from unskew.spark.streaming.binding import pin_folder
-from unskew.wire import Pinned, pinned_from_bytes
+from unskew.wire import StoredPin, pinned_from_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,7 +71,7 @@ def learning(sk: Unskew, handle: Handle, folder: Path, **more: object) -> ForEac
     return sk.for_each_batch(handle, "k", str(folder), "q", **given)  # type: ignore[arg-type]
 
 
-def pins(folder: Path) -> list[Pinned]:
+def pins(folder: Path) -> list[StoredPin]:
     where = pin_folder(str(folder), "q")
     found = [pinned_from_bytes(where.read(name) or b"") for name in where.names()]
     return sorted(found, key=lambda pin: pin.bound.batch)

@@ -13,9 +13,9 @@ from tests.servers import free_ports
 from tests.spark.streaming_learning.plain import Clock, Plain, let_go, slow_service
 from unskew.client import Client, testing
 from unskew.client.testing import Embedded
-from unskew.core.cadence import Cadence
-from unskew.core.stream import StreamSpec
-from unskew.spark.streaming.syncs import Syncs
+from unskew.core.rounds.sync_schedule import SyncSchedule
+from unskew.core.stream_spec import StreamSpec
+from unskew.spark.streaming.round_participant import RoundParticipant
 
 N = 32
 
@@ -58,8 +58,8 @@ def splits(placed: list[tuple[np.ndarray, np.ndarray]]) -> dict[int, int]:
 
 def test_a_sync_is_due_where_a_batch_is_nearest_to_it() -> None:
     """DSYNC is in seconds; batches come when they come."""
-    cadence = Cadence.of(10.0).after(1.0)
-    assert not Cadence.of(10.0).due(0.0, float("-inf"), 10.0)  # the first of a life says nothing of later ones
+    cadence = SyncSchedule.of(10.0).after(1.0)
+    assert not SyncSchedule.of(10.0).due(0.0, float("-inf"), 10.0)  # the first of a life says nothing of later ones
     assert cadence.due(0.0, float("-inf"), 10.0)
     assert [cadence.due(t, 0.0, 10.0) for t in (1.0, 4.9, 5.0, 9.8, 30.0)] == [False, False, True, True, True]
     assert [cadence.due(t, 0.0, 20.0) for t in (10.0, 14.9, 19.9)] == [False, False, True]
@@ -68,11 +68,11 @@ def test_a_sync_is_due_where_a_batch_is_nearest_to_it() -> None:
 def test_slow_batches_need_a_longer_dsync() -> None:
     """A round is open for one and a half: a batch must not take more than half of one. One slow batch is not enough,
     and the first of a life does not count."""
-    cadence = Cadence.of(10.0).after(60.0).after(60.0)
+    cadence = SyncSchedule.of(10.0).after(60.0).after(60.0)
     assert cadence.needs == 10.0
     assert cadence.after(1.0).after(60.0).needs == 10.0
     assert cadence.after(8.0).needs == 16.0
-    assert Cadence.of(10.0).after(1.0).after(6.0).after(6.0).needs == 10.0  # within a quarter
+    assert SyncSchedule.of(10.0).after(1.0).after(6.0).after(6.0).needs == 10.0  # within a quarter
 
 
 def test_two_applications_learn_one_table_and_split_no_key_that_is_hot_to_one_only(
@@ -209,7 +209,7 @@ def test_a_batch_that_failed_holds_nobody_up(client: Client, clock: Clock) -> No
 
 def test_a_stream_of_another_number_of_partitions_is_told(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     client.put_stream("other", partitions=5)
-    syncs = Syncs(client, "other", StreamSpec(N), "q", 5.0)
+    syncs = RoundParticipant(client, "other", StreamSpec(N), "q", 5.0)
     syncs.meet(10)
     assert "partitions: 32 is not allowed; use 5, as stream other has" in caplog.text
     assert syncs.answer is None
@@ -218,7 +218,7 @@ def test_a_stream_of_another_number_of_partitions_is_told(client: Client, caplog
 def test_a_stream_of_other_keys_is_told(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     """Rows of the one would be learned from by the hashes of the other."""
     client.put_stream("ints", partitions=N, key_types=("int",))
-    syncs = Syncs(client, "ints", StreamSpec(N, key_types=("bigint",)), "q", 5.0)
+    syncs = RoundParticipant(client, "ints", StreamSpec(N, key_types=("bigint",)), "q", 5.0)
     syncs.meet(10)
     assert "key: 'bigint' is not allowed; use int, as stream ints has" in caplog.text
     assert syncs.answer is None
@@ -227,7 +227,7 @@ def test_a_stream_of_other_keys_is_told(client: Client, caplog: pytest.LogCaptur
 def test_the_slowest_query_of_a_stream_says_how_long_a_dsync_is_at_least(client: Client, clock: Clock) -> None:
     """A lease of three outlives two of its batches."""
     for source, interval, wanted in (("a", 0.5, 0.5), ("b", 2.0, 2.0), ("c", 0.75, 2.0)):
-        Syncs(client, "paces", StreamSpec(N), source, interval).meet(10)
+        RoundParticipant(client, "paces", StreamSpec(N), source, interval).meet(10)
         assert client.get_stream("paces").spec.dsync_min == wanted
     app = Plain(client, "paces", N, 1, rows=500, interval=0.75)
     app.syncs.meet(10)

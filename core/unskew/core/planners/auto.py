@@ -19,15 +19,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
-from unskew.core.placement import Placement, build_plan
-from unskew.core.plan import Plan, PlanInfo
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.build import Placement, build_plan
+from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.core.planners.balanced import Balanced
-from unskew.core.planners.base import Algorithm, Common, Feedback, Keep, Place
+from unskew.core.planners.base import Feedback, KeepPrevious, Place, PlannerAlgorithm, PlannerSettings
 from unskew.core.planners.hashed import hash_tail
 from unskew.core.planners.kip import Kip
 from unskew.core.planners.prompt import Prompt
-from unskew.core.quality import LinearCost, load_imbalance, makespan
+from unskew.core.quality.measures import LinearCost, load_imbalance, makespan
 
 __all__ = ["Auto"]
 
@@ -38,7 +38,7 @@ _AS_GOOD = 1.01
 class Auto:
     """Chooses, and says why. ``splits``: whether a key's rows may be parted and merged again."""
 
-    common: Common
+    common: PlannerSettings
     splits: bool = True
     enough: float = 0.10
     per_row: float = 1.0
@@ -53,7 +53,7 @@ class Auto:
             raise ConfigError("least_gain", self.least_gain, "0 or more and below 1, a share of the present cost")
         LinearCost(self.per_row, self.per_key, self.per_fragment)
 
-    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | Keep:
+    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | KeepPrevious:
         model = self._model(feedback)
         hashed = Placement.tail_only(hash_tail(self.common))
         plain = self._built(hashed)
@@ -65,28 +65,30 @@ class Auto:
             return self._whole(histogram, present, feedback)
         return self._cheapest(histogram, present, model, excess)
 
-    def _whole(self, histogram: Histogram, present: Plan | None, feedback: Feedback | None) -> Place | Keep:
+    def _whole(self, histogram: Histogram, present: Plan | None, feedback: Feedback | None) -> Place | KeepPrevious:
         why = "kip, keys may not be split"
         if present is not None and present.splits:
             present, why = None, f"{why}, as the plan in force does"
         answer = Kip(self.common).place(histogram, present, feedback)
         why = f"{why}: {answer.reason}"
-        return Keep(why) if isinstance(answer, Keep) else Place(answer.placement, why)
+        return KeepPrevious(why) if isinstance(answer, KeepPrevious) else Place(answer.placement, why)
 
     def _nothing(
         self, hashed: Placement, plain: Plan, present: Plan | None, histogram: Histogram, excess: float
-    ) -> Place | Keep:
+    ) -> Place | KeepPrevious:
         why = f"do nothing: with plain hashing the largest partition is {excess:.1%} over its share"
         if present is None or present.splits:
             return Place(hashed, why)
         if present.digest == plain.digest:
-            return Keep(why)
+            return KeepPrevious(why)
         if load_imbalance(present.loads(histogram), self.common.relative) - 1.0 <= self.enough:
-            return Keep(f"{why}, and the plan in force is as good: nothing need move")
+            return KeepPrevious(f"{why}, and the plan in force is as good: nothing need move")
         return Place(hashed, why)
 
-    def _cheapest(self, histogram: Histogram, present: Plan | None, model: LinearCost, excess: float) -> Place | Keep:
-        candidates: dict[str, Algorithm] = {
+    def _cheapest(
+        self, histogram: Histogram, present: Plan | None, model: LinearCost, excess: float
+    ) -> Place | KeepPrevious:
+        candidates: dict[str, PlannerAlgorithm] = {
             "balanced": Balanced(self.common),
             "prompt": Prompt(self.common),
             "kip": Kip(self.common, gate=False),
@@ -104,7 +106,9 @@ class Auto:
         if present is not None:
             now = self._cost(present, histogram, model)
             if now - least <= self.least_gain * now:
-                return Keep(f"the plan in force costs {now / even:.2f} of an even share, {name} {least / even:.2f}")
+                return KeepPrevious(
+                    f"the plan in force costs {now / even:.2f} of an even share, {name} {least / even:.2f}"
+                )
         return Place(placement, why)
 
     def _built(self, placement: Placement) -> Plan:

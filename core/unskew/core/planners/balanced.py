@@ -15,14 +15,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.apportion import capacities
-from unskew.core.demand import Demand, listed_budget
+from unskew.core.arrays.apportion import capacities
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
-from unskew.core.packing import Rooms, deal_hosts, even_out, pour
-from unskew.core.placement import Placement
-from unskew.core.plan import Plan
-from unskew.core.planners.base import Common, Feedback, Place
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.limits import listed_budget
+from unskew.core.plan.build import Placement
+from unskew.core.plan.plan import Plan
+from unskew.core.planners.base import Feedback, Place, PlannerSettings
+from unskew.core.planners.packing import Rooms, deal_hosts, even_out, pour
+from unskew.core.planners.planner_view import PlannerView
 
 __all__ = ["Balanced", "place_whole"]
 
@@ -49,7 +50,7 @@ def place_whole(rows: NDArray[np.int64], free: NDArray[np.int64]) -> NDArray[np.
 class Balanced:
     """Wrap-around packing. A key is heavy from ``heavy`` times the mean load on."""
 
-    common: Common
+    common: PlannerSettings
     heavy: float = 0.125
 
     def __post_init__(self) -> None:
@@ -61,7 +62,7 @@ class Balanced:
         most = min(len(histogram.hashes), listed_budget(self.common.partitions))
         limit = min(int((histogram.counts >= threshold).sum()), most)
         while True:
-            demand = Demand.of(histogram, self.common.partitions, limit, self.common.smallest)
+            demand = PlannerView.of(histogram, self.common.partitions, limit, self.common.smallest)
             placement, exact = self._fill(demand, threshold)
             if exact or limit >= most:
                 break
@@ -69,7 +70,7 @@ class Balanced:
         how = "within one row of its share" if exact else "as near its share as whole hosts allow"
         return Place(placement, f"every partition {how}, {len(demand.hashes)} keys listed")
 
-    def _fill(self, demand: Demand, threshold: float) -> tuple[Placement, bool]:
+    def _fill(self, demand: PlannerView, threshold: float) -> tuple[Placement, bool]:
         target = capacities(demand.total, self.common.weights)
         whole = np.flatnonzero(~demand.splittable)
         at = place_whole(demand.rows[whole], target)

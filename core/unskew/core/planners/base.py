@@ -1,6 +1,6 @@
 """What every planner has in common: its settings, its decision, and how a decision becomes a plan.
 
-An algorithm is a frozen dataclass with one method, ``place``: demand in, placement out (or ``Keep``: leave the
+An algorithm is a frozen dataclass with one method, ``place``: demand in, placement out (or ``KeepPrevious``: leave the
 plan as it is). ``Planner`` does the rest for all of them: checks, versions, predicted loads, moved share, reasons.
 """
 
@@ -13,19 +13,29 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.core.arrays.frozen import by_fields, frozen
+from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import MAX_PARTITIONS
-from unskew.core.placement import Placement, build_plan
-from unskew.core.plan import Plan, PlanInfo, Version
-from unskew.core.qtable import QTable
-from unskew.core.values import by_fields, frozen
+from unskew.core.plan.build import Placement, build_plan
+from unskew.core.plan.plan import Plan, PlanInfo, Version
 
-__all__ = ["Algorithm", "Common", "Decision", "Feedback", "Keep", "Origin", "Place", "Planner", "common"]
+__all__ = [
+    "Decision",
+    "Feedback",
+    "KeepPrevious",
+    "Origin",
+    "Place",
+    "Planner",
+    "PlannerAlgorithm",
+    "PlannerSettings",
+    "common",
+]
 
 
 @dataclass(frozen=True, eq=False)
-class Common:
+class PlannerSettings:
     """The settings that every planner takes."""
 
     partitions: int
@@ -50,7 +60,7 @@ class Common:
         return bool((self.weights == self.weights[0]).all())
 
 
-def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> Common:
+def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> PlannerSettings:
     """Checked settings, or a ``ConfigError`` that names the bad one."""
     if isinstance(partitions, bool) or not isinstance(partitions, (int, np.integer)):
         raise ConfigError("partitions", partitions, f"a whole number, 1 to {MAX_PARTITIONS}")
@@ -59,7 +69,7 @@ def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> 
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
         raise ConfigError("seed", seed, "a whole number")
     if weights is None:
-        return Common(int(partitions), seed, frozen(np.ones(int(partitions)), np.float64))
+        return PlannerSettings(int(partitions), seed, frozen(np.ones(int(partitions)), np.float64))
     try:
         given = np.asarray(weights, np.float64)
     except (TypeError, ValueError):
@@ -73,7 +83,7 @@ def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> 
         ratio = float(given.max() / given.min())
     if ratio > 1e6:
         raise ConfigError("weights", ratio, "a ratio of at most 1e6 between any two")
-    return Common(int(partitions), seed, frozen(given / given.max(), np.float64))
+    return PlannerSettings(int(partitions), seed, frozen(given / given.max(), np.float64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,19 +117,19 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Keep:
+class KeepPrevious:
     """Leave the present plan in force, and why."""
 
     reason: str
 
 
-class Algorithm(Protocol):
+class PlannerAlgorithm(Protocol):
     """The algorithm of one file of this package."""
 
     @property
-    def common(self) -> Common: ...
+    def common(self) -> PlannerSettings: ...
 
-    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | Keep: ...
+    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | KeepPrevious: ...
 
 
 @dataclass(frozen=True)
@@ -146,7 +156,7 @@ class Planner:
     """A planning policy with its settings. Passive: the same arguments always give the same plan."""
 
     name: str
-    algorithm: Algorithm
+    algorithm: PlannerAlgorithm
     splits: bool
 
     @property
@@ -180,7 +190,7 @@ class Planner:
         _same_keys(previous, origin)
         usable = previous if previous is None or self.splits or not previous.splits else None
         answer = self.algorithm.place(histogram, usable, feedback)
-        if isinstance(answer, Keep):
+        if isinstance(answer, KeepPrevious):
             if previous is None:
                 raise RuntimeError(f"planner {self.name} kept a plan that does not exist")
             return Decision(previous, changed=False, reason=answer.reason)

@@ -26,15 +26,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.apportion import turns
-from unskew.core.demand import Demand, slot_budget
+from unskew.core.arrays.apportion import turns
+from unskew.core.arrays.mixing import mix
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram, fold_hosts
-from unskew.core.limits import host_bits
-from unskew.core.mixing import mix
-from unskew.core.placement import Placement
-from unskew.core.plan import Plan
-from unskew.core.planners.base import Common, Feedback, Place
+from unskew.core.histogram.histogram import Histogram, fold_hosts
+from unskew.core.limits import host_bits, slot_budget
+from unskew.core.plan.build import Placement
+from unskew.core.plan.plan import Plan
+from unskew.core.planners.base import Feedback, Place, PlannerSettings
+from unskew.core.planners.planner_view import PlannerView
 
 __all__ = ["Cg"]
 
@@ -53,7 +53,7 @@ _FIRST, _POURED, _WHOLE = range(3)
 class Cg:
     """``alpha`` virtual workers a partition, each at most 1 + ``epsilon`` of the mean load."""
 
-    common: Common
+    common: PlannerSettings
     alpha: int = 100
     epsilon: float = 0.01
 
@@ -71,7 +71,7 @@ class Cg:
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:
         owner, moved = self._owners(previous, feedback)
         n, workers = self.common.partitions, 1 << self.virtual_bits
-        demand = Demand.of(histogram, n, self._listed(histogram), smallest=n / workers)
+        demand = PlannerView.of(histogram, n, self._listed(histogram), smallest=n / workers)
         pouring = _Pouring(self, owner, fold_hosts(demand.host_rows, self.virtual_bits), demand)
         key, worker, rows, reason = pouring.run()
         tail = np.repeat(owner, len(demand.host_rows) // workers)
@@ -137,7 +137,7 @@ def _pairs(busy: dict[int, int], idle: dict[int, int]) -> Iterator[tuple[int, in
 class _Pouring:
     """PoRC over the listed keys, heaviest first: the rooms so far, and how many slots the plan still has."""
 
-    def __init__(self, settings: Cg, owner: NDArray[np.int32], load: I64, demand: Demand) -> None:
+    def __init__(self, settings: Cg, owner: NDArray[np.int32], load: I64, demand: PlannerView) -> None:
         self.settings, self.demand = settings, demand
         self.owner: list[int] = owner.tolist()
         capacity = max(-(-int(demand.total * (1 + settings.epsilon)) // len(load)), 1)

@@ -15,18 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.demand import Demand, slot_budget
-from unskew.core.histogram import Histogram, host_of
-from unskew.core.learning import MOST_CELLS, Learning
-from unskew.core.limits import host_bits
-from unskew.core.placement import Placement
-from unskew.core.plan import Plan
-from unskew.core.planners.base import Common, Feedback, Place
+from unskew.core.dalton.batch_learner import BatchRouting, learning, pour, workers_allowed
+from unskew.core.dalton.qtable import UNTRIED, QTable
+from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
+from unskew.core.histogram.histogram import Histogram, host_of
+from unskew.core.limits import host_bits, slot_budget
+from unskew.core.plan.build import Placement
+from unskew.core.plan.plan import Plan
+from unskew.core.planners.base import Feedback, Place, PlannerSettings
 from unskew.core.planners.hashed import hash_tail
-from unskew.core.pouring import Poured, learning, pour, workers_allowed
-from unskew.core.qtable import UNTRIED, QTable
+from unskew.core.planners.planner_view import PlannerView
 
-__all__ = ["Dalton"]
+__all__ = ["DaltonPlanner"]
 
 _GRAIN = 4096
 REASONS = (
@@ -36,10 +36,10 @@ REASONS = (
 
 
 @dataclass(frozen=True, eq=False)
-class Dalton:
+class DaltonPlanner:
     """The settings are those of the router of this name (``core/routers/dalton``)."""
 
-    common: Common
+    common: PlannerSettings
     gamma: float = 0.1
     epsilon: float = 0.1
     p1: float = 0.5
@@ -59,10 +59,10 @@ class Dalton:
             placement, f"{len(done.placed)} hot keys, {int((done.placed > 0).sum())} fragments, the rest hashed"
         )
 
-    def learn(self, histogram: Histogram, table: QTable) -> tuple[Placement, Poured]:
+    def learn(self, histogram: Histogram, table: QTable) -> tuple[Placement, BatchRouting]:
         """Where the hot keys go, and the Q-table after that."""
         n, tail = self.common.partitions, hash_tail(self.common)
-        demand = Demand.of(histogram, n, self._hot(histogram), self.common.smallest)
+        demand = PlannerView.of(histogram, n, self._hot(histogram), self.common.smallest)
         homes = tail.take(host_of(demand.hashes, host_bits(n)))
         most = np.where(demand.splittable, self._allowed(demand), 1)
         load = np.bincount(tail, demand.host_rows, n).astype(np.int64)
@@ -91,7 +91,7 @@ class Dalton:
         )
         return placement, done
 
-    def _learning(self) -> Learning:
+    def _learning(self) -> LearningSettings:
         return learning(
             self.gamma, self.epsilon, self.p1, self.look, self.split_cap, self.share, keep_untried=self.keep_untried
         )
@@ -102,7 +102,7 @@ class Dalton:
         hot = int((histogram.counts >= max(histogram.total / n * self.common.smallest, 1.0)).sum())
         return min(hot, max(MOST_CELLS // n, 1))
 
-    def _allowed(self, demand: Demand) -> NDArray[np.int64]:
+    def _allowed(self, demand: PlannerView) -> NDArray[np.int64]:
         """How many partitions each key may be on; fewer for all where the plan would be too large."""
         most = workers_allowed(self._learning(), demand.rows, demand.total, self.common.partitions)
         room = slot_budget(self.common.partitions, len(demand.hashes)) // 2

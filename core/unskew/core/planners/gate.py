@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
-from unskew.core.plan import Plan
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan
 
-__all__ = ["Gate", "Verdict"]
+__all__ = ["Gate", "GateVerdict"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateVerdict:
     """Whether to switch plans, and why, in figures."""
 
     switch: bool
@@ -52,11 +52,11 @@ class Gate:
         rows: Histogram,
         state: Histogram,
         relative: NDArray[np.float64],
-    ) -> Verdict:
+    ) -> GateVerdict:
         """Compare on the current ``rows``; ``state`` is what would have to move."""
         n = candidate.partitions
         if accepted.partitions != n:
-            return Verdict(switch=True, reason=f"from {accepted.partitions} to {n} partitions")
+            return GateVerdict(switch=True, reason=f"from {accepted.partitions} to {n} partitions")
         mean = rows.total / n if rows.total else 1.0
         now = float((accepted.loads(rows) / relative).max(initial=0)) / mean
         then = float((candidate.loads(rows) / relative).max(initial=0)) / mean
@@ -68,7 +68,7 @@ class Gate:
             f"batches, against {cost:.2f} for moving {moved:.1%} of the state"
         )
         if gain < self.least:
-            return Verdict(switch=False, reason=f"no gain worth a move: {figures}")
+            return GateVerdict(switch=False, reason=f"no gain worth a move: {figures}")
         if gain * self.horizon <= cost:
-            return Verdict(switch=False, reason=f"moving costs more than it gains: {figures}")
-        return Verdict(switch=True, reason=figures)
+            return GateVerdict(switch=False, reason=f"moving costs more than it gains: {figures}")
+        return GateVerdict(switch=True, reason=figures)

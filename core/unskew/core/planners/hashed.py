@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import host_bits
-from unskew.core.placement import Placement
-from unskew.core.plan import Plan
-from unskew.core.planners.base import Common, Feedback, Place
+from unskew.core.plan.build import Placement
+from unskew.core.plan.plan import Plan
+from unskew.core.planners.base import Feedback, Place, PlannerSettings
 
-__all__ = ["Hashed", "hash_tail"]
+__all__ = ["HashPlanner", "hash_tail"]
 
 
-def hash_tail(settings: Common) -> NDArray[np.int32]:
+def hash_tail(settings: PlannerSettings) -> NDArray[np.int32]:
     """Host -> partition under plain hashing."""
     hosts = 1 << host_bits(settings.partitions)
     if settings.even:
@@ -31,10 +31,10 @@ def hash_tail(settings: Common) -> NDArray[np.int32]:
 
 
 @dataclass(frozen=True, eq=False)
-class Hashed:
+class HashPlanner:
     """Plain hashing: every key by its host, none singled out."""
 
-    common: Common
+    common: PlannerSettings
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:  # noqa: ARG002 - a hash needs to know nothing
         return Place(Placement.tail_only(hash_tail(self.common)), "plain hashing was asked for")

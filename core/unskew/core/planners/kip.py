@@ -28,13 +28,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.demand import MAX_LISTED, listed_budget
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram, host_of, top_rows
-from unskew.core.limits import host_bits
-from unskew.core.placement import Placement, build_plan
-from unskew.core.plan import Plan, PlanInfo
-from unskew.core.planners.base import Common, Feedback, Keep, Place
+from unskew.core.histogram.histogram import Histogram, host_of, top_rows
+from unskew.core.limits import MAX_LISTED, host_bits, listed_budget
+from unskew.core.plan.build import Placement, build_plan
+from unskew.core.plan.plan import Plan, PlanInfo
+from unskew.core.planners.base import Feedback, KeepPrevious, Place, PlannerSettings
 from unskew.core.planners.gate import Gate
 from unskew.core.planners.hashed import hash_tail
 from unskew.core.planners.rehost import Tenancy, first_fit, relieve
@@ -59,7 +58,7 @@ _FIRST_SLACK = 0.02
 class Kip:
     """KIPUPDATE. ``factor`` is the paper's lambda, ``slack`` its epsilon in mean loads."""
 
-    common: Common
+    common: PlannerSettings
     factor: float = 2.0
     slack: float = 0.35
     host_loads: Literal["blend", "exact", "average"] = "blend"
@@ -83,7 +82,7 @@ class Kip:
             raise ConfigError("keep", self.keep, "1 to 64 times the list")
         object.__setattr__(self, "_gate", Gate(self.horizon, self.migration_cost, self.least_gain))
 
-    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | Keep:
+    def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | KeepPrevious:
         state = feedback.state if feedback is not None and feedback.state is not None else histogram
         update = _Update(self, histogram, previous, state)
         placement = update.run()
@@ -93,7 +92,7 @@ class Kip:
             return Place(placement, "forced: the gate is off")
         candidate = build_plan(placement, self.common.partitions, PlanInfo())
         verdict = self._gate.judge(candidate, previous, histogram, state, self.common.relative)
-        return Place(placement, verdict.reason) if verdict.switch else Keep(verdict.reason)
+        return Place(placement, verdict.reason) if verdict.switch else KeepPrevious(verdict.reason)
 
 
 class _Update:

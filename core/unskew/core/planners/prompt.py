@@ -20,15 +20,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.apportion import capacities, turns
-from unskew.core.demand import MAX_LISTED, Demand, listed_budget
+from unskew.core.arrays.apportion import capacities, turns
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import Histogram
-from unskew.core.packing import Rooms, deal_hosts, even_out, pour
-from unskew.core.placement import Placement
-from unskew.core.plan import Plan
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.limits import MAX_LISTED, listed_budget
+from unskew.core.plan.build import Placement
+from unskew.core.plan.plan import Plan
 from unskew.core.planners.balanced import place_whole
-from unskew.core.planners.base import Common, Feedback, Place
+from unskew.core.planners.base import Feedback, Place, PlannerSettings
+from unskew.core.planners.packing import Rooms, deal_hosts, even_out, pour
+from unskew.core.planners.planner_view import PlannerView
 
 __all__ = ["Prompt", "zigzag"]
 
@@ -73,7 +74,7 @@ class _Fragments:
 class Prompt:
     """Algorithm 2. ``listed`` bounds the keys that are items of their own; default max(4096, 4 n)."""
 
-    common: Common
+    common: PlannerSettings
     listed: int | None = None
 
     def __post_init__(self) -> None:
@@ -86,14 +87,14 @@ class Prompt:
         budget = min(len(histogram.hashes), listed_budget(self.common.partitions))
         big, extra = min(int((histogram.counts > cut).sum()), most, budget), 0
         while True:
-            demand = Demand.of(histogram, self.common.partitions, big + extra, self.common.smallest)
+            demand = PlannerView.of(histogram, self.common.partitions, big + extra, self.common.smallest)
             placement, level = self._fill(demand, big, cut, last=big + extra >= budget)
             if level or big + extra >= budget:
                 break
             extra = min(max(extra * _GROW, self.common.partitions), budget - big)
         return Place(placement, f"Prompt: {big} of {histogram.keys} keys above the cut-off of {cut} rows")
 
-    def _fill(self, demand: Demand, big: int, cut: int, *, last: bool) -> tuple[Placement, bool]:
+    def _fill(self, demand: PlannerView, big: int, cut: int, *, last: bool) -> tuple[Placement, bool]:
         """The three passes; also whether no block was over its size before the residual pass. The ``last`` try, when
         no more keys can be listed, deals hosts by rows too and swaps them until the blocks are level."""
         size = capacities(demand.total, self.common.weights)
@@ -123,7 +124,7 @@ class Prompt:
         np.subtract.at(room, at, rows)
         fragments.add(key, at, rows)
 
-    def _deal(self, demand: Demand) -> NDArray[np.int32]:
+    def _deal(self, demand: PlannerView) -> NDArray[np.int32]:
         """The remaining keys in zigzag, a host at a time. Hosts with most keys come first: an item of the paper is
         one key, so its zigzag evens cardinality, and rows are levelled by the residuals anyway."""
         order = np.lexsort((-demand.host_rows, -demand.host_keys))
@@ -131,7 +132,7 @@ class Prompt:
         tail[order] = zigzag(len(order), self.common.weights)
         return tail
 
-    def _level(self, demand: Demand, room: I64) -> NDArray[np.int32]:
+    def _level(self, demand: PlannerView, room: I64) -> NDArray[np.int32]:
         return deal_hosts(demand.host_rows, demand.host_keys, room, self.common.weights)
 
     @staticmethod

@@ -10,41 +10,43 @@ from unskew.core.errors import ConfigError
 from unskew.core.parameters import checked
 from unskew.core.planners.auto import Auto
 from unskew.core.planners.balanced import Balanced
-from unskew.core.planners.base import Algorithm, Planner, common
+from unskew.core.planners.base import Planner, PlannerAlgorithm, common
 from unskew.core.planners.cg import Cg
-from unskew.core.planners.dalton import Dalton
-from unskew.core.planners.hashed import Hashed
+from unskew.core.planners.dalton import DaltonPlanner
+from unskew.core.planners.explicit.mixed import Mixed
+from unskew.core.planners.explicit.readj import Readj
+from unskew.core.planners.explicit.redist import Redist
+from unskew.core.planners.explicit.scan import Scan
+from unskew.core.planners.hashed import HashPlanner
 from unskew.core.planners.kip import Kip
-from unskew.core.planners.mixed import Mixed
 from unskew.core.planners.prompt import Prompt
-from unskew.core.planners.readj import Readj
-from unskew.core.planners.redist import Redist
-from unskew.core.planners.scan import Scan
 
-__all__ = ["PLANNERS", "Entry", "make_planner"]
+__all__ = ["PLANNERS", "PlannerEntry", "make_planner"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class PlannerEntry:
     """One line of ``unskew policies``."""
 
-    algorithm: type[Algorithm]
+    algorithm: type[PlannerAlgorithm]
     summary: str
     splits: bool
 
 
-PLANNERS: dict[str, Entry] = {
-    "hash": Entry(Hashed, "plain hashing: the baseline and the last fallback", splits=False),
-    "balanced": Entry(Balanced, "ours: within one row of even, at most n - 1 cuts", splits=True),
-    "prompt": Entry(Prompt, "Prompt, Algorithm 2: even blocks, even cardinality, few fragments", splits=True),
-    "kip": Entry(Kip, "KIP: heavy keys isolated, never split, few moves between plans", splits=False),
-    "readj": Entry(Readj, "Gedik's Readj, rebuilt: moves and swaps of heavy keys; for comparison", splits=False),
-    "redist": Entry(Redist, "Gedik's Redist, rebuilt: heavy keys anew on the least loaded", splits=False),
-    "scan": Entry(Scan, "Gedik's Scan, rebuilt: heavy keys by balance against migration", splits=False),
-    "mixed": Entry(Mixed, "Fang's Mixed, rebuilt: a bounded table, best load per migration", splits=False),
-    "cg": Entry(Cg, "CG: virtual workers that change hands between busy and idle partitions", splits=True),
-    "dalton": Entry(Dalton, "Dalton: hot keys where partitioners learned that they are worth most", splits=True),
-    "auto": Entry(
+PLANNERS: dict[str, PlannerEntry] = {
+    "hash": PlannerEntry(HashPlanner, "plain hashing: the baseline and the last fallback", splits=False),
+    "balanced": PlannerEntry(Balanced, "ours: within one row of even, at most n - 1 cuts", splits=True),
+    "prompt": PlannerEntry(Prompt, "Prompt, Algorithm 2: even blocks, even cardinality, few fragments", splits=True),
+    "kip": PlannerEntry(Kip, "KIP: heavy keys isolated, never split, few moves between plans", splits=False),
+    "readj": PlannerEntry(Readj, "Gedik's Readj, rebuilt: moves and swaps of heavy keys; for comparison", splits=False),
+    "redist": PlannerEntry(Redist, "Gedik's Redist, rebuilt: heavy keys anew on the least loaded", splits=False),
+    "scan": PlannerEntry(Scan, "Gedik's Scan, rebuilt: heavy keys by balance against migration", splits=False),
+    "mixed": PlannerEntry(Mixed, "Fang's Mixed, rebuilt: a bounded table, best load per migration", splits=False),
+    "cg": PlannerEntry(Cg, "CG: virtual workers that change hands between busy and idle partitions", splits=True),
+    "dalton": PlannerEntry(
+        DaltonPlanner, "Dalton: hot keys where partitioners learned that they are worth most", splits=True
+    ),
+    "auto": PlannerEntry(
         Auto, "ours: does nothing where hashing is good enough, else the cheapest of the others", splits=True
     ),
 }

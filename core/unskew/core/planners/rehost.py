@@ -15,7 +15,7 @@ from heapq import heapify, heapreplace
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.apportion import turns
+from unskew.core.arrays.apportion import turns
 
 __all__ = ["Tenancy", "first_fit", "relieve"]
 

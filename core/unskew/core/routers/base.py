@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.limits import MAX_PARTITIONS
 
-__all__ = ["Algorithm", "Common", "Loads", "Router", "check_choices", "check_share", "common"]
+__all__ = ["Loads", "Router", "RouterAlgorithm", "RouterSettings", "check_choices", "check_share", "common"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -27,7 +27,7 @@ _MOST_SLIDES = 100_000
 
 
 @dataclass(frozen=True)
-class Common:
+class RouterSettings:
     """The settings that every router takes. Without a window, loads are those since the beginning."""
 
     workers: int
@@ -47,7 +47,7 @@ class Common:
         return np.uint64((self.seed * 1_000_003 + number * 0x1_0000_0001) & 0xFFFFFFFFFFFFFFFF)
 
 
-def common(workers: int, seed: int, window: float | None, slide: float | None) -> Common:
+def common(workers: int, seed: int, window: float | None, slide: float | None) -> RouterSettings:
     """Checked settings, or a ``ConfigError`` that names the bad one."""
     for name, value in (("workers", workers), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
@@ -64,7 +64,7 @@ def common(workers: int, seed: int, window: float | None, slide: float | None) -
             raise ConfigError("slide", slide, f"at most the window, {window!r}")
         if window / slide > _MOST_SLIDES:
             raise ConfigError("slide", slide, f"at most {_MOST_SLIDES} slides in a window")
-    return Common(int(workers), int(seed), window, slide)
+    return RouterSettings(int(workers), int(seed), window, slide)
 
 
 def _positive(name: str, value: object) -> None:
@@ -94,16 +94,16 @@ class Loads:
     load: I64
 
     @classmethod
-    def of(cls, settings: Common) -> Loads:
+    def of(cls, settings: RouterSettings) -> Loads:
         n = settings.workers
         return cls(np.zeros(3, np.int64), np.zeros((settings.slides, n), np.int64), np.zeros(n, np.int64))
 
 
-class Algorithm(Protocol):
+class RouterAlgorithm(Protocol):
     """The algorithm of one file of this package."""
 
     @property
-    def common(self) -> Common: ...
+    def common(self) -> RouterSettings: ...
 
     def step(self, keys: U64, slides: I64, out: I32) -> None:
         """Route these tuples, whose slide numbers never fall, into ``out``."""
@@ -114,7 +114,7 @@ class Router:
     """A routing policy at work. Not thread-safe: a partitioner has one."""
 
     name: str
-    algorithm: Algorithm
+    algorithm: RouterAlgorithm
     _seen: int = field(default=0, init=False)
     _last: float = field(default=-np.inf, init=False)
     _timed: bool | None = field(default=None, init=False)

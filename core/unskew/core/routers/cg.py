@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from unskew.core import kernels_grouping as kernels
 from unskew.core.errors import ConfigError
+from unskew.core.kernels import grouping as kernels
 from unskew.core.limits import MAX_PARTITIONS
-from unskew.core.routers.base import Common, check_share
+from unskew.core.routers.base import RouterSettings, check_share
 
 __all__ = ["ConsistentGrouping"]
 
@@ -37,7 +37,7 @@ class ConsistentGrouping:
     """``alpha`` virtual workers a worker: 10 in most of the paper's figures, 100 in its best; ``epsilon`` as there;
     ``phase`` j / P for the j-th of P sources."""
 
-    common: Common
+    common: RouterSettings
     alpha: int = 100
     epsilon: float = 0.01
     phase: float = 0.0
@@ -51,7 +51,7 @@ class ConsistentGrouping:
             raise ConfigError("phase", self.phase, "0 to 1 row a virtual worker")
         self._owners = (np.arange(self.virtual) % self.common.workers).astype(np.int32)
         windowed = self.common.window is not None
-        self._rows = kernels.Rows(
+        self._rows = kernels.GroupingRows(
             np.zeros(3, np.int64),
             np.zeros(self.common.slides, np.int64),
             np.zeros(_FIRST_ROOM if windowed else 0, np.int32),

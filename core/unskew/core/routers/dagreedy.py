@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels_greedy as kernels
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import host_of
-from unskew.core.kernels_frequency import reseat
+from unskew.core.histogram.histogram import host_of
+from unskew.core.kernels import greedy as kernels
+from unskew.core.kernels.frequency import reseat
 from unskew.core.limits import host_bits
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
-from unskew.core.routers.base import Common, Loads
+from unskew.core.routers.base import Loads, RouterSettings
 from unskew.core.routers.frequent import knock_out
 
 __all__ = ["Greedy"]
@@ -34,7 +34,7 @@ _FIRST_ROOM = 1024
 class Greedy:
     """``share``: a key is hot over 1 / (share n) of the rows; 100 in FIDELITY's line."""
 
-    common: Common
+    common: RouterSettings
     share: int = 100
     _ledger: kernels.Ledger = field(init=False)
 

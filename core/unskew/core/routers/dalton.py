@@ -28,11 +28,11 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.learning import Learning
-from unskew.core.routers.base import Common
+from unskew.core.dalton.settings import LearningSettings
+from unskew.core.routers.base import RouterSettings
 from unskew.core.routers.learner import Learner
 
-__all__ = ["PAPER", "Dalton"]
+__all__ = ["PAPER", "DaltonRouter"]
 
 PAPER: Mapping[str, object] = MappingProxyType(
     {"slide_weight": 0.0, "look": 1, "keep_untried": True, "split_cap": None, "stats": 0, "renew": 1.0}
@@ -40,13 +40,13 @@ PAPER: Mapping[str, object] = MappingProxyType(
 
 
 @dataclass(eq=False)
-class Dalton:
+class DaltonRouter:
     """``quantum`` (key idea 2): a decision is for so many tuples of a key. ``frequencies`` (section 5): exact in a
     ``map``, by count-min ``sketch``, or ``hybrid``: the sketch after an interval of more than ``sketch_above`` keys.
     ``split_cap`` also takes a number, None, or "adaptive": from 2, doubled when 70 % of the hot keys are at it.
     """
 
-    common: Common
+    common: RouterSettings
     gamma: float = 0.1
     epsilon: float = 0.1
     p1: float = 0.5
@@ -65,8 +65,8 @@ class Dalton:
     def __post_init__(self) -> None:
         self.learner = Learner(self.common, self._learning(), self.sketch_above, self.frequencies)
 
-    def _learning(self) -> Learning:
-        return Learning(
+    def _learning(self) -> LearningSettings:
+        return LearningSettings(
             self.gamma,
             self.epsilon,
             self.p1,

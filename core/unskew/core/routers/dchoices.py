@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.routers.base import Common, check_share
+from unskew.core.routers.base import RouterSettings, check_share
 from unskew.core.routers.frequent import FrequentKeys
 
 __all__ = ["FewestChoices"]
@@ -29,7 +29,7 @@ __all__ = ["FewestChoices"]
 class FewestChoices:
     """``epsilon`` is a share of all rows that a worker may have over the mean: 0.0001 in the paper."""
 
-    common: Common
+    common: RouterSettings
     epsilon: float = 0.0001
     _frequent: FrequentKeys = field(init=False)
 

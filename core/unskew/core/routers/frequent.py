@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels_frequency as kernels
-from unskew.core.routers.base import Common, Loads
+from unskew.core.kernels import frequency as kernels
+from unskew.core.routers.base import Loads, RouterSettings
 
 __all__ = ["SLOTS", "FrequentKeys", "knock_out", "summary"]
 
@@ -46,7 +46,7 @@ def knock_out(workers: int) -> NDArray[np.int64]:
 class FrequentKeys:
     """The arrays that ``kernels.route_frequent`` keeps. Without ``epsilon`` hot keys may go anywhere."""
 
-    common: Common
+    common: RouterSettings
     epsilon: float | None
     _now: kernels.Summary = field(init=False)
     _before: kernels.Summary = field(init=False)

@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.histogram import host_of
+from unskew.core.histogram.histogram import host_of
 from unskew.core.limits import host_bits
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
-from unskew.core.routers.base import Common
+from unskew.core.routers.base import RouterSettings
 
-__all__ = ["Hashed"]
+__all__ = ["HashRouter"]
 
 
 @dataclass(eq=False)
-class Hashed:
+class HashRouter:
     """Stateless; the seed changes nothing, so that a key's worker is the same everywhere."""
 
-    common: Common
+    common: RouterSettings
     _tail: NDArray[np.int32] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels_dalton as kernels
-from unskew.core import kernels_hot as hot
+from unskew.core.dalton import frequency_store as hot
+from unskew.core.dalton import row_loop as kernels
+from unskew.core.dalton.qtable import UNTRIED, QTable
+from unskew.core.dalton.settings import FIRST_ROOM, LearningSettings, UpdateRule
 from unskew.core.errors import ConfigError
-from unskew.core.histogram import host_of
-from unskew.core.kernels_frequency import reseat
-from unskew.core.learning import FIRST_ROOM, Learning, Rule
+from unskew.core.histogram.histogram import host_of
+from unskew.core.kernels.frequency import reseat
 from unskew.core.limits import host_bits
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
-from unskew.core.qtable import UNTRIED, QTable
-from unskew.core.routers.base import Common, Loads
+from unskew.core.routers.base import Loads, RouterSettings
 from unskew.core.sketches.frequent import FrequentItems
 
 __all__ = ["Learner"]
@@ -43,16 +43,16 @@ class Learner:
     """The state of one partitioner. ``cooperating``: it keeps its rewards since the last report, and its
     intervals end when ``end_interval`` says so."""
 
-    common: Common
-    learning: Learning
+    common: RouterSettings
+    learning: LearningSettings
     sketch_above: int
     frequencies: str
     number: int = 0
     cooperating: bool = False
-    rule: Rule = field(init=False)
+    rule: UpdateRule = field(init=False)
     loads: Loads = field(init=False)
     now: hot.Frequencies = field(init=False)
-    rows: kernels.Rows = field(init=False)
+    rows: kernels.DaltonRows = field(init=False)
 
     def __post_init__(self) -> None:
         n, windowed = self.common.workers, self.common.window is not None
@@ -208,7 +208,7 @@ class Learner:
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Go on from a ``state`` of a learner with the same settings."""
         taken = {part: {n.split(".")[1]: a.copy() for n, a in state.items() if n.startswith(part)} for part in _PARTS}
-        self.now, self.rows = hot.Frequencies(**taken["now"]), kernels.Rows(**taken["rows"])
+        self.now, self.rows = hot.Frequencies(**taken["now"]), kernels.DaltonRows(**taken["rows"])
         self.loads = Loads(**taken["loads"])
 
     def _grow(self) -> None:
@@ -241,8 +241,8 @@ def _frequencies(workers: int, kind: str, above: int) -> hot.Frequencies:
     return hot.Frequencies(np.zeros((_FIRST_PLACES, 2), np.uint64), cells, np.zeros(_WORDS, np.uint64), tally)
 
 
-def _rows(workers: int, room: int, *, windowed: bool, cooperating: bool) -> kernels.Rows:
-    return kernels.Rows(
+def _rows(workers: int, room: int, *, windowed: bool, cooperating: bool) -> kernels.DaltonRows:
+    return kernels.DaltonRows(
         known=np.zeros(room, np.uint64),
         values=np.full((room, workers), UNTRIED),
         used=np.full((room, workers), kernels.NEVER),
@@ -263,7 +263,7 @@ def _entries(room: int) -> I64:
     return entry
 
 
-def _widened(of: kernels.Rows, room: int) -> kernels.Rows:
+def _widened(of: kernels.DaltonRows, room: int) -> kernels.DaltonRows:
     """The same rows with room for more."""
     n, had = of.values.shape[1], len(of.known)
     wider = _rows(n, room, windowed=False, cooperating=of.pending.shape[2] > 0)
@@ -274,7 +274,7 @@ def _widened(of: kernels.Rows, room: int) -> kernels.Rows:
     return wider._replace(log=of.log, loads=of.loads, books=of.books)
 
 
-def _longer(of: kernels.Rows) -> kernels.Rows:
+def _longer(of: kernels.DaltonRows) -> kernels.DaltonRows:
     """The same rows with twice the log."""
     log = np.zeros((2 * len(of.log), 2), np.int64)
     records = np.arange(int(of.books[kernels.TAIL]), int(of.books[kernels.HEAD]))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels
-from unskew.core.routers.base import Common, Loads, check_choices
+from unskew.core.kernels import base as kernels
+from unskew.core.routers.base import Loads, RouterSettings, check_choices
 
 __all__ = ["PartialKey"]
 
@@ -21,7 +21,7 @@ __all__ = ["PartialKey"]
 class PartialKey:
     """``choices`` workers a key; with fewer workers than that, all of them."""
 
-    common: Common
+    common: RouterSettings
     choices: int = 2
     _loads: Loads = field(init=False)
 

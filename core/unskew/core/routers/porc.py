@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels
-from unskew.core.routers.base import Common, Loads, check_share
+from unskew.core.kernels import base as kernels
+from unskew.core.routers.base import Loads, RouterSettings, check_share
 
 __all__ = ["RandomChoices"]
 
@@ -23,7 +23,7 @@ __all__ = ["RandomChoices"]
 class RandomChoices:
     """``epsilon`` is 0.01 in the paper's figures, 0.3 in its Table 1."""
 
-    common: Common
+    common: RouterSettings
     epsilon: float = 0.01
     _loads: Loads = field(init=False)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels
-from unskew.core.routers.base import Common, Loads
+from unskew.core.kernels import base as kernels
+from unskew.core.routers.base import Loads, RouterSettings
 
 __all__ = ["TwoRandom"]
 
@@ -17,7 +17,7 @@ __all__ = ["TwoRandom"]
 class TwoRandom:
     """The draws are a counter, hashed: the n-th message of a stream always draws the same two workers."""
 
-    common: Common
+    common: RouterSettings
     _loads: Loads = field(init=False)
     _drawn: NDArray[np.uint64] = field(init=False)
 

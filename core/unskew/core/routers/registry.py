@@ -7,59 +7,63 @@ from dataclasses import dataclass, field
 
 from unskew.core.errors import ConfigError
 from unskew.core.parameters import checked
-from unskew.core.routers.affinity import Affinity
-from unskew.core.routers.base import Algorithm, Router, common
+from unskew.core.routers.base import Router, RouterAlgorithm, common
 from unskew.core.routers.cg import ConsistentGrouping
-from unskew.core.routers.ch import ConsistentHash
-from unskew.core.routers.chbl import BoundedConsistentHash
-from unskew.core.routers.cm import Cardinality
+from unskew.core.routers.consistent.ch import ConsistentHash
+from unskew.core.routers.consistent.chbl import BoundedConsistentHash
 from unskew.core.routers.dagreedy import Greedy
-from unskew.core.routers.dalton import Dalton
+from unskew.core.routers.dalton import DaltonRouter
 from unskew.core.routers.dchoices import FewestChoices
-from unskew.core.routers.hashed import Hashed
-from unskew.core.routers.lm import Hybrid
+from unskew.core.routers.hashed import HashRouter
+from unskew.core.routers.holistic.affinity import Affinity
+from unskew.core.routers.holistic.cm import Cardinality
+from unskew.core.routers.holistic.lm import Hybrid
 from unskew.core.routers.pk import PartialKey
 from unskew.core.routers.porc import RandomChoices
 from unskew.core.routers.potc import TwoRandom
 from unskew.core.routers.shuffle import Shuffle
 from unskew.core.routers.wchoices import AllChoices
 
-__all__ = ["ROUTERS", "Entry", "make_router"]
+__all__ = ["ROUTERS", "RouterEntry", "make_router"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class RouterEntry:
     """One line of ``unskew policies``. ``preset`` are parameters that the name stands for."""
 
-    algorithm: type[Algorithm]
+    algorithm: type[RouterAlgorithm]
     summary: str
     splits: bool
     preset: Mapping[str, object] = field(default_factory=dict)
 
 
-ROUTERS: dict[str, Entry] = {
-    "hash": Entry(Hashed, "key grouping: every key on one worker, by its hash", splits=False),
-    "shuffle": Entry(Shuffle, "workers in turn: perfectly even, every key everywhere", splits=True),
-    "ch": Entry(ConsistentHash, "consistent hashing: few keys move when workers come and go", splits=False),
-    "chbl": Entry(BoundedConsistentHash, "consistent hashing, no worker over 1 + epsilon of the mean", splits=True),
-    "potc": Entry(TwoRandom, "two random workers a message, the less loaded gets it", splits=True),
-    "pk2": Entry(PartialKey, "partial key grouping: the less loaded of a key's two workers", splits=True),
-    "pk5": Entry(PartialKey, "the same with five workers a key", splits=True, preset={"choices": 5}),
-    "dchoices": Entry(FewestChoices, "two workers a key, for hot keys as many as balance needs", splits=True),
-    "wchoices": Entry(AllChoices, "two workers a key, for hot keys the least loaded of all", splits=True),
-    "cm": Entry(Cardinality, "Holistic's CM: of a key's two workers the one with fewer keys", splits=True),
-    "am": Entry(Affinity, "Holistic's AM: whole inside a window, new keys where fewer keys are", splits=True),
-    "cam": Entry(
+ROUTERS: dict[str, RouterEntry] = {
+    "hash": RouterEntry(HashRouter, "key grouping: every key on one worker, by its hash", splits=False),
+    "shuffle": RouterEntry(Shuffle, "workers in turn: perfectly even, every key everywhere", splits=True),
+    "ch": RouterEntry(ConsistentHash, "consistent hashing: few keys move when workers come and go", splits=False),
+    "chbl": RouterEntry(
+        BoundedConsistentHash, "consistent hashing, no worker over 1 + epsilon of the mean", splits=True
+    ),
+    "potc": RouterEntry(TwoRandom, "two random workers a message, the less loaded gets it", splits=True),
+    "pk2": RouterEntry(PartialKey, "partial key grouping: the less loaded of a key's two workers", splits=True),
+    "pk5": RouterEntry(PartialKey, "the same with five workers a key", splits=True, preset={"choices": 5}),
+    "dchoices": RouterEntry(FewestChoices, "two workers a key, for hot keys as many as balance needs", splits=True),
+    "wchoices": RouterEntry(AllChoices, "two workers a key, for hot keys the least loaded of all", splits=True),
+    "cm": RouterEntry(Cardinality, "Holistic's CM: of a key's two workers the one with fewer keys", splits=True),
+    "am": RouterEntry(Affinity, "Holistic's AM: whole inside a window, new keys where fewer keys are", splits=True),
+    "cam": RouterEntry(
         Affinity,
         "Holistic's cAM: whole inside a window, new keys where fewer rows are",
         splits=True,
         preset={"by": "rows"},
     ),
-    "lm": Entry(Hybrid, "Holistic's LM: rows and keys weighed", splits=True),
-    "dagreedy": Entry(Greedy, "hot keys by load and by who holds them already, the rest by hash", splits=True),
-    "porc": Entry(RandomChoices, "PoRC: a key's salted hashes until a worker has room", splits=True),
-    "dalton": Entry(Dalton, "Dalton: where to send hot keys is learned, the rest by hash", splits=True),
-    "cg": Entry(ConsistentGrouping, "CG: PoRC over virtual workers, which real workers own by capacity", splits=True),
+    "lm": RouterEntry(Hybrid, "Holistic's LM: rows and keys weighed", splits=True),
+    "dagreedy": RouterEntry(Greedy, "hot keys by load and by who holds them already, the rest by hash", splits=True),
+    "porc": RouterEntry(RandomChoices, "PoRC: a key's salted hashes until a worker has room", splits=True),
+    "dalton": RouterEntry(DaltonRouter, "Dalton: where to send hot keys is learned, the rest by hash", splits=True),
+    "cg": RouterEntry(
+        ConsistentGrouping, "CG: PoRC over virtual workers, which real workers own by capacity", splits=True
+    ),
 }
 
 

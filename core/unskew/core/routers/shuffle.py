@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core import kernels
-from unskew.core.routers.base import Common
+from unskew.core.kernels import base as kernels
+from unskew.core.routers.base import RouterSettings
 
 __all__ = ["Shuffle"]
 
@@ -17,7 +17,7 @@ __all__ = ["Shuffle"]
 class Shuffle:
     """Starts at a worker that the seed names, so that several partitioners do not move in step."""
 
-    common: Common
+    common: RouterSettings
     _turn: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self) -> None:

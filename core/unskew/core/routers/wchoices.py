@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.routers.base import Common
+from unskew.core.routers.base import RouterSettings
 from unskew.core.routers.frequent import FrequentKeys
 
 __all__ = ["AllChoices"]
@@ -22,7 +22,7 @@ __all__ = ["AllChoices"]
 class AllChoices:
     """No parameters of its own."""
 
-    common: Common
+    common: RouterSettings
     _frequent: FrequentKeys = field(init=False)
 
     def __post_init__(self) -> None:

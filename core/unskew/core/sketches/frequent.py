@@ -32,6 +32,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.frozen import frozen
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.sketches.tally import (
     I64,
@@ -43,16 +44,15 @@ from unskew.core.sketches.tally import (
     exact_sum,
     tally,
 )
-from unskew.core.values import frozen
 
-__all__ = ["Classes", "FrequentItems", "Verdict"]
+__all__ = ["Classes", "FrequentItems", "HeavyVerdict"]
 
 # Decay factors are multiples of 2**-32: exact in integers, so equal on every machine.
 _FACTOR_BITS = 32
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-class Verdict(IntEnum):
+class HeavyVerdict(IntEnum):
     """What a summary can say of a key against a threshold."""
 
     COLD = 0  # the true count is surely below it
@@ -67,7 +67,7 @@ class Classes:
     hot: U64
     unknown: U64
     cold: U64
-    unlisted: Verdict
+    unlisted: HeavyVerdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,15 +171,17 @@ class FrequentItems:
         return self.lower(hashes) + np.int64(self.error)
 
     def verdicts(self, hashes: U64, threshold: float) -> NDArray[np.int8]:
-        """A ``Verdict`` for each key: does its true count reach ``threshold``?"""
+        """A ``HeavyVerdict`` for each key: does its true count reach ``threshold``?"""
         return self._judge(self.lower(hashes), threshold)
 
     def classify(self, threshold: float) -> Classes:
         """The listed keys as surely hot (f >= threshold), surely cold, or unknown; and the unlisted."""
         listed = self._judge(self.counts, threshold)
         unlisted = self._judge(np.zeros(1, np.int64), threshold)[0]
-        by = {verdict: self.hashes[listed == verdict] for verdict in Verdict}
-        return Classes(by[Verdict.HOT], by[Verdict.UNKNOWN], by[Verdict.COLD], Verdict(int(unlisted)))
+        by = {verdict: self.hashes[listed == verdict] for verdict in HeavyVerdict}
+        return Classes(
+            by[HeavyVerdict.HOT], by[HeavyVerdict.UNKNOWN], by[HeavyVerdict.COLD], HeavyVerdict(int(unlisted))
+        )
 
     def top(self, n: int) -> tuple[U64, I64]:
         """The ``n`` heaviest listed keys and their lower bounds, heaviest first, ties by hash."""
@@ -195,9 +197,9 @@ class FrequentItems:
         # Counts are whole, so f >= threshold is f >= ceil(threshold): exact where float64 is not.
         least = math.ceil(threshold)
         if least > MAX_TOTAL:
-            return np.full(len(lower), Verdict.COLD, np.int8)
+            return np.full(len(lower), HeavyVerdict.COLD, np.int8)
         hot, maybe = lower >= least, lower >= least - self.error
-        return np.where(hot, Verdict.HOT, np.where(maybe, Verdict.UNKNOWN, Verdict.COLD)).astype(np.int8)
+        return np.where(hot, HeavyVerdict.HOT, np.where(maybe, HeavyVerdict.UNKNOWN, HeavyVerdict.COLD)).astype(np.int8)
 
     def _check_state(self) -> None:
         if len(self.hashes) > self.capacity:

@@ -27,8 +27,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.mixing import mix
 from unskew.core.errors import ConfigError, HistogramError
-from unskew.core.mixing import mix
 from unskew.core.sketches.tally import U64, check_hashes
 
 __all__ = ["HyperLogLog", "estimate_registers"]

@@ -1,4 +1,4 @@
-"""The stores behind ``unskew.service.ports``: one URL says which, and how."""
+"""The stores behind ``unskew.service.stores.ports``: one URL says which, and how."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from unskew.core.errors import ConfigError
-from unskew.service.ports import Store
 from unskew.service.stores.address import read_address
-from unskew.service.stores.keeping import Limits
+from unskew.service.stores.limits import Limits
 from unskew.service.stores.memory import MemoryStore
+from unskew.service.stores.ports import Store
 
 __all__ = ["open_store"]
 
@@ -32,8 +32,8 @@ def open_store(
     address = read_address(url)
     if address.kind == "memory":
         return MemoryStore(clock, limits)
-    from unskew.service.stores.link import Patience
-    from unskew.service.stores.redis import RedisStore
+    from unskew.service.stores.redis.redis_client import Patience
+    from unskew.service.stores.redis.store import RedisStore
 
     given, usual = address.options, Patience()
     timeout = _number(given, "timeout", usual.timeout)

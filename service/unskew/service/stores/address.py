@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from unskew.core.errors import ConfigError
 
-__all__ = ["OPTIONS", "Address", "Tls", "read_address"]
+__all__ = ["OPTIONS", "Address", "RedisTls", "read_address"]
 
 _FORMS = "memory, redis://host:port/db, redis+sentinel://host:port,host:port/service, redis+cluster://host:port"
 _KINDS = {"redis": "single", "redis+sentinel": "sentinel", "redis+cluster": "cluster"}
@@ -37,7 +37,7 @@ OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Tls:
+class RedisTls:
     """Files in PEM."""
 
     ca: str | None = None
@@ -56,7 +56,7 @@ class Address:
     db: int = 0
     username: str | None = None
     password: str | None = field(default=None, repr=False)
-    tls: Tls | None = None
+    tls: RedisTls | None = None
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
@@ -118,8 +118,8 @@ def _options(query: str) -> dict[str, str]:
     return options
 
 
-def _tls(options: Mapping[str, str]) -> Tls:
+def _tls(options: Mapping[str, str]) -> RedisTls:
     check = options.get("check_host", "yes")
     if check not in ("yes", "no"):
         raise ConfigError("check_host", check, ("yes", "no"))
-    return Tls(options.get("ca"), options.get("cert"), options.get("key"), check == "yes")
+    return RedisTls(options.get("ca"), options.get("cert"), options.get("key"), check == "yes")

@@ -11,13 +11,14 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from unskew.core.plan import Version
-from unskew.service.ports import (
+from unskew.core.plan.plan import Version
+from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts, too_many
+from unskew.service.stores.ports import (
     Commit,
+    HistoryEntry,
     Marks,
     Member,
     News,
-    Note,
     PartKey,
     PartOutcome,
     PlanOutcome,
@@ -29,7 +30,6 @@ from unskew.service.ports import (
     StoredReport,
     StreamRecord,
 )
-from unskew.service.stores.keeping import Hub, Limits, check_floor, missing, other_parts, too_many
 
 __all__ = ["MemoryStore"]
 
@@ -148,13 +148,13 @@ class _Rounds:
 
 
 @dataclass
-class _Stream:
+class _StoredStream:
     record: StreamRecord
     batches: dict[str, dict[int, _Batch]] = field(default_factory=dict)  # by kind; the one last reported to is last
     plans: dict[Version, PlanRecord] = field(default_factory=dict)  # the latest is last
     purposes: dict[str, Version] = field(default_factory=dict)
     rounds: _Rounds = field(default_factory=_Rounds)
-    notes: dict[str, deque[Note]] = field(default_factory=dict)  # by kind
+    notes: dict[str, deque[HistoryEntry]] = field(default_factory=dict)  # by kind
     arrivals: int = 0
 
     def put_part(self, key: PartKey, data: bytes, most: int) -> PartOutcome:
@@ -202,7 +202,7 @@ class MemoryStore:
     def __init__(self, clock: Callable[[], float], limits: Limits | None = None) -> None:
         self._clock = clock
         self._limits = limits or Limits()
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, _StoredStream] = {}
         self._names: list[str] = []
         self._owned: Counter[str] = Counter()
         self._incarnation = 0
@@ -218,7 +218,7 @@ class MemoryStore:
     def news(self) -> AsyncIterator[News]:
         return self._hub.listen()
 
-    def _of(self, stream: str) -> _Stream:
+    def _of(self, stream: str) -> _StoredStream:
         found = self._streams.get(stream)
         if found is None:
             raise missing(stream)
@@ -247,7 +247,7 @@ class MemoryStore:
         if name not in self._streams:
             self._owned[owner] += 1
             bisect.insort(self._names, name)
-        self._streams[name] = _Stream(record)
+        self._streams[name] = _StoredStream(record)
         self._hub.tell(name, "stream")
         return record
 
@@ -364,9 +364,9 @@ class MemoryStore:
     async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
         of = self._of(stream).notes
         had = of.get(kind, ())
-        more = () if had and had[-1].data == data else (Note(self._clock(), data),)
+        more = () if had and had[-1].data == data else (HistoryEntry(self._clock(), data),)
         of[kind] = deque((*had, *more), keep)
 
-    async def notes(self, stream: str, kind: str, last: int) -> Sequence[Note]:
+    async def notes(self, stream: str, kind: str, last: int) -> Sequence[HistoryEntry]:
         found = self._streams.get(stream)
         return tuple(found.notes.get(kind, ()))[-last:] if found else ()

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from unskew.spark.demo.agents import DSYNC_LEAST, DSYNC_MOST
 from unskew.spark.demo.local import DemoError, check_java
-from unskew.spark.demo.play import Batch, Outcome, Step, Watcher, play
+from unskew.spark.demo.play import DemoBatch, Outcome, Step, Watcher, play
 from unskew.spark.demo.settings import BOUNDS, Demo, quick
 
 __all__ = [
     "BOUNDS",
     "DSYNC_LEAST",
     "DSYNC_MOST",
-    "Batch",
     "Demo",
+    "DemoBatch",
     "DemoError",
     "Outcome",
     "Step",

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from unskew.client import Agent, Client, Synced
 from unskew.client.client import PendingSync
-from unskew.core.qtable import QTable
-from unskew.core.stream import StreamSpec
-from unskew.core.sync import Answer, Report
+from unskew.core.dalton.qtable import QTable
+from unskew.core.rounds.messages import Answer, Report
+from unskew.core.stream_spec import StreamSpec
 from unskew.spark.demo.settings import Demo
 
 __all__ = ["DSYNC_LEAST", "DSYNC_MOST", "Agents", "Round"]

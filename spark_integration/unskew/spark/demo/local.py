@@ -21,7 +21,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from unskew.core.errors import UnskewError
-from unskew.spark.jvm import end_gateway
+from unskew.spark.frame.jvm import end_gateway
 
 __all__ = ["QUICK", "STEADY", "DemoError", "check_java", "local_spark"]
 

@@ -23,23 +23,23 @@ from typing import TYPE_CHECKING, Protocol
 
 from unskew.client import Client
 from unskew.client.testing import embedded
-from unskew.core.plan import Plan
-from unskew.core.qtable import QTable
+from unskew.core.dalton.qtable import QTable
+from unskew.core.plan.plan import Plan
 from unskew.spark.demo.agents import Agents, Round
 from unskew.spark.demo.local import local_spark
 from unskew.spark.demo.proof import Proof, prove
 from unskew.spark.demo.queries import Query, StalledError, checkpoint_of
 from unskew.spark.demo.settings import Demo
 from unskew.spark.demo.stream import SCHEMA, Stream, folder_of, make_stream
-from unskew.spark.demo.work import Ran, job
-from unskew.spark.histogram import Sampling
+from unskew.spark.demo.work import MeasuredRun, job
+from unskew.spark.frame.histogram import Sampling
 from unskew.spark.session import Unskew
 from unskew.spark.streaming.foreach import ForEachBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ARMS", "Batch", "Outcome", "Step", "Watcher", "play"]
+__all__ = ["ARMS", "DemoBatch", "Outcome", "Step", "Watcher", "play"]
 
 HASH, UNSKEW = ARMS = ("hash", "unskew")
 _KEY, _SPREAD = "word", "id"
@@ -50,7 +50,7 @@ _WARM, _WARM_AGENTS = "demo-warm", "demo-warm-agents"
 
 
 @dataclass(frozen=True)
-class Batch:
+class DemoBatch:
     """A batch by both arms. ``plan`` is the one that unskew's arm was bound to, None in the first batch; ``changed``:
     other keys have become hot with this batch; ``learned``: imbalance of the agents; ``began``: seconds since the
     agents did."""
@@ -59,8 +59,8 @@ class Batch:
     hot: str
     share: float
     changed: bool
-    hash: Ran
-    unskew: Ran
+    hash: MeasuredRun
+    unskew: MeasuredRun
     plan: Plan | None
     learned: float
     began: float
@@ -76,7 +76,7 @@ class Outcome:
 
     demo: Demo
     stream: Stream
-    batches: tuple[Batch, ...]
+    batches: tuple[DemoBatch, ...]
     rounds: tuple[Round, ...]
     table: QTable | None
     proof: Proof
@@ -84,7 +84,7 @@ class Outcome:
     cores: int
     seconds: float
 
-    def of(self, arm: str) -> tuple[Ran, ...]:
+    def of(self, arm: str) -> tuple[MeasuredRun, ...]:
         """What an arm did, batch by batch."""
         return tuple(batch.hash if arm == HASH else batch.unskew for batch in self.batches)
 
@@ -100,12 +100,12 @@ class Outcome:
         return self.total(HASH) / self.total(UNSKEW)
 
     @property
-    def lost(self) -> tuple[Batch, ...]:
+    def lost(self) -> tuple[DemoBatch, ...]:
         """Batches in which hash was the faster one."""
         return tuple(batch for batch in self.batches if batch.faster < 1.0)
 
     @property
-    def planned(self) -> tuple[Batch, ...]:
+    def planned(self) -> tuple[DemoBatch, ...]:
         """Batches whose plan knew the hot keys."""
         return tuple(batch for batch in self.batches if batch.plan is not None and not batch.changed)
 
@@ -132,7 +132,7 @@ class Watcher(Protocol):
     def running(self, step: Step) -> None:
         """An arm begins."""
 
-    def done(self, batch: Batch) -> None:
+    def done(self, batch: DemoBatch) -> None:
         """Both arms have ended."""
 
 
@@ -152,7 +152,7 @@ def play(demo: Demo, folder: Path, watcher: Watcher, service: str = "") -> Outco
         watcher.phase("warming up: Java, Python workers, kernels")
         _warm_up(spark, demo, folder, target)
         agents = stack.enter_context(Agents(target, demo))
-        run = _Run(demo, stream, folder, spark, sk, agents, watcher)
+        run = _DemoRun(demo, stream, folder, spark, sk, agents, watcher)
         batches = tuple(run.batches())
         watcher.phase("comparing the results")
         proof = prove(spark, folder / "stream", folder / HASH, folder / UNSKEW)
@@ -205,7 +205,7 @@ def _warm_up(spark: SparkSession, demo: Demo, folder: Path, service: str) -> Non
 
 
 @dataclass(eq=False)
-class _Run:
+class _DemoRun:
     demo: Demo
     stream: Stream
     folder: Path
@@ -214,9 +214,9 @@ class _Run:
     agents: Agents
     watcher: Watcher
     plan: Plan | None = None
-    ran: dict[str, Ran] = field(default_factory=dict)
+    ran: dict[str, MeasuredRun] = field(default_factory=dict)
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[DemoBatch]:
         homes = {arm: self.folder / "queries" / arm for arm in ARMS}
         planned = self.sk.for_each_batch(
             self._unskew, _KEY, str(checkpoint_of(homes[UNSKEW])), "demo", spread=_SPREAD, threshold=0
@@ -229,7 +229,7 @@ class _Run:
             for number in range(self.demo.batches):
                 yield self._batch(number, {HASH: hashed, UNSKEW: placed})
 
-    def _batch(self, number: int, queries: Mapping[str, Query]) -> Batch:
+    def _batch(self, number: int, queries: Mapping[str, Query]) -> DemoBatch:
         hot, share = self.stream.hottest(number)
         began = self.agents.clock()
         self.agents.feed(self.stream.hashes_of(number))
@@ -237,7 +237,7 @@ class _Run:
             self.watcher.running(Step(number, hot, share, arm))
             seconds = queries[arm].run(self.folder / "stream", number)
             self.ran[arm] = replace(self.ran[arm], seconds=seconds)
-        batch = Batch(
+        batch = DemoBatch(
             number,
             hot,
             share,
@@ -267,7 +267,7 @@ class _Run:
 
     def _job(self, arm: str, placed: DataFrame, number: int) -> None:
         out = folder_of(self.folder / arm, number)
-        self.ran[arm] = Ran(0.0, *job(placed, self.demo.partitions, self.demo.wait, out))
+        self.ran[arm] = MeasuredRun(0.0, *job(placed, self.demo.partitions, self.demo.wait, out))
 
 
 def _hashed(df: DataFrame, demo: Demo) -> DataFrame:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unskew.core.hashing import hash_keys
-from unskew.core.streams import drifting
+from unskew.core.keys.hashing import hash_keys
+from unskew.simulate.key_streams import drifting
 from unskew.spark.demo.settings import Demo
 
 __all__ = ["SCHEMA", "Stream", "folder_of", "make_stream", "words"]

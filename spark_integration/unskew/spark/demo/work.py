@@ -23,13 +23,13 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Ran", "counted", "job"]
+__all__ = ["MeasuredRun", "counted", "job"]
 
 _PARTIAL = "word string, n bigint, amount bigint, ids bigint, task int, seconds double"
 
 
 @dataclass(frozen=True)
-class Ran:
+class MeasuredRun:
     """A batch by one arm. ``seconds``: from asking for it until its result is written; ``loads``: rows by partition;
     ``tasks``: seconds that each partition worked; ``states``: keys' states held, over all partitions."""
 

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from unskew.core.keyed_state import Spans, StatePart, arrivals
-from unskew.core.plan import Plan
+from unskew.core.operators.keyed_state import Spans, StatePart, arrivals
+from unskew.core.plan.plan import Plan
 from unskew.spark.folders import Folder
 from unskew.spark.stateful.calls import Function, Shapes
 
-__all__ = ["DATA", "OUTPUT", "Batch", "Job", "file_name", "is_before"]
+__all__ = ["DATA", "OUTPUT", "StatefulBatch", "StatefulJob", "file_name", "is_before"]
 
 DATA, OUTPUT = "data", "output"
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class StatefulJob:
     """What is the same in every batch. ``frame``: the stream's columns; the last of what comes in is the key's hash.
     ``time``: the column of event time. ``block``: keys in a block."""
 
@@ -33,11 +33,11 @@ class Job:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class StatefulBatch:
     """``parts`` lie by ``placed`` (None: there is no state yet), rows come by ``plan``. Keys with an expiry up to
     ``clock`` have expired; None: none has."""
 
-    job: Job
+    job: StatefulJob
     number: int
     placed: Plan | None
     parts: tuple[StatePart, ...]

@@ -16,7 +16,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from unskew.core.errors import StateError
-from unskew.core.keyed_state import BLOCK, NEVER, Blocks, StatePart, cut, no_blocks
+from unskew.core.operators.keyed_state import BLOCK, NEVER, Blocks, StatePart, cut, no_blocks
 
 if TYPE_CHECKING:
     from unskew.spark.folders import Folder

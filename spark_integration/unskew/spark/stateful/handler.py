@@ -19,16 +19,16 @@ import numpy as np
 from pyspark.sql.types import StructType
 
 from unskew.core.errors import ConfigError, KeyTypeError, StateError
-from unskew.core.keyed_plan import HOSTS, first_plan, lengthened, next_plan, record_of
+from unskew.core.operators.keyed_plan import HOSTS, first_plan, lengthened, next_plan, record_of
 from unskew.core.planners import Origin
-from unskew.spark.jvm import run_of
-from unskew.spark.keys import Columns, helper, key_of, quoted
-from unskew.spark.repartition import repartition
-from unskew.spark.stateful.batch import OUTPUT, Batch, Job
+from unskew.spark.frame.jvm import run_of
+from unskew.spark.frame.keys import Columns, helper, key_of, quoted
+from unskew.spark.place.repartition import repartition
+from unskew.spark.stateful.batch import OUTPUT, StatefulBatch, StatefulJob
 from unskew.spark.stateful.calls import Function, Shapes
 from unskew.spark.stateful.log import KEPT, Log, query_id, state_folder
 from unskew.spark.stateful.report import Report
-from unskew.spark.stateful.settings import Settings, arrow_schema, check_time, schema_of
+from unskew.spark.stateful.settings import StatefulSettings, arrow_schema, check_time, schema_of
 from unskew.spark.stateful.task import Task
 from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote
 from unskew.spark.streaming.settings import names_only
@@ -76,7 +76,7 @@ def stateful(
     """
     spec = sk.plans.spec
     made = Stateful(
-        Settings(
+        StatefulSettings(
             handle,
             fn,
             names_only("key", key),
@@ -104,9 +104,9 @@ def stateful(
 class Stateful:
     """What ``writeStream.foreachBatch`` takes. Pickles to its settings."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: StatefulSettings) -> None:
         self.settings = settings
-        self._life: _Life | None = None
+        self._life: _StatefulQuery | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Stateful, (self.settings,)
@@ -114,7 +114,7 @@ class Stateful:
     def __call__(self, df: DataFrame, batch: int) -> None:
         run = run_of(df)
         if self._life is None or self._life.run_id != run:
-            self._life = _Life(self.settings, df, run)
+            self._life = _StatefulQuery(self.settings, df, run)
         manifest = self._life.run(df, batch)
         self.settings.handle(self._life.output(df.sparkSession, manifest), batch)
         self._life.clean(manifest)
@@ -126,11 +126,11 @@ class Stateful:
         return None if last is None else Report.of(last)
 
 
-class _Life:
+class _StatefulQuery:
     """One run of the query, from the first batch that is seen of it: another one may have other columns, or another
     checkpoint. Where the run cannot be told (Connect) each has a process of its own."""
 
-    def __init__(self, settings: Settings, df: DataFrame, run: str | None) -> None:
+    def __init__(self, settings: StatefulSettings, df: DataFrame, run: str | None) -> None:
         check_checkpoint(df, settings.checkpoint)
         self.run_id = run
         self._settings = settings
@@ -171,22 +171,22 @@ class _Life:
         _LOG.info("%s/%s %s", self._settings.stream, self._settings.name, Report.of(self.last))
         return self.last
 
-    def _batch(self, before: Manifest | None, number: int) -> Batch:
+    def _batch(self, before: Manifest | None, number: int) -> StatefulBatch:
         """What its tasks are told: a function of what is committed, and of the settings."""
         if before is None:
-            return Batch(self._job, number, None, (), first_plan(self._planner, self._origin(number)), None)
+            return StatefulBatch(self._job, number, None, (), first_plan(self._planner, self._origin(number)), None)
         plan = before.next_plan
         if plan.partitions != self._planner.partitions:
             plan = next_plan(self._planner, plan, before.history, before.host_keys, self._origin(number)).plan
         clock = None
         if self._settings.time is not None and before.latest is not None:
             clock = before.latest - round(self._settings.delay * 1e6)
-        return Batch(self._job, number, before.plan, before.parts, plan, clock)
+        return StatefulBatch(self._job, number, before.plan, before.parts, plan, clock)
 
     def _origin(self, number: int) -> Origin:
         return Origin(stream=self._settings.stream, batch=number, key_types=self._types)
 
-    def _work(self, df: DataFrame, batch: Batch) -> list[Done]:
+    def _work(self, df: DataFrame, batch: StatefulBatch) -> list[Done]:
         """One job: the rows to their places, and what each place's task did."""
         name = helper(df.columns, "hash")
         hashed = df.withColumn(name, key_of(df, self._key, plan=batch.plan).hash)
@@ -204,7 +204,7 @@ class _Life:
             )
         return found
 
-    def _folded(self, batch: Batch, before: Manifest | None, found: Sequence[Done]) -> Manifest:
+    def _folded(self, batch: StatefulBatch, before: Manifest | None, found: Sequence[Done]) -> Manifest:
         """All that the tasks did as one commit, and the plan that follows."""
         figures = Figures()
         keys = np.zeros(HOSTS, np.int64) if before is None else before.host_keys.copy()
@@ -281,7 +281,7 @@ def _key_types(df: DataFrame, key: list[str | Column]) -> tuple[str, ...]:
     return types
 
 
-def _job_of(settings: Settings, key: tuple[str, ...], df: DataFrame, log: Log) -> Job:
+def _job_of(settings: StatefulSettings, key: tuple[str, ...], df: DataFrame, log: Log) -> StatefulJob:
     time = None if settings.time is None else _column_of(df, "time", settings.time)
     if time is not None:
         check_time("time", time, df.schema[time].dataType)
@@ -290,4 +290,4 @@ def _job_of(settings: Settings, key: tuple[str, ...], df: DataFrame, log: Log) -
         arrow_schema("key", own), arrow_schema("state", settings.state), arrow_schema("schema", settings.output)
     )
     frame = arrow_schema("rows", df.schema)
-    return Job(log.folder, settings.fn, settings.form, key, shapes, frame, time, settings.block)
+    return StatefulJob(log.folder, settings.fn, settings.form, key, shapes, frame, time, settings.block)

@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DataType, LongType, StructType, TimestampNTZType, TimestampType
 
 from unskew.core.errors import ConfigError
-from unskew.core.keyed_plan import KIP
+from unskew.core.operators.keyed_plan import KIP
 from unskew.core.planners import PLANNERS, Planner, make_planner
 from unskew.spark.stateful.calls import FORMS, Function, check_arity
 from unskew.spark.stateful.store import EXPIRY
@@ -25,7 +25,7 @@ from unskew.spark.streaming.queries import check_given
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Settings", "arrow_schema", "schema_of"]
+__all__ = ["StatefulSettings", "arrow_schema", "schema_of"]
 
 _TIMES = (LongType, TimestampType, TimestampNTZType)
 _LARGEST_BLOCK = 1 << 16
@@ -33,7 +33,7 @@ _GLOB = re.compile(r"[\[\]{}*?\\]")
 
 
 @dataclass(frozen=True)
-class Settings:
+class StatefulSettings:
     """The arguments of ``Unskew.stateful`` and of its session. ``delay`` is in seconds."""
 
     handle: Callable[[DataFrame, int], object]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from unskew.core.keyed_state import (
+from unskew.core.operators.keyed_state import (
     NEVER,
     Blocks,
     Spans,
@@ -24,7 +24,7 @@ from unskew.core.keyed_state import (
     runs_of,
     with_hashes,
 )
-from unskew.spark.stateful.batch import DATA, Batch, file_name
+from unskew.spark.stateful.batch import DATA, StatefulBatch, file_name
 from unskew.spark.stateful.blocks import EXPIRES, HASH, Reader, Writer, micros
 from unskew.spark.stateful.calls import Shapes
 from unskew.spark.stateful.grouping import key_codes
@@ -103,7 +103,7 @@ class Held:
 class Store:
     """What ``load`` has read, ``save`` puts in its place."""
 
-    batch: Batch
+    batch: StatefulBatch
     partition: int
     moved: int = field(default=0, init=False)
     _index: Blocks = field(default_factory=no_blocks, init=False)

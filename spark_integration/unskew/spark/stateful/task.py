@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.core.errors import PlanError
-from unskew.core.histogram import Histogram
-from unskew.core.keyed_plan import LISTED, brief, grown
-from unskew.spark.executor import this_partition
-from unskew.spark.stateful.batch import OUTPUT, Batch, file_name
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.operators.keyed_plan import LISTED, brief, grown
+from unskew.spark.place.executor import this_partition
+from unskew.spark.stateful.batch import OUTPUT, StatefulBatch, file_name
 from unskew.spark.stateful.calls import Touched, call
 from unskew.spark.stateful.grouping import key_codes
 from unskew.spark.stateful.store import Held, Store, at, instants
@@ -33,7 +33,7 @@ __all__ = ["Task"]
 class Task:
     """The function that ``mapInArrow`` runs. ``empty``: the batch has no rows, and what comes in is none of it."""
 
-    batch: Batch
+    batch: StatefulBatch
     empty: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -50,7 +50,7 @@ class Task:
 class _Run:
     """One attempt."""
 
-    batch: Batch
+    batch: StatefulBatch
     partition: int
     output: list[pa.Table] = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)

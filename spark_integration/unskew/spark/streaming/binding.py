@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from unskew.core.errors import ConfigError, PlanError, PlanFormatError
-from unskew.core.partition_agent import Bound
+from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.spark.folders import Folder
-from unskew.wire import Pinned, pinned_from_bytes, pinned_to_bytes
+from unskew.wire import StoredPin, pinned_from_bytes, pinned_to_bytes
 
 __all__ = ["Binding", "pin_folder"]
 
@@ -31,18 +31,18 @@ def pin_folder(checkpoint: str, name: str) -> Folder:
 class Binding:
     """The pins of one query, in one run of it. ``identity`` has what must be the same for all of them."""
 
-    def __init__(self, folder: Folder, identity: Pinned) -> None:
+    def __init__(self, folder: Folder, identity: StoredPin) -> None:
         self._folder, self._identity = folder, identity
         self._forget_all()
 
     def _forget_all(self) -> None:
         """Know as little as a new run of the query does."""
         self._firsts: list[int] | None = None  # of the pins that are there, ascending; known once looked at
-        self._present: Pinned | None = None
+        self._present: StoredPin | None = None
         self._newest = -1  # the last batch that was bound in this run
 
     @property
-    def present(self) -> Pinned | None:
+    def present(self) -> StoredPin | None:
         """The pin of the last batch that was bound."""
         return self._present
 
@@ -50,7 +50,7 @@ class Binding:
         """Whether nobody can have begun this batch, so that it may be bound to something new."""
         return self._newest >= 0 and batch == self._newest + 1 and batch not in self._known()
 
-    def bound(self, batch: int) -> Pinned | None:
+    def bound(self, batch: int) -> StoredPin | None:
         """What an earlier run, of the query or of the batch, has bound it to; None where nothing is there."""
         self._firsts = None  # what is on the disk counts
         self._folder.tidy()
@@ -67,24 +67,24 @@ class Binding:
         found = self._read(first)
         return self._taken(batch, found if first == batch else self._written(batch, found))
 
-    def stay(self, batch: int) -> Pinned:
+    def stay(self, batch: int) -> StoredPin:
         """The batch goes by the pin of the one before: nothing is written."""
         if self._present is None:
             raise PlanError(f"batch {batch} has no pin to stay with")
         return self._taken(batch, self._present)
 
-    def bind(self, batch: int, bound: Bound, reason: str, began: int) -> Pinned:
+    def bind(self, batch: int, bound: RoutingChoice, reason: str, began: int) -> StoredPin:
         """Bind the batch and those after it. Where somebody else was first, theirs is what counts."""
         mine = replace(self._identity, bound=replace(bound, batch=batch), reason=reason, began=began)
         found = self._taken(batch, self._written(batch, mine))
         self._forget(batch)
         return found
 
-    def _taken(self, batch: int, pinned: Pinned) -> Pinned:
+    def _taken(self, batch: int, pinned: StoredPin) -> StoredPin:
         self._present, self._newest = pinned, batch
         return pinned
 
-    def _written(self, batch: int, mine: Pinned) -> Pinned:
+    def _written(self, batch: int, mine: StoredPin) -> StoredPin:
         """What the batch's own pin holds from now on. Where writing fails it may be there all the same: then whoever
         tries again has to look, as a new run does."""
         firsts = self._known()
@@ -99,7 +99,7 @@ class Binding:
             self._firsts = sorted(int(name) for name in names if name.isdecimal())
         return self._firsts
 
-    def _read(self, first: int) -> Pinned:
+    def _read(self, first: int) -> StoredPin:
         name = f"{first}{_SUFFIX}"
         data = self._folder.read(name)
         if data is None:
@@ -117,7 +117,7 @@ class Binding:
         self._check(found)
         return found
 
-    def _check(self, found: Pinned) -> None:
+    def _check(self, found: StoredPin) -> None:
         mine = self._identity
         for what, theirs, ours in (
             ("stream", found.stream, mine.stream),

@@ -1,4 +1,4 @@
-"""From Spark to the machine that decides on the number of partitions (``core.elastic``), and back.
+"""From Spark to the machine that decides on the number of partitions (``core.scaling.elastic``), and back.
 
 What a batch took is what Spark says of it when it is done (``StreamingQueryListener``): from its trigger to its commit,
 so that what Spark does around the handler counts too. How that was shared by the stages is read from Spark's own store.
@@ -18,25 +18,25 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from unskew.core.elastic import Decider, Elastic, Stages
-from unskew.spark.jvm import StageTime, request_slots, run_of
+from unskew.core.scaling.elastic import Decider, Elastic, StageTimes
+from unskew.spark.frame.jvm import StageTime, request_slots, run_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from unskew.core.scale_values import ScaleDecision
-    from unskew.spark.streaming.observed import Found
+    from unskew.core.scaling.values import ScaleDecision
+    from unskew.spark.streaming.batch_sampling import BatchSample
 
 __all__ = ["Progress", "Scaling", "stages_of"]
 
 _log = logging.getLogger("unskew.spark")
 
 
-def stages_of(times: Sequence[StageTime]) -> Stages:
+def stages_of(times: Sequence[StageTime]) -> StageTimes:
     """How a batch's time was shared."""
     first = [one for one in times if not one.reads_shuffle]
     rest = sum(one.seconds for one in times if one.reads_shuffle)
-    return Stages(sum(one.seconds for one in first), rest, max((one.tasks for one in first), default=0))
+    return StageTimes(sum(one.seconds for one in first), rest, max((one.tasks for one in first), default=0))
 
 
 class Progress(StreamingQueryListener):
@@ -84,7 +84,7 @@ class Scaling:
     def begin_at(self, partitions: int) -> None:
         self._decider.begin_at(partitions)
 
-    def saw(self, batch: int, partitions: int, found: Found, stages: Stages, seconds: float) -> int:
+    def saw(self, batch: int, partitions: int, found: BatchSample, stages: StageTimes, seconds: float) -> int:
         """A batch that has run, in the thread that plans; the number of partitions from now on."""
         if self._listener is None:
             self._decider.took(batch, seconds)

@@ -5,7 +5,7 @@ seen on the way goes to whoever decides for later batches (``planned``, ``learne
 batch nothing is asked of anybody.
 
 Under Spark Connect the object is pickled and runs in another process: all that it holds is configuration. What a life
-of the driver adds, threads and connections among it, is made when the first batch comes (``_Life``).
+of the driver adds, threads and connections among it, is made when the first batch comes (``_StartedQuery``).
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from unskew.core.elastic import Elastic
 from unskew.core.errors import ConfigError
-from unskew.core.partition_agent import Bound
+from unskew.core.freshness.trust import TrustRules
 from unskew.core.planners import PLANNERS
-from unskew.core.trust import TrustRules
-from unskew.spark.jvm import freed, run_of
-from unskew.spark.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
-from unskew.spark.planning import BoundTo
+from unskew.core.rounds.partition_agent import RoutingChoice
+from unskew.core.scaling.elastic import Elastic
+from unskew.spark.frame.jvm import freed, run_of
+from unskew.spark.frame.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
+from unskew.spark.planning import CurrentBatch
+from unskew.spark.streaming.batch_sampling import Watch
 from unskew.spark.streaming.binding import Binding, pin_folder
 from unskew.spark.streaming.learned import Learned
-from unskew.spark.streaming.observed import Watch
 from unskew.spark.streaming.planned import Planned
 from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote, source_of
-from unskew.spark.streaming.settings import Fresh, Settings, names_only
-from unskew.wire import Pinned
+from unskew.spark.streaming.settings import Fresh, StreamingSettings, names_only
+from unskew.wire import StoredPin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,16 +47,16 @@ class Way(Protocol):
     def counts_first(self) -> bool:
         """Whether the batch that begins now is read before it is placed."""
 
-    def begin(self, pinned: Pinned, now: Pinned) -> None:
+    def begin(self, pinned: StoredPin, now: StoredPin) -> None:
         """A pin of an earlier life was found; ``now`` has the columns that rows would be placed by now."""
 
-    def choose(self, df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
+    def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
         """What a batch that nobody has begun is to be bound to, and why; the present bound where nothing changes."""
 
-    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:
+    def route(self, df: DataFrame, pinned: StoredPin, batch: int) -> tuple[DataFrame, Watch | None]:
         """The rows in their places, and what is noted of them, if anything is."""
 
-    def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch | None, seconds: float) -> None:
+    def seen(self, df: DataFrame, pinned: StoredPin, batch: int, watch: Watch | None, seconds: float) -> None:
         """The batch has run. Never waits."""
 
     def failed(self) -> None:
@@ -70,9 +70,9 @@ class Way(Protocol):
 class ForEachBatch:
     """What ``writeStream.foreachBatch`` takes."""
 
-    def __init__(self, sk: Unskew, handle: Handle, settings: Settings) -> None:
+    def __init__(self, sk: Unskew, handle: Handle, settings: StreamingSettings) -> None:
         self._sk, self._handle, self.settings = sk, handle, settings
-        self._life: _Life | None = None
+        self._life: _StartedQuery | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ForEachBatch, (self._sk, self._handle, self.settings)
@@ -82,7 +82,7 @@ class ForEachBatch:
         if self._life is None or self._life.run != run:
             check_checkpoint(df, self.settings.checkpoint)
             self.close()
-            self._life = _Life(self._sk, self.settings, df, run)
+            self._life = _StartedQuery(self._sk, self.settings, df, run)
         self._life.place(df, batch, self._handle)
 
     def settle(self, timeout: float) -> bool:
@@ -124,7 +124,7 @@ def for_each_batch(
     """
     if not callable(handle):
         raise ConfigError("handle", handle, "a function of (df, batch_id)")
-    settings = Settings(
+    settings = StreamingSettings(
         names_only("key", key),
         checkpoint,
         name,
@@ -147,18 +147,24 @@ def for_each_batch(
     return made
 
 
-class _Life:
+class _StartedQuery:
     """One run of the query, from the first batch that is seen of it. What an earlier run knew of pins is worth nothing:
     the query may have run elsewhere meanwhile. Where the run cannot be told (Connect) each has a process of its own."""
 
-    def __init__(self, sk: Unskew, settings: Settings, df: DataFrame, run: str | None) -> None:
+    def __init__(self, sk: Unskew, settings: StreamingSettings, df: DataFrame, run: str | None) -> None:
         plans = sk.plans
         types = key_of(df, settings.keys).types
         source = source_of(plans.application, settings.name, settings.checkpoint)
         told = _told(df, settings, plans.spec.policy)
         kinds = _kinds(df, settings, told)
-        identity = Pinned(
-            Bound(plans.partitions), plans.stream, settings.name, settings.key, settings.spread, told=told, kinds=kinds
+        identity = StoredPin(
+            RoutingChoice(plans.partitions),
+            plans.stream,
+            settings.name,
+            settings.key,
+            settings.spread,
+            told=told,
+            kinds=kinds,
         )
         self.run, self._sk, self._settings = run, sk, settings
         self._learns = True
@@ -173,7 +179,7 @@ class _Life:
             routed, watch = self.way.route(kept, pinned, batch)
             told, deadline = self._settings.telling(pinned.told), self._settings.deadline
             try:
-                with self._sk.plans.bind(BoundTo(pinned.bound.plan, self._names, told, deadline)):
+                with self._sk.plans.bind(CurrentBatch(pinned.bound.plan, self._names, told, deadline)):
                     handle(routed, batch)
             except BaseException:
                 self.way.failed()
@@ -185,7 +191,7 @@ class _Life:
         self._learns = False
         self.way.close()
 
-    def _pinned(self, df: DataFrame, batch: int) -> Pinned:
+    def _pinned(self, df: DataFrame, batch: int) -> StoredPin:
         """The pin of this batch: the one that is there if anybody may have begun the batch, else the newest."""
         if not self._binding.free(batch):
             found = self._binding.bound(batch)
@@ -214,7 +220,7 @@ class _Life:
             freed([kept])
 
 
-def _kinds(df: DataFrame, settings: Settings, told: tuple[str, ...]) -> tuple[str, ...]:
+def _kinds(df: DataFrame, settings: StreamingSettings, told: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that decide where tasks put a row, by name and type. "auto" looks at all of them, and at which may be
     NULL."""
     if settings.spread == (AUTO,):
@@ -224,7 +230,7 @@ def _kinds(df: DataFrame, settings: Settings, told: tuple[str, ...]) -> tuple[st
     return tuple(f"{f.name} {f.dataType.simpleString()}" for f in fields)
 
 
-def _told(df: DataFrame, settings: Settings, policy: str) -> tuple[str, ...]:
+def _told(df: DataFrame, settings: StreamingSettings, policy: str) -> tuple[str, ...]:
     """What tells the rows of a split key apart, by name: what "auto" stands for may be other columns tomorrow. A policy
     that keeps keys whole can do without; a pin, or a service with a policy of its own, may have a plan that cannot."""
     if settings.spread != (AUTO,):

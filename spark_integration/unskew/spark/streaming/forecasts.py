@@ -1,9 +1,9 @@
 """From what a batch showed to the plan of a later one, off the batch's way.
 
-One thread a query takes what was observed: it judges the plan that the batch was bound to (``core.trust``), adds the
-batch to the record, tells the service, and has the next plan made, there or, where nobody answers, here. The batch
-that comes next takes what is ready and waits for nothing: while rows are worked on the plan for those that follow is
-made (Prompt's early release, section 4.2). A service that is away costs this thread its time-out, then nothing for a
+One thread a query takes what was observed: it judges the plan that the batch was bound to (``core.freshness.trust``),
+adds the batch to the record, tells the service, and has the next plan made, there or, where nobody answers, here. The
+batch that comes next takes what is ready and waits for nothing: while rows are worked on the plan for those that follow
+is made (Prompt's early release, section 4.2). A service that is away costs this thread its time-out, then nothing for a
 while; the plans are then the driver's own, from the same record.
 """
 
@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING
 
 from unskew.client import Breaker
 from unskew.core.errors import UnskewError
-from unskew.core.history import History
-from unskew.core.plan import Plan
-from unskew.core.quality import load_imbalance
-from unskew.core.stream import BatchWork, Part, Work
-from unskew.core.trust import Mode, Seen, Trust, TrustRules
+from unskew.core.freshness.trust import Mode, Seen, Trust, TrustRules
+from unskew.core.histogram.history import History
+from unskew.core.plan.plan import Plan
+from unskew.core.quality.measures import load_imbalance
+from unskew.core.stream_spec import BatchWork, Part, Work
 from unskew.spark.planning import Plans
 
 if TYPE_CHECKING:
-    from unskew.core.histogram import Histogram
-    from unskew.spark.streaming.observed import Found
+    from unskew.core.histogram.histogram import Histogram
+    from unskew.spark.streaming.batch_sampling import BatchSample
 
-__all__ = ["Forecasts", "Next", "Ran"]
+__all__ = ["BatchRun", "Forecasts", "Next"]
 
 _log = logging.getLogger("unskew.spark")
 _COOLDOWN, _LONGEST = 5.0, 300.0
@@ -48,13 +48,13 @@ class Next:
 
 
 @dataclass(frozen=True, eq=False)
-class Ran:
+class BatchRun:
     """A batch that has run: its number in reports, the plan that it was bound to, what it held and took. The plans of
     later batches are for ``partitions``; 0: for as many as before."""
 
     number: int
     plan: Plan
-    found: Found
+    found: BatchSample
     interval: float = 0.0
     processing: float = 0.0
     map_time: float = 0.0
@@ -62,7 +62,7 @@ class Ran:
     partitions: int = 0
 
 
-See = Callable[[], Ran | None]
+See = Callable[[], BatchRun | None]
 
 
 class Forecasts:
@@ -156,7 +156,7 @@ class Forecasts:
         if see is not None:
             self._safely(lambda: self._seen(see()))
 
-    def _seen(self, ran: Ran | None) -> None:
+    def _seen(self, ran: BatchRun | None) -> None:
         if ran is not None and ran.found.rows:
             self._number, self._last = ran.number, ran.found.histogram
         if ran is not None and ran.found.rows >= max(self._threshold, 1):
@@ -174,7 +174,7 @@ class Forecasts:
             _log.exception("stream %s keeps its plan: what follows is a fault of unskew", self._plans.stream)
             raise
 
-    def _learned(self, ran: Ran) -> None:
+    def _learned(self, ran: BatchRun) -> None:
         changed = self._judge(ran)
         self._remember(ran.found.histogram)
         if ran.partitions not in (0, self._plan.partitions):
@@ -209,7 +209,7 @@ class Forecasts:
             self._history, self._own = replace(self._history, batches=()), self._history.depth
         self._history = self._history.add(histogram)
 
-    def _judge(self, ran: Ran) -> str | None:
+    def _judge(self, ran: BatchRun) -> str | None:
         """Compare what was foretold with what the batch held."""
         if ran.plan.partitions != self._plan.partitions or not ran.found.sampled:
             return None
@@ -240,7 +240,7 @@ class Forecasts:
 
     # -- the service ------------------------------------------------------------------------------------------
 
-    def _asked(self, ran: Ran, record: Histogram) -> Plan | None:
+    def _asked(self, ran: BatchRun, record: Histogram) -> Plan | None:
         """The service's plan, or None where nobody answers."""
         client = self._plans.client
         if client is None or not self._breaker.allow(time.monotonic()):
@@ -258,7 +258,7 @@ class Forecasts:
         self._breaker.success()
         return plan if plan.partitions == self._plans.spec.partitions and plan.key_types == self._types else None
 
-    def _reported(self, ran: Ran) -> None:
+    def _reported(self, ran: BatchRun) -> None:
         if self._plans.client is None or not self._breaker.allow(time.monotonic()):
             return
         try:
@@ -280,7 +280,7 @@ class Forecasts:
             self._plans.put(self._plans.client, self._types)
             self._put = True
 
-    def _tell(self, ran: Ran) -> None:
+    def _tell(self, ran: BatchRun) -> None:
         if self._plans.client is None:
             return
         part = Part(self._source, ran.number, 0)
@@ -288,7 +288,7 @@ class Forecasts:
         self._plans.client.report_batch(self._plans.stream, part, work, timeout=self._plans.timeout)
 
 
-def work_of(ran: Ran) -> BatchWork:
+def work_of(ran: BatchRun) -> BatchWork:
     """What a finished batch is reported as."""
     rows = ran.plan.loads(ran.found.histogram).tolist()
     keys = ran.plan.cardinalities(ran.found.histogram).tolist()

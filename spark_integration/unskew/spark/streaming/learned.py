@@ -13,20 +13,20 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.partition_agent import Bound
-from unskew.core.qtable import QTable
-from unskew.spark.executor import Pin
-from unskew.spark.placing import place
-from unskew.spark.streaming.settings import Settings
-from unskew.spark.streaming.syncs import Syncs
-from unskew.wire import Pinned
+from unskew.core.rounds.partition_agent import RoutingChoice
+from unskew.spark.place.by_tasks import place
+from unskew.spark.place.executor import TaskPin
+from unskew.spark.streaming.round_participant import RoundParticipant
+from unskew.spark.streaming.settings import StreamingSettings
+from unskew.wire import StoredPin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from unskew.spark.session import Unskew
-    from unskew.spark.streaming.observed import Watch
+    from unskew.spark.streaming.batch_sampling import Watch
 
 __all__ = ["Learned"]
 
@@ -36,20 +36,20 @@ _LEAST = 0.05  # seconds that a task takes to report at all
 class Learned:
     """Which Q-table a batch is bound to, and when its tasks report."""
 
-    def __init__(self, sk: Unskew, settings: Settings, source: str, types: tuple[str, ...]) -> None:
+    def __init__(self, sk: Unskew, settings: StreamingSettings, source: str, types: tuple[str, ...]) -> None:
         self._sk, self._settings, self._source, self._types = sk, settings, source, types
         self._syncs = self._joined()
 
-    def _joined(self) -> Syncs | None:
+    def _joined(self) -> RoundParticipant | None:
         """Among the partitioners of the stream, as many partitions as it has now."""
         client, sk = self._sk.client, self._sk
         if client is None:
             return None
-        return Syncs(
+        return RoundParticipant(
             client, sk.stream, replace(sk.plans.spec, key_types=self._types), self._source, self._settings.pace
         )
 
-    def begin(self, pinned: Pinned, now: Pinned) -> None:
+    def begin(self, pinned: StoredPin, now: StoredPin) -> None:
         """A pin was found: what to go on from."""
         if (pinned.told and pinned.told != now.told) or (pinned.kinds and pinned.kinds != now.kinds):
             was, told = pinned.kinds or pinned.told, now.kinds if pinned.kinds else now.told
@@ -68,13 +68,13 @@ class Learned:
         """Never: tasks count what they route."""
         return False
 
-    def choose(self, _df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
+    def choose(self, _df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
         """Newest table, last table, none: walked once, here (DESIGN, promise 4)."""
         plans, syncs = self._sk.plans, self._syncs
         partitions = plans.partitions  # an elastic query of the session may change it at any time
         if present is None and syncs is not None:
             syncs.meet(self._settings.deadline)
-        empty = Bound(partitions, table=QTable.empty(partitions), batch=batch, seed=plans.spec.seed)
+        empty = RoutingChoice(partitions, table=QTable.empty(partitions), batch=batch, seed=plans.spec.seed)
         found = None if syncs is None else syncs.answer
         if found is not None and (present is None or found.version > present.bound.version):
             same = found.table.workers == partitions
@@ -89,9 +89,9 @@ class Learned:
             return replace(resized, version=present.bound.version), "another number of partitions"
         return present.bound, present.reason
 
-    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:
+    def route(self, df: DataFrame, pinned: StoredPin, batch: int) -> tuple[DataFrame, Watch | None]:
         settings = self._settings
-        pin = Pin(
+        pin = TaskPin(
             self._sk.stream,
             replace(pinned.bound, batch=batch),
             self._source,
@@ -116,7 +116,7 @@ class Learned:
         if self._syncs is not None:
             self._syncs.follow(version)
 
-    def seen(self, _df: DataFrame, _pinned: Pinned, _batch: int, _watch: Watch | None, seconds: float) -> None:
+    def seen(self, _df: DataFrame, _pinned: StoredPin, _batch: int, _watch: Watch | None, seconds: float) -> None:
         """The tasks have reported: close their round, beside what follows."""
         if self._syncs is not None:
             self._syncs.ended(seconds)

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 
 from unskew.client import NotThereError
 from unskew.core.errors import ConfigError, UnskewError
-from unskew.core.histogram import Histogram
-from unskew.core.partition_agent import Bound
-from unskew.core.plan import Plan
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan
 from unskew.core.planners import PLANNERS
-from unskew.spark.histogram import histogram_of
-from unskew.spark.jvm import Jobs, input_splits, jobs_of, rows_before, stage_times
-from unskew.spark.keys import AUTO, key_of, spread_of
-from unskew.spark.native import route_column
-from unskew.spark.repartition import moved
+from unskew.core.rounds.partition_agent import RoutingChoice
+from unskew.spark.frame.histogram import histogram_of
+from unskew.spark.frame.jvm import Jobs, input_splits, jobs_of, rows_before, stage_times
+from unskew.spark.frame.keys import AUTO, key_of, spread_of
+from unskew.spark.place.native import route_column
+from unskew.spark.place.repartition import moved
+from unskew.spark.streaming.batch_sampling import Watch, every_for, near_for, watched
 from unskew.spark.streaming.elasticity import Scaling, stages_of
-from unskew.spark.streaming.forecasts import Forecasts, Next, Ran
-from unskew.spark.streaming.observed import Watch, every_for, near_for, watched
-from unskew.spark.streaming.settings import Settings
-from unskew.wire import Pinned
+from unskew.spark.streaming.forecasts import BatchRun, Forecasts, Next
+from unskew.spark.streaming.settings import StreamingSettings
+from unskew.wire import StoredPin
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,7 +37,7 @@ _LOOKED = 16  # batches from one that is counted to the next, where they are sma
 class Planned:
     """Which plan a batch is bound to, and what it shows for the plans of later ones."""
 
-    def __init__(self, sk: Unskew, settings: Settings, source: str, types: tuple[str, ...]) -> None:
+    def __init__(self, sk: Unskew, settings: StreamingSettings, source: str, types: tuple[str, ...]) -> None:
         self._sk, self._settings, self._source, self._types = sk, settings, source, types
         self._forecasts: Forecasts | None = None
         self._next: Next | None = None  # what was ready when the batch in hand began
@@ -59,12 +59,12 @@ class Planned:
         mode = "previous" if self._next is None else self._next.mode
         return mode == "same" or (mode == "previous" and self._settings.fresh == "same")
 
-    def begin(self, pinned: Pinned, now: Pinned) -> None:  # noqa: ARG002 - a way's
+    def begin(self, pinned: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - a way's
         """A pin was found: the first plan to go on from."""
         if self._forecasts is None:
             self._forecasts = self._made(_plan_of(pinned))
 
-    def choose(self, df: DataFrame, batch: int, present: Pinned | None) -> tuple[Bound, str]:
+    def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
         """Newest plan, last plan, plain hash: walked once, here (DESIGN, promise 4)."""
         if self._forecasts is None:
             self._forecasts = self._made(self._latest() or self._sk.plans.by_hash(self._types))
@@ -74,9 +74,9 @@ class Planned:
             plan, reason = self._forecasts.count(self._counted(df), batch), "counted before it was placed"
         if present is not None and plan == present.bound.plan:
             return present.bound, reason
-        return Bound(plan.partitions, plan, batch=batch, seed=self._sk.plans.spec.seed), reason
+        return RoutingChoice(plan.partitions, plan, batch=batch, seed=self._sk.plans.spec.seed), reason
 
-    def route(self, df: DataFrame, pinned: Pinned, batch: int) -> tuple[DataFrame, Watch | None]:
+    def route(self, df: DataFrame, pinned: StoredPin, batch: int) -> tuple[DataFrame, Watch | None]:
         settings, plan = self._settings, _plan_of(pinned)
         if self._scaling is None and settings.elastic is not None and self._forecasts is not None:
             now = settings.elastic.within(plan.partitions)
@@ -116,7 +116,7 @@ class Planned:
         rows = rows_before(df)
         return rows is not None and 2 * rows < self._settings.threshold
 
-    def seen(self, df: DataFrame, pinned: Pinned, batch: int, watch: Watch | None, seconds: float) -> None:
+    def seen(self, df: DataFrame, pinned: StoredPin, batch: int, watch: Watch | None, seconds: float) -> None:
         """Hand over what the batch showed, to be worked on beside the next one; and which jobs were its, for by then
         there are others."""
         if watch is None:
@@ -126,7 +126,9 @@ class Planned:
         if self._forecasts is not None:
             self._forecasts.learn(lambda: self._ran(df, jobs, pinned, batch, watch, seconds))
 
-    def _ran(self, df: DataFrame, jobs: Jobs, pinned: Pinned, batch: int, watch: Watch, seconds: float) -> Ran | None:
+    def _ran(
+        self, df: DataFrame, jobs: Jobs, pinned: StoredPin, batch: int, watch: Watch, seconds: float
+    ) -> BatchRun | None:
         found = watch.found()
         if found is None:
             return None
@@ -137,7 +139,7 @@ class Planned:
         partitions = 0
         if self._scaling is not None:
             partitions = self._obeyed(self._scaling.saw(batch, plan.partitions, found, stages, seconds))
-        return Ran(
+        return BatchRun(
             pinned.began + batch,
             plan,
             found,
@@ -209,7 +211,7 @@ class Planned:
         return plan if fits and plan.key_types == self._types else None
 
 
-def _plan_of(pinned: Pinned) -> Plan:
+def _plan_of(pinned: StoredPin) -> Plan:
     if pinned.bound.plan is None:
         raise ConfigError("learn", "False", f"True: the pins of {pinned.name} have a Q-table and no plan")
     return pinned.bound.plan

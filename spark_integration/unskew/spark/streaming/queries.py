@@ -13,7 +13,7 @@ import xxhash
 
 from unskew.core.errors import ConfigError
 from unskew.spark.folders import Folder
-from unskew.spark.jvm import checkpoint_of, default_files
+from unskew.spark.frame.jvm import checkpoint_of, default_files
 from unskew.spark.planning import EMBEDDED
 
 if TYPE_CHECKING:

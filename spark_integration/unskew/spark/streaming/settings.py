@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from unskew.core.elastic import Elastic
 from unskew.core.errors import ConfigError
-from unskew.core.trust import TrustRules
-from unskew.spark.keys import AUTO, Columns, quoted
+from unskew.core.freshness.trust import TrustRules
+from unskew.core.scaling.elastic import Elastic
+from unskew.spark.frame.keys import AUTO, Columns, quoted
 from unskew.spark.streaming.queries import check_given
 
-__all__ = ["Fresh", "Settings", "names_only"]
+__all__ = ["Fresh", "StreamingSettings", "names_only"]
 
 _GUESSED = 10.0
 Fresh: TypeAlias = Literal["previous", "same"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class StreamingSettings:
     """``key`` and ``spread`` are names of columns.
 
     ``fresh``: ``"previous"``, plans come from the batches before; ``"same"``, a batch is counted before it is placed.

@@ -1,0 +1,101 @@
+"""``unskew demo``: checks what was asked, runs it (``unskew.spark.demo``), shows it, and writes the report."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unskew.cli.errors import MissingExtraError
+from unskew.cli.numerals import whole
+from unskew.cli.output import check_folder, path_of, writing
+
+if TYPE_CHECKING:
+    from unskew.spark.demo import Demo
+
+__all__ = ["DemoOptions", "run"]
+
+PAGE = "index.html"
+_NEEDED = {
+    "pyspark": "spark",
+    "pandas": "spark",
+    "fastapi": "service",
+    "uvicorn": "service",
+    "pydantic_settings": "service",
+    "prometheus_client": "service",
+    "grpc_health": "service",
+    "matplotlib": "cli",
+}
+
+
+@dataclass(frozen=True)
+class DemoOptions:
+    """The options, checked; the folder has been found writable, and what is needed is there."""
+
+    demo: Demo
+    out: Path
+    service: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        batches: str,
+        rows: str,
+        partitions: str,
+        seed: str,
+        out: str,
+        service: str,
+        quick: bool,
+    ) -> DemoOptions:
+        _check_installed()
+        from unskew.spark.demo import BOUNDS, Demo, check_java
+        from unskew.spark.demo import quick as small
+
+        given = {"batches": batches, "rows": rows, "partitions": partitions, "seed": seed}
+        own = {name: whole(f"--{name}", text, *BOUNDS[name]) for name, text in given.items() if text}
+        folder = path_of("--out", out)
+        check_folder("--out", folder, [PAGE])
+        check_java()
+        if service:
+            _check_service(service)
+        return cls(replace(small() if quick else Demo(), **own), folder, service)
+
+
+def _check_installed() -> None:
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        extras = ",".join(dict.fromkeys(["cli", *(_NEEDED[name] for name in missing)]))
+        raise MissingExtraError(
+            f"unskew demo needs {', '.join(missing)}, not installed; pip install 'unskew[{extras}]', "
+            f"or '.[{extras}]' in a clone"
+        )
+
+
+def _check_service(target: str) -> None:
+    """Now, and not when Spark has been started: a wrong address, nobody there, or no credential (``UNSKEW_TOKEN``)."""
+    from unskew.client import Client
+
+    with Client(target) as client:
+        next(client.list_streams(), None)
+
+
+def run(asked: DemoOptions) -> int:
+    """The exit code: 1 if the two results differ."""
+    from rich.console import Console
+
+    from unskew.cli.demo.report import page
+    from unskew.cli.demo.screen import screen_for, summary
+    from unskew.spark.demo import play
+
+    console = Console(highlight=False)
+    with tempfile.TemporaryDirectory(prefix="unskew-demo-") as folder:
+        with screen_for(console, asked.demo) as screen:
+            outcome = play(asked.demo, Path(folder), screen, asked.service)
+            screen.phase("drawing the report")
+            files = {asked.out / PAGE: page(outcome).encode()}
+        with writing(files):
+            summary(console, outcome, asked.out / PAGE)
+    return 0 if outcome.proof.equal else 1

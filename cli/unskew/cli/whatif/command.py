@@ -1,0 +1,183 @@
+"""``unskew whatif``: checks what was asked, reads, replays, writes what was asked for, and shows it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+
+from unskew.cli.numerals import fractions, whole
+from unskew.cli.output import check_apart, check_file, check_folder, path_of, writing
+from unskew.cli.whatif.agents import fleet_of
+from unskew.cli.whatif.job import Fresh, Job
+from unskew.cli.whatif.options import MAX_ROWS, agents_of, names, sliding
+from unskew.cli.whatif.read import Keys, read_keys
+from unskew.cli.whatif.replay import replay, steps
+from unskew.cli.whatif.results import Replay
+from unskew.core.errors import ConfigError
+from unskew.core.limits import MAX_PARTITIONS
+from unskew.core.planners import Origin
+from unskew.wire import plan_to_bytes
+
+__all__ = ["WhatifOptions", "run"]
+
+
+@dataclass(frozen=True)
+class WhatifOptions:
+    """The options, checked. Every file that would be written has been found writable."""
+
+    file: Path
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    time: str
+    job: Job
+    as_json: bool
+    plot: Path | None
+    save_plans: Path | None
+    saved: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        file: str,
+        columns: Sequence[str],
+        types: Sequence[str],
+        time: str,
+        partitions: str,
+        policies: str,
+        batch: str,
+        window: str,
+        slide: str,
+        agents: str,
+        dsync: str,
+        fresh: str,
+        capacities: str,
+        weights: str,
+        seed: str,
+        as_json: bool,
+        plot: str | None,
+        save_plans: str | None,
+    ) -> WhatifOptions:
+        n = whole("--partitions", partitions, 1, MAX_PARTITIONS)
+        rows = whole("--batch", batch, 1, MAX_ROWS)
+        planners, routers = names(policies)
+        many, every = agents_of(agents, dsync, routers)
+        source = path_of("FILE", file)
+        job = Job(
+            policies=tuple(dict.fromkeys(("hash", *planners))),  # the yardstick comes first, asked for or not
+            partitions=n,
+            batch=rows,
+            window=max(1, round(whole("--window", window, 1, MAX_ROWS) / rows)) if window and not time else 1,
+            weights=_weights(capacities, weights, n),
+            seed=whole("--seed", seed, 0, 2**63 - 1),
+            fresh=_fresh(fresh),
+            routers=routers,
+            agents=many,
+            dsync=every,
+        )
+        job = replace(job, sliding=sliding(job, window, slide, timed=bool(time)))
+        _check(job, "--capacities" if capacities else "--weights")
+        picture = None if plot is None else path_of("--plot", plot)
+        folder = None if save_plans is None else path_of("--save-plans", save_plans)
+        if picture is not None:
+            from unskew.cli.whatif.plot import check_plot
+
+            check_plot(picture)
+            check_file("--plot", picture)
+        if folder is not None:
+            if not planners:
+                raise ConfigError(
+                    "--save-plans", save_plans, "it with a planner among --policies; routers make no plans"
+                )
+            check_folder("--save-plans", folder, map(_file_of, planners))
+        if picture is not None and folder is not None:
+            check_apart(picture, folder)
+        return cls(source, tuple(columns), tuple(types), time, job, as_json, picture, folder, planners)
+
+
+def _weights(capacities: str, weights: str, n: int) -> tuple[float, ...] | None:
+    if capacities and weights:
+        raise ConfigError("--weights", weights, "it or --capacities, which is the same, not both")
+    if capacities:
+        return fractions("--capacities", capacities, n)
+    return fractions("--weights", weights, n) if weights else None
+
+
+def _check(job: Job, weights: str) -> None:
+    """What a policy does not take, by the name of the option that it came from."""
+    try:
+        job.planners()
+        for router in job.routers:
+            fleet_of(router, job, perf_counter)
+    except ConfigError as why:
+        option = weights if why.parameter == "weights" else f"--{why.parameter}"
+        raise ConfigError(option, why.value, why.allowed) from None
+
+
+def run(asked: WhatifOptions) -> None:
+    """Print what each policy would have done; write the plot and the plans where asked for."""
+    from unskew.cli.whatif.document import as_json
+    from unskew.cli.whatif.show import as_table
+
+    keys = read_keys(asked.file, asked.columns, asked.types, asked.time)
+    result = _replayed(keys, _in_batches(asked.job, keys))
+    files = _files(asked, keys, result)
+    text = as_json(keys, result) if asked.as_json else as_table(keys, result, files)
+    with writing(files):
+        print(text, end="", flush=True)
+
+
+def _in_batches(job: Job, keys: Keys) -> Job:
+    """With times, the window of the planners is as many batches as come in so many seconds, on average."""
+    if keys.times is None or job.sliding is None or keys.times[-1] <= keys.times[0]:
+        return job
+    seconds = float(keys.times[-1] - keys.times[0]) * job.batch / len(keys.times)
+    return replace(job, window=max(1, min(round(job.sliding.window / seconds), len(keys.times))))
+
+
+def _replayed(keys: Keys, job: Job) -> Replay:
+    origin = Origin(stream=keys.name, key_types=keys.types)
+    with _progress(steps(len(keys.hashes), job)) as tick:
+        return replay(keys.hashes, job, origin, perf_counter, tick, keys.times)
+
+
+def _files(asked: WhatifOptions, keys: Keys, result: Replay) -> dict[Path, bytes]:
+    files = {}
+    if asked.save_plans is not None:
+        for policy in (policy for policy in result.policies if policy.policy in asked.saved):
+            files[asked.save_plans / _file_of(policy.policy)] = plan_to_bytes(policy.plan)
+    if asked.plot is not None:
+        from unskew.cli.whatif.plot import drawn
+
+        files[asked.plot] = drawn(keys, result, asked.plot.suffix.lstrip("."))
+    return files
+
+
+def _file_of(policy: str) -> str:
+    return f"{policy}.plan"
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on stderr where that is a terminal; it goes away when done."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("replaying", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _fresh(text: str) -> Fresh:
+    if text == "previous":
+        return "previous"
+    if text == "same":
+        return "same"
+    raise ConfigError("--fresh", text, ("previous", "same"))

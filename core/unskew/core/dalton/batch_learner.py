@@ -1,0 +1,89 @@
+"""Dalton's learner on counts: so many tuples of each hot key, over the loads that the tail makes.
+
+What ``microbatch`` does to a batch and ``planners/dalton`` to a histogram.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.dalton.qtable import UNTRIED, QTable
+from unskew.core.dalton.settings import LearningSettings, UpdateRule
+
+__all__ = ["BatchRouting", "learning", "pour", "workers_allowed"]
+
+_ALL = (1 << 64) - 1
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+F64 = NDArray[np.float64]
+
+
+def learning(
+    gamma: float = 0.1,
+    epsilon: float = 0.1,
+    p1: float = 0.5,
+    look: int = 8,
+    split_cap: int | str | None = "share",
+    share: float = 4.0,
+    *,
+    keep_untried: bool = False,
+    quantum: int = 1,
+) -> LearningSettings:
+    """The settings of ``routers.dalton`` that a batch has a use for, checked."""
+    return LearningSettings(gamma, epsilon, p1, 0.0, look, split_cap, share, keep_untried, quantum, 0, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class BatchRouting:
+    """How many tuples of each hot key go to each worker, and the Q-table after that."""
+
+    placed: I64
+    table: QTable
+
+
+def workers_allowed(learning: LearningSettings, counts: I64, total: int, workers: int) -> I64:
+    """How many workers each hot key may be on."""
+    if learning.split_cap != "share":
+        return np.full(len(counts), learning.first_cap(workers), np.int64)
+    needed = np.ceil(learning.share * counts * workers / max(total, 1)).astype(np.int64)
+    return np.minimum(1 + needed, workers)
+
+
+def pour(
+    hashes: U64,
+    counts: I64,
+    homes: I32,
+    most: I64,
+    tail: I64,
+    relative: F64,
+    table: QTable,
+    rule: UpdateRule,
+    seed: int,
+) -> BatchRouting:
+    """Place the hot keys, in the order given, over the loads of the ``tail``."""
+    from unskew.core.dalton.batch_loop import learn_batch  # here, so that only who learns loads the compiler
+
+    values, placed = np.full((len(hashes), len(tail)), UNTRIED), np.zeros((len(hashes), len(tail)), np.int64)
+    if len(table):
+        at = np.minimum(np.searchsorted(table.hashes, hashes), len(table) - 1)
+        known = table.hashes[at] == hashes
+        values[known] = table.values[at[known]]
+    with np.errstate(over="ignore"):
+        learn_batch(counts, homes, most, relative, rule, np.uint64(seed & _ALL), values, tail.copy(), placed)
+    return BatchRouting(placed, _after(table, hashes, values, counts, placed))
+
+
+def _after(table: QTable, hashes: U64, values: F64, counts: I64, placed: I64) -> QTable:
+    """Keys that are hot now, and those that were in the batch before (``rows`` > 0) for one more batch."""
+    stays = (table.rows > 0) & ~np.isin(table.hashes, hashes)
+    return QTable.of(
+        np.concatenate([hashes, table.hashes[stays]]),
+        np.concatenate([values, table.values[stays]]),
+        np.concatenate([counts, np.zeros(int(stays.sum()), np.int64)]),
+        np.concatenate([placed > 0, np.zeros((int(stays.sum()), placed.shape[1]), np.bool_)]),
+    )

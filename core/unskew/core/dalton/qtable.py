@@ -1,0 +1,105 @@
+"""A Q-table as a value: what agents send to a round, get back, keep in a checkpoint, and make plans from.
+
+A row a hot key (Dalton, section 3.2): what each worker is expected to be worth for it. ``UNTRIED`` is Dalton's initial
+-2, "the minimal reward"; with p1 + p2 = 1 no reward is below -1.5 (-1 without a slide term), so it never is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.core.arrays.frozen import by_fields, frozen, hashes_of
+from unskew.core.errors import HistogramError
+
+__all__ = ["UNTRIED", "QTable"]
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+UNTRIED = -2.0
+
+
+@dataclass(frozen=True, eq=False)
+class QTable:
+    """Rows in ascending order of key hash, one a key; n columns, one a worker.
+
+    ``rows`` are the tuples of the key over the span that the table speaks of (an agent's records since its last
+    sync; a round's sum), ``held`` says which workers have any of them in the window: the fragments.
+    """
+
+    hashes: U64
+    values: F64
+    rows: I64
+    held: NDArray[np.bool_]
+
+    __reduce__ = by_fields
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hashes", frozen(hashes_of(self.hashes, "Q-table"), np.uint64))
+        for name, dtype in (("values", np.float64), ("rows", np.int64), ("held", np.bool_)):
+            object.__setattr__(self, name, frozen(getattr(self, name), dtype))
+        keys = len(self.hashes)
+        shaped = self.values.ndim == 2 and self.values.shape[0] == keys and self.values.shape == self.held.shape
+        if not shaped or self.rows.shape != (keys,):
+            raise HistogramError(
+                f"Q-table: {keys} keys, values {self.values.shape}, rows {self.rows.shape}, held {self.held.shape}; "
+                "give one row of values and held, and one number of tuples, for each key"
+            )
+        if keys and (self.hashes[1:] <= self.hashes[:-1]).any():
+            raise HistogramError("Q-table: keys are not in ascending order without repeats; sort them by hash")
+        # A NaN makes both ends NaN, which is within no bound.
+        if self.values.size and not (self.values.min() >= UNTRIED and self.values.max() <= 2.0):
+            raise HistogramError(f"Q-table: a value is not a number from {UNTRIED} (never tried) to 2")
+        if keys and self.rows.min() < 0:
+            raise HistogramError("Q-table: a key has fewer than 0 tuples")
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to the bit."""
+        if not isinstance(other, QTable):
+            return NotImplemented
+        mine, theirs = self.__dict__, other.__dict__
+        return all(np.array_equal(mine[name], theirs[name]) for name in mine)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content of arrays: not for dictionaries
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def workers(self) -> int:
+        return int(self.values.shape[1])
+
+    @property
+    def fragments(self) -> I64:
+        """Workers that hold each key."""
+        return np.asarray(self.held.sum(axis=1), np.int64)
+
+    @classmethod
+    def empty(cls, workers: int) -> QTable:
+        none = np.zeros((0, workers))
+        return cls(np.zeros(0, np.uint64), none, np.zeros(0, np.int64), none.astype(np.bool_))
+
+    @classmethod
+    def of(cls, hashes: ArrayLike, values: ArrayLike, rows: ArrayLike, held: ArrayLike) -> QTable:
+        """The same from rows in any order."""
+        keys = hashes_of(hashes, "Q-table")
+        order = np.argsort(keys)
+        parts = (np.asarray(part)[order] for part in (values, rows, held))
+        return cls(keys[order], *parts)
+
+    def take(self, hashes: U64) -> QTable:
+        """The rows of those of these keys that it has."""
+        kept = np.isin(self.hashes, hashes)
+        return QTable(self.hashes[kept], self.values[kept], self.rows[kept], self.held[kept])
+
+    def resized(self, workers: int) -> QTable:
+        """For another number of workers: new ones untried, gone ones dropped (FIDELITY, Prompt, Algorithm 4)."""
+        values = np.full((len(self), workers), UNTRIED)
+        held = np.zeros((len(self), workers), np.bool_)
+        both = min(workers, self.workers)
+        values[:, :both], held[:, :both] = self.values[:, :both], self.held[:, :both]
+        return QTable(self.hashes, values, self.rows, held)

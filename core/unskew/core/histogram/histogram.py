@@ -1,0 +1,282 @@
+"""How many rows each key has: exactly, or exactly for the heavy keys and by host for the rest.
+
+A histogram is a value: arrays sorted by key hash, so that equal contents are equal bytes whatever the order in
+which they were counted or merged. ``tail`` holds the keys that are not listed one by one: rows and distinct keys
+per *host*, the equal ranges of the hash space that a plan's tail routes by (DESIGN section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.core.arrays.frozen import by_fields, derived, frozen, hashes_of, sealed
+from unskew.core.errors import HistogramError
+from unskew.core.sketches.tally import exact_sum
+
+__all__ = ["MAX_ROWS", "Histogram", "Tail", "fold_hosts", "host_of", "top_rows"]
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+
+MAX_ROWS = 2**63 - 1
+
+
+def host_of(hashes: U64, bits: int) -> NDArray[np.int64]:
+    """The host of each key hash among ``2**bits``: its top bits."""
+    if bits == 0:
+        return np.zeros(len(hashes), np.int64)
+    return (hashes >> np.uint64(64 - bits)).view(np.int64)
+
+
+def fold_hosts(per_host: I64, bits: int) -> I64:
+    """The same counts over ``2**bits`` hosts: summed where that is coarser, shared out evenly where finer."""
+    have = len(per_host).bit_length() - 1
+    if bits <= have:
+        coarse: I64 = per_host.reshape(1 << bits, -1).sum(axis=1)
+        return coarse
+    parts = 1 << (bits - have)
+    share, rest = np.divmod(per_host, parts)
+    spread = np.repeat(share, parts).reshape(-1, parts)
+    spread += np.arange(parts) < rest[:, None]
+    return spread.reshape(-1)
+
+
+def top_rows(hashes: U64, counts: I64, limit: int) -> NDArray[np.intp]:
+    """Indices of the ``limit`` heaviest keys, heaviest first, ties by hash; linear but for the listed ones."""
+    if limit <= 0 or len(counts) == 0:
+        return np.zeros(0, np.intp)
+    index = np.arange(len(counts))
+    if limit < len(counts):
+        least = np.partition(counts, len(counts) - limit)[len(counts) - limit]
+        over = np.flatnonzero(counts > least)
+        even = np.flatnonzero(counts == least)
+        even = even[np.argsort(hashes[even], kind="stable")][: limit - len(over)]
+        index = np.concatenate([over, even])
+    return index[np.lexsort((hashes[index], -counts[index]))]
+
+
+@dataclass(frozen=True, eq=False)
+class Tail:
+    """Rows and distinct keys of the unlisted keys, per host."""
+
+    rows: I64
+    keys: I64
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", frozen(self.rows, np.int64))
+        object.__setattr__(self, "keys", frozen(self.keys, np.int64))
+        hosts = len(self.rows)
+        if hosts == 0 or hosts & (hosts - 1) or len(self.keys) != hosts:
+            raise HistogramError(
+                f"tail: {hosts} row counts and {len(self.keys)} key counts; give one of each per host, and a power "
+                "of two of hosts"
+            )
+        if (self.keys < 0).any() or (self.keys > self.rows).any():
+            raise HistogramError("tail: every host has zero or more keys, and at least a row for each of them")
+        if exact_sum(self.rows) > MAX_ROWS:
+            raise HistogramError(f"tail: {exact_sum(self.rows)} rows in all; a histogram holds at most 2^63 - 1")
+
+    __reduce__ = by_fields
+
+    @property
+    def bits(self) -> int:
+        return len(self.rows).bit_length() - 1
+
+    def fold(self, bits: int) -> Tail:
+        return Tail(fold_hosts(self.rows, bits), fold_hosts(self.keys, bits))
+
+    def plus(self, other: Tail) -> Tail:
+        bits = min(self.bits, other.bits)
+        a, b = self.fold(bits), other.fold(bits)
+        return Tail(a.rows + b.rows, a.keys + b.keys)
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Rows per key hash. Build it with ``from_hashes`` or ``from_counts``.
+
+    ``spread`` tells, where known, how many distinct spread values a listed key has: a key cannot be split among
+    more partitions than that (DESIGN section 4).
+    """
+
+    hashes: U64
+    counts: I64
+    tail: Tail | None = None
+    spread: I64 | None = None
+    _checked: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hashes", frozen(self.hashes, np.uint64))
+        object.__setattr__(self, "counts", frozen(self.counts, np.int64))
+        if self.spread is not None:
+            object.__setattr__(self, "spread", frozen(self.spread, np.int64))
+        if not self._checked:
+            self._check()
+        if self.total > MAX_ROWS:
+            raise HistogramError(
+                f"{self.total} rows in all; a histogram holds at most 2^63 - 1: decay or split it first"
+            )
+
+    __reduce__ = by_fields
+
+    def _check(self) -> None:
+        lengths = {
+            len(self.hashes),
+            len(self.counts),
+            len(self.hashes if self.spread is None else self.spread),
+        }
+        if len(lengths) > 1:
+            raise HistogramError(f"{len(self.hashes)} hashes but {len(self.counts)} counts: give one of each a key")
+        if (self.hashes[1:] <= self.hashes[:-1]).any():
+            raise HistogramError("hashes must be sorted and distinct: build with Histogram.from_counts")
+        if (self.counts <= 0).any():
+            raise HistogramError("counts must be 1 or more: leave out the keys that have no row")
+
+    @classmethod
+    def empty(cls) -> Histogram:
+        return cls(np.zeros(0, np.uint64), np.zeros(0, np.int64))
+
+    @classmethod
+    def from_hashes(cls, hashes: U64) -> Histogram:
+        """Count every key hash (from ``hash_keys``, never the key itself) once for each time it occurs."""
+        ordered = np.sort(hashes_of(hashes, "hashes"))
+        first = _group_starts(ordered)
+        return cls(sealed(ordered[first]), sealed(np.diff(first, append=len(ordered))), _checked=True)
+
+    @classmethod
+    def from_counts(cls, hashes: U64, counts: ArrayLike, tail: Tail | None = None) -> Histogram:
+        """Rows per key hash, in any order; hashes that occur twice are added up, zero counts left out."""
+        rows = _as_counts(counts)
+        keys = hashes_of(hashes, "hashes")
+        if len(rows) != len(keys):
+            raise HistogramError(f"{len(keys)} hashes but {len(rows)} counts: give one count a hash")
+        if exact_sum(rows) > MAX_ROWS:
+            raise HistogramError(f"{exact_sum(rows)} rows in all; a histogram holds at most 2^63 - 1")
+        keys, rows = keys[rows > 0], rows[rows > 0]
+        order = np.argsort(keys, kind="stable")
+        keys, rows = keys[order], rows[order]
+        first = _group_starts(keys)
+        summed = np.add.reduceat(rows, first) if len(first) else rows
+        return cls(sealed(keys[first]), sealed(summed), tail, _checked=True)
+
+    @derived
+    def listed(self) -> int:
+        """Rows of the keys that are listed one by one."""
+        return exact_sum(self.counts)
+
+    @derived
+    def total(self) -> int:
+        """Rows of all keys."""
+        return self.listed + (exact_sum(self.tail.rows) if self.tail else 0)
+
+    @derived
+    def keys(self) -> int:
+        """Distinct keys, those of the tail included."""
+        return len(self.hashes) + (exact_sum(self.tail.keys) if self.tail else 0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Histogram) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[bytes | None, ...]:
+        tail = (self.tail.rows, self.tail.keys) if self.tail else (None, None)
+        arrays = (self.hashes, self.counts, self.spread, *tail)
+        return tuple(None if array is None else array.tobytes() for array in arrays)
+
+    def merge(self, *others: Histogram) -> Histogram:
+        """The histogram of all rows together. Order and grouping of merges make no difference."""
+        parts = (self, *others)
+        tails = [part.tail for part in parts if part.tail is not None]
+        merged = Histogram.from_counts(
+            np.concatenate([part.hashes for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+            reduce(Tail.plus, tails) if tails else None,
+        )
+        return merged._with_spread(parts)
+
+    def _with_spread(self, parts: Sequence[Histogram]) -> Histogram:
+        """Distinct values of a union are at least those of its largest part; unknown (0) where nobody counted."""
+        known = [part for part in parts if part.spread is not None]
+        if not known:
+            return self
+        spread = np.zeros(len(self.hashes), np.int64)
+        for part in known:
+            at = np.searchsorted(self.hashes, part.hashes)
+            spread[at] = np.maximum(spread[at], part.spread if part.spread is not None else 0)
+        return Histogram(self.hashes, self.counts, self.tail, spread, _checked=True)
+
+    def top(self, limit: int) -> tuple[U64, I64]:
+        """The heaviest listed keys and their rows, heaviest first, ties by hash."""
+        index = top_rows(self.hashes, self.counts, limit)
+        return self.hashes[index], self.counts[index]
+
+    def count(self, hashes: U64) -> I64:
+        """Rows of each of these keys; 0 where a key is not listed."""
+        hashes = hashes_of(hashes, "hashes")
+        if len(self.hashes) == 0:
+            return np.zeros(len(hashes), np.int64)
+        at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        return np.where(self.hashes[at] == hashes, self.counts[at], 0)
+
+    def decay(self, factor: float) -> Histogram:
+        """Every count times ``factor``, rounded down; keys that fall below one row are forgotten."""
+        if not 0.0 <= factor <= 1.0:
+            raise HistogramError(f"decay factor {factor!r} is not allowed; use 0.0 to 1.0")
+        if factor == 1.0:
+            return self
+        counts = _scaled(self.counts, factor)
+        kept = counts > 0
+        spread = self.spread[kept] if self.spread is not None else None
+        tail = None
+        if self.tail is not None:
+            rows = _scaled(self.tail.rows, factor)
+            tail = Tail(rows, np.minimum(self.tail.keys, rows))
+        return Histogram(self.hashes[kept], counts[kept], tail, spread, _checked=True)
+
+    def fold(self, listed: NDArray[np.bool_], bits: int) -> Tail:
+        """All keys but the ``listed`` ones, by host."""
+        hosts = host_of(self.hashes, bits)
+        size = 1 << bits
+        unlisted = np.where(listed, 0, self.counts)
+        rows = _binned(hosts, unlisted, size)
+        keys = np.bincount(hosts, minlength=size) - np.bincount(hosts[listed], minlength=size)
+        tail = Tail(rows, keys)
+        return tail if self.tail is None else tail.plus(self.tail.fold(bits))
+
+
+def _scaled(counts: I64, factor: float) -> I64:
+    scaled: I64 = np.minimum(counts * factor, float(MAX_ROWS - 1023)).astype(np.int64)
+    return scaled
+
+
+def _binned(hosts: NDArray[np.int64], counts: I64, size: int) -> I64:
+    """Integer sums per host. ``bincount`` adds in doubles, exact below 2^53; above that add in integers."""
+    if len(counts) == 0 or exact_sum(counts) < 2**53:
+        return np.bincount(hosts, weights=counts, minlength=size).astype(np.int64)
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, hosts, counts)
+    return sums
+
+
+def _group_starts(ordered: U64) -> NDArray[np.intp]:
+    if len(ordered) == 0:
+        return np.zeros(0, np.intp)
+    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+
+
+def _as_counts(counts: ArrayLike) -> I64:
+    raw = np.asarray(counts)
+    if raw.size == 0:
+        return np.zeros(0, np.int64)
+    if raw.dtype.kind not in "iu" or (raw.dtype == np.uint64 and raw.max() > np.uint64(MAX_ROWS)):
+        raise HistogramError(f"counts of type {raw.dtype}: give whole numbers of rows, 0 to 2^63 - 1")
+    if (raw < 0).any():
+        raise HistogramError(f"counts: {raw.min()} is negative; a key has zero or more rows")
+    return raw.astype(np.int64)

@@ -1,0 +1,153 @@
+"""The loop of Holistic's routers with one HyperLogLog a worker (section 3.2.2); by the rules of ``kernels``.
+
+Registers are those of ``sketches.hyperloglog`` (same place and rank for a key), kept register by register, all workers
+side by side: a key looks at one place of each of its choices, which then share a line of memory.
+
+How many keys a worker has is kept up to date row by row, without logarithm or scan: ``left[w]`` is the sum of
+2**-register in whole units, so ``left / _WHOLE`` is the chance that a new key changes the sketch; each change counts
+for 1 / that chance (the martingale estimate of Cohen and of Ting: unbiased, 0.83 / sqrt(m) against HyperLogLog's
+1.04 / sqrt(m)). A register so high that it leaves less than a unit is counted as one unit.
+
+Whether a worker has a key: if its register is at least the key's rank an update would change nothing, and the key is
+assumed to be there (the paper's optimistic test). A register at exactly that rank is the better evidence; where rows
+are evened, only while the worker is not over the mean, so that a heavy key gone astray cannot fill a full worker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.kernels.base import another, inner, kernel, mixed
+from unskew.core.kernels.holistic import BY_HYBRID, BY_KEYS, BY_ROWS, OPENED, WINDOW, follow, hybrid, restart
+
+__all__ = ["BY_HEIGHT", "FIRST_FOUND", "UNTESTED", "begin", "placed", "route_loglog"]
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+F64 = NDArray[np.float64]
+Int = Any  # an int in plain Python, an int64 where compiled
+Numbers = Any
+
+UNTESTED, FIRST_FOUND, BY_HEIGHT = 0, 1, 2  # ``test``: none, the first choice that contains, the best evidence
+ROWS = 3  # ``clock`` of ``kernels_holistic``, but with rows in the window for keys in the table
+
+_ONE, _LENGTH = np.uint64(1), np.uint64(64)
+_UNITS = 62
+_SLACK = 64  # over the mean: by more than this part of it
+_WHOLE = np.float64(1 << _UNITS)
+
+
+@inner
+def placed(key: np.uint64, salt: np.uint64, bits: int) -> tuple[Int, Int]:
+    """A key's register and rank: ``HyperLogLog.places`` of one key."""
+    hashed = mixed(key, salt)
+    rest = _LENGTH - np.uint64(bits)
+    place = np.int64(hashed >> rest)
+    hashed |= _ONE << rest
+    rank = np.int64(1)
+    while not hashed & _ONE:
+        hashed >>= _ONE
+        rank += 1
+    return place, rank
+
+
+@inner
+def share(bits: int, height: Int) -> Int:
+    """What a register of this height adds to ``left``: 2**-height, in units of which ``left`` starts with 2**62."""
+    return np.int64(1) << max(np.int64(_UNITS - bits) - height, np.int64(0))
+
+
+@inner
+def evidence(height: Int, rank: Int) -> Int:
+    """That a key of this rank has been here: none, a register above its rank, or one of just its rank."""
+    return 2 if height == rank else (1 if height > rank else 0)
+
+
+@inner
+def over(load: Int, rows: Int, workers: int) -> Int:
+    """Whether a worker has more than 1/64 over its share of the rows."""
+    return load * workers * _SLACK > rows * (_SLACK + 1)
+
+
+@kernel
+def begin(registers: NDArray[np.uint8], left: I64, load: I64, estimate: F64, of_rows: I64, of_keys: F64) -> None:
+    """A new window starts from nothing."""
+    registers[:, :] = 0
+    left[:] = np.int64(1) << _UNITS
+    restart(load, estimate, of_rows, of_keys)
+
+
+@kernel
+def route_loglog(
+    keys: U64,
+    slides: I64,
+    out: I32,
+    span: int,
+    rule: int,
+    test: int,
+    bias: float,
+    published: int,
+    salt: np.uint64,
+    salts: U64,
+    picked: I64,
+    clock: I64,
+    load: I64,
+    estimate: F64,
+    of_rows: I64,
+    of_keys: F64,
+    registers: NDArray[np.uint8],
+    left: I64,
+    bits: int,
+) -> None:
+    """CM, AM, cAM and LM (Algorithms 2-5) in constant memory; a window is ``span`` slides.
+
+    With a ``test`` (AM, cAM): among the choices that seem to have the key those with the best evidence, or as the paper
+    has it the first; a key that none seems to have is new. Among them, and without a test among all, the least by the
+    rule, ties to the first.
+    """
+    for i in range(keys.shape[0]):
+        if slides[i] != clock[OPENED]:
+            clock[OPENED] = slides[i]
+            if slides[i] // span != clock[WINDOW]:
+                clock[WINDOW] = slides[i] // span
+                clock[ROWS] = 0
+                begin(registers, left, load, estimate, of_rows, of_keys)
+        place, rank = placed(keys[i], salt, bits)
+        best, least, most = -1, np.float64(0.0), 0
+        for j in range(salts.shape[0]):
+            worker = another(keys[i], salts[j], load.shape[0], picked, j)
+            found = 0
+            if test:
+                found = evidence(np.int64(registers[place, worker]), rank)
+                if test == FIRST_FOUND and found:
+                    best = worker
+                    break
+                if found > 1 and rule == BY_ROWS and over(load[worker], clock[ROWS], load.shape[0]):
+                    found = 1
+                if found < most:
+                    continue
+            if rule == BY_KEYS:
+                score: Numbers = estimate[worker]
+            elif rule == BY_HYBRID:
+                score = hybrid(bias, published, load[worker], estimate[worker], of_rows, of_keys)
+            else:
+                score = np.float64(load[worker])
+            if best < 0 or found > most or score < least:
+                best, least, most = worker, score, found
+        out[i] = best
+        load[best] += 1
+        clock[ROWS] += 1
+        if rule == BY_HYBRID:
+            follow(load, of_rows, best, load[best] - 1)
+        height = np.int64(registers[place, best])
+        if rank > height:
+            before = estimate[best]
+            estimate[best] += _WHOLE / np.float64(left[best])
+            left[best] -= share(bits, height) - share(bits, rank)
+            registers[place, best] = rank
+            if rule == BY_HYBRID:
+                follow(estimate, of_keys, best, before)

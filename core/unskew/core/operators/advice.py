@@ -1,0 +1,237 @@
+"""Whether an operator should place rows by a plan at all, said before anything runs, and why.
+
+Spark's own way is often as good: where work is even already, where Spark combines rows before it shuffles them, where
+one side of a join fits in every task. Then the advice is to leave it. Times are predicted in rows, by list scheduling
+of the tasks on the slots that there are, so they say nothing of work whose cost is not per row.
+
+Aggregates have a third way: each task makes partial states of its own input, and only states are shuffled. That is
+balanced whatever the keys are if there are splits enough, and dear where there are many states: of a key up to one in
+every input split. So it is advised unless a plan ships, or holds at a time, at most half as many states. And where a
+state stands for a thousand rows or more it is advised in any case: a plan would move the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.errors import ConfigError
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.operators.group_plan import group_partitions, group_plan
+from unskew.core.plan.plan import Plan
+from unskew.core.planners import make_planner
+from unskew.core.quality.measures import makespan
+
+__all__ = ["OPERATORS", "PIECE", "Advice", "Job", "States", "advise", "states"]
+
+INPUT, SPARK, UNSKEW = "input", "spark", "unskew"
+SQL = "sql"  # any aggregate of Spark itself that combines: sum, count, max, approximate distinct counts ...
+
+F64 = NDArray[np.float64]
+
+PIECE = 1 << 16  # rows that a task holds at the input before it makes states of them
+_FEW = 10_000  # rows: below it a histogram costs more than the skew
+_WORTH = 1.1  # how much longer Spark's own way has to take
+_HALF = 2.0  # times as many states the other way
+_SKEWED = 5.0  # times the median from which AQE takes a partition for skewed
+_COMBINES = 1000  # rows that a state stands for, from which moving rows is dearer than any state
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the driver knows of the run: partitions of the plan; tasks at a time; partitions that Spark would shuffle
+    into; input splits; and of a join, as far as known, the bytes of these rows and those of a partition from which
+    AQE splits it."""
+
+    partitions: int
+    slots: int
+    shuffle_partitions: int = 200
+    inputs: int = 1
+    bytes: int | None = None
+    split_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("partitions", "slots", "shuffle_partitions", "inputs"):
+            if getattr(self, name) < 1:
+                raise ConfigError(name, getattr(self, name), "1 or more")
+
+
+@dataclass(frozen=True)
+class States:
+    """Partial states of an aggregate, in number: shuffled in all, and held by one task, by a plan and at the input."""
+
+    rows: int
+    plan_shipped: int
+    input_shipped: int
+    plan_held: int
+    input_held: int
+
+    @property
+    def plan_pays(self) -> bool:
+        if _COMBINES * self.input_shipped <= self.rows:
+            return False
+        shipped = _HALF * self.plan_shipped <= self.input_shipped
+        return shipped or _HALF * self.plan_held <= self.input_held
+
+
+@dataclass(frozen=True)
+class Advice:
+    """``choice``: "unskew" (use the operator), "spark" (leave it to Spark), or "input" (partial states at the input).
+    ``by_spark`` and ``by_plan`` are predicted times as multiples of ``limit``, the least possible: 1.0 is perfect."""
+
+    operator: str
+    choice: str
+    reason: str
+    by_spark: float | None = None
+    by_plan: float | None = None
+    states: States | None = None
+
+    def __str__(self) -> str:
+        said = {
+            UNSKEW: f"use sk.{self.operator}",
+            SPARK: "leave it to Spark",
+            INPUT: f'use sk.{self.operator}(..., at="input", form="arrow")',
+        }
+        return f"{said[self.choice]}: {self.reason}"
+
+
+def advise(operator: str, histogram: Histogram, job: Job) -> Advice:
+    """The advice for rows distributed like these. No row is read."""
+    if operator not in OPERATORS:
+        raise ConfigError("operator", operator, OPERATORS)
+    if operator == SQL:
+        return Advice(SQL, SPARK, _COMBINED)
+    if histogram.total < _FEW:
+        return Advice(operator, SPARK, f"{histogram.total:,} rows are too few to be worth counting")
+    return _JUDGES[operator](operator, histogram, job)
+
+
+def _groups(operator: str, histogram: Histogram, job: Job) -> Advice:
+    """Groups are never split, so none ends before its own rows have been worked off."""
+    plan = group_plan(histogram, group_partitions(job.partitions, job.slots))
+    heaviest = int(histogram.counts.max(initial=0))
+    limit = max(heaviest, histogram.total / job.slots)
+    ours = makespan(plan.loads(histogram), job.slots) / limit
+    theirs = _hashed(histogram, job) / limit
+    if theirs < _WORTH * ours:
+        if heaviest > histogram.total / job.slots:
+            return _leave(
+                operator, theirs, ours, f"one group has {heaviest / histogram.total:.0%} of the rows and {_ONE}"
+            )
+        return _leave(operator, theirs, ours, _EVEN)
+    return Advice(operator, UNSKEW, _faster(theirs, ours), theirs, ours)
+
+
+def _split(operator: str, histogram: Histogram, job: Job) -> Advice:
+    """Heavy keys may be split, so the limit is the work shared out evenly."""
+    return _compared(operator, histogram, job, make_planner("balanced", job.partitions).plan(histogram))
+
+
+def _aggregate(operator: str, histogram: Histogram, job: Job) -> Advice:
+    plan = make_planner("balanced", job.partitions).plan(histogram)
+    found = _compared(operator, histogram, job, plan)
+    if found.choice == SPARK:
+        return found
+    count = states(histogram, plan, max(job.inputs, -(-histogram.total // PIECE)))
+    by_input = -(-job.inputs // job.slots) * job.slots / job.inputs  # times the least possible: splits are even
+    if count.plan_pays or by_input >= _WORTH * (found.by_plan or 1.0):
+        return Advice(operator, UNSKEW, f"{found.reason}; {_shipped(count)}", found.by_spark, found.by_plan, count)
+    return Advice(
+        operator,
+        INPUT,
+        f"partial states of the {job.inputs} input splits are as even, move no rows, and are few: {_shipped(count)}",
+        found.by_spark,
+        found.by_plan,
+        count,
+    )
+
+
+def _join(operator: str, histogram: Histogram, job: Job) -> Advice:
+    """A plan, unless all partitions that are too heavy are large enough for AQE to split."""
+    found = _split(operator, histogram, job)
+    if found.choice == SPARK or job.bytes is None or job.split_bytes is None:
+        return found
+    loads = make_planner("hash", job.shuffle_partitions).plan(histogram).loads(histogram)
+    skewed = max(job.split_bytes * histogram.total / max(job.bytes, 1), _SKEWED * float(np.median(loads)))
+    heaviest = int(loads.max())
+    if heaviest <= skewed:
+        return found
+    size = round(heaviest / histogram.total * job.bytes) >> 20
+    return Advice(
+        operator, SPARK, f"its heaviest partition has about {size:,} MB, {_BY_AQE}", found.by_spark, found.by_plan
+    )
+
+
+def _compared(operator: str, histogram: Histogram, job: Job, plan: Plan) -> Advice:
+    limit = histogram.total / job.slots
+    ours = makespan(plan.loads(histogram), job.slots) / limit
+    theirs = _hashed(histogram, job) / limit
+    if theirs < _WORTH * ours:
+        return _leave(operator, theirs, ours, _EVEN)
+    return Advice(operator, UNSKEW, _faster(theirs, ours), theirs, ours)
+
+
+def _hashed(histogram: Histogram, job: Job) -> float:
+    """The better of Spark's own number of partitions and the plan's, both by hash."""
+    numbers = {job.shuffle_partitions, job.partitions}
+    plans = (make_planner("hash", number).plan(histogram) for number in numbers)
+    return min(makespan(plan.loads(histogram), job.slots) for plan in plans)
+
+
+def _leave(operator: str, theirs: float, ours: float, reason: str) -> Advice:
+    return Advice(operator, SPARK, reason, theirs, ours)
+
+
+def _faster(theirs: float, ours: float) -> str:
+    return f"by hash it takes {theirs:.1f} times the least possible time, by a plan {ours:.1f} times"
+
+
+def _shipped(count: States) -> str:
+    return (
+        f"a plan shuffles {count.plan_shipped:,} partial states and holds {count.plan_held:,} in a task, at the input "
+        f"it is {count.input_shipped:,} and {count.input_held:,}"
+    )
+
+
+def states(histogram: Histogram, plan: Plan, inputs: int) -> States:
+    """How many partial states either way has, if rows of a key are spread over the input splits by chance."""
+    place = plan.place(histogram.hashes)
+    split = np.flatnonzero(place < 0)
+    key, _, _ = plan.fragments(histogram.hashes[split], histogram.counts[split])
+    listed = _splits_met(histogram.counts.astype(np.float64), inputs).sum()
+    tail = 0.0
+    if histogram.tail is not None:
+        keys = histogram.tail.keys.astype(np.float64)
+        each = np.divide(histogram.tail.rows, keys, out=np.zeros(len(keys)), where=keys > 0)
+        tail = float((keys * _splits_met(each, inputs)).sum())
+    shipped = round(listed + tail)
+    held = int(plan.cardinalities(histogram).max(initial=0))
+    return States(histogram.total, len(key), shipped, held, -(-shipped // inputs))
+
+
+def _splits_met(rows: F64, inputs: int) -> F64:
+    """In how many of the splits a key with so many rows has at least one, on average."""
+    return inputs * -np.expm1(rows * np.log1p(-1.0 / inputs)) if inputs > 1 else np.minimum(rows, 1.0)
+
+
+_BY_AQE = (
+    "so Spark splits it by itself (AQE, spark.sql.adaptive.skewJoin) without a count before it. Take sk.join where a "
+    "row that comes out is much dearer than one that goes in"
+)
+_EVEN = "the rows are even enough as Spark's own hash puts them"
+_ONE = "nothing that keeps groups whole can end before it; Spark's own way ends with it too"
+_COMBINED = (
+    "Spark combines the rows of a key in every task before it shuffles, so at most one row a key and task moves and a "
+    "hot key costs no more than another"
+)
+
+_JUDGES: dict[str, Callable[[str, Histogram, Job], Advice]] = {
+    "group_apply": _groups,
+    "aggregate": _aggregate,
+    "join": _join,
+    "repartition": _split,
+}
+OPERATORS = (*_JUDGES, SQL)

@@ -1,0 +1,80 @@
+"""What a planner sees of a histogram: the heavy keys one by one, everything else by host.
+
+Which keys are listed decides how fine a plan can be and how large it gets; the planners say how many they want.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.arrays.frozen import derived
+from unskew.core.histogram.histogram import Histogram, top_rows
+from unskew.core.limits import host_bits, listed_budget
+from unskew.core.sketches.tally import exact_sum
+
+__all__ = ["SPREAD_PER_FRAGMENT", "PlannerView"]
+
+# A fragment with fewer distinct spread values than this may be far from its planned share, or empty: identical
+# rows have one spread hash and always land together.
+SPREAD_PER_FRAGMENT = 16
+
+
+@dataclass(frozen=True, eq=False)
+class PlannerView:
+    """Heavy keys in descending order (ties by hash), and rows and distinct keys per host for the rest."""
+
+    partitions: int
+    hashes: NDArray[np.uint64]
+    rows: NDArray[np.int64]
+    splittable: NDArray[np.bool_]
+    host_rows: NDArray[np.int64]
+    host_keys: NDArray[np.int64]
+    total: int
+    keys: int
+
+    @classmethod
+    def of(cls, histogram: Histogram, partitions: int, limit: int, smallest: float = 1.0) -> PlannerView:
+        """List the ``limit`` heaviest keys, as far as a plan can; hosts as a plan for so many partitions has them.
+        ``smallest`` is the least room that a key may be cut to, in mean loads: it bounds a key's fragments."""
+        top = top_rows(histogram.hashes, histogram.counts, min(limit, listed_budget(partitions)))
+        listed = np.zeros(len(histogram.hashes), bool)
+        listed[top] = True
+        tail = histogram.fold(listed, host_bits(partitions))
+        rows = histogram.counts[top]
+        return cls(
+            partitions,
+            histogram.hashes[top],
+            rows,
+            _splittable(histogram, top, rows, partitions, smallest),
+            tail.rows,
+            tail.keys,
+            histogram.total,
+            histogram.keys,
+        )
+
+    @derived
+    def tail_rows(self) -> int:
+        return exact_sum(self.host_rows)
+
+    @property
+    def mean(self) -> float:
+        """Rows of an average partition."""
+        return self.total / self.partitions
+
+    @property
+    def bits(self) -> int:
+        return len(self.host_rows).bit_length() - 1
+
+
+def _splittable(
+    histogram: Histogram, top: NDArray[np.intp], rows: NDArray[np.int64], partitions: int, smallest: float
+) -> NDArray[np.bool_]:
+    if histogram.spread is None:
+        return np.ones(len(top), bool)
+    room = max(histogram.total / partitions * smallest, 1.0)
+    fragments = np.minimum(np.ceil(rows / room) + 2, partitions)
+    enough: NDArray[np.bool_] = histogram.spread[top] >= SPREAD_PER_FRAGMENT * fragments
+    return enough

@@ -1,0 +1,297 @@
+"""How good a routing is: every measure of the five papers, in one place.
+
+``partitions`` is what a router or plan returned (one partition a row); ``loads`` are rows per partition. A load is
+compared with others after dividing by the partition's relative capacity, where one is given. No rows, or no
+partitions at all, are perfectly even.
+
+The measures and where they come from: imbalance max/mean and replication (Dalton); BSI, BCI, KSR, MPI (Prompt,
+Eq. 2-6); I, CI, HI and Gamma (Holistic, Eq. 1, 6, 10, 2; Dalton's Gamma is the maximum over reducers); max U - mean U
+(CG, section 3); moved share (KIP/DR); makespan under a linear cost (ours, also in ``LinearCost``).
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from unskew.core.errors import ConfigError
+
+__all__ = [
+    "BlockMetrics",
+    "Costs",
+    "LinearCost",
+    "block_metrics",
+    "cardinalities",
+    "fragment_count",
+    "holistic",
+    "imbalance",
+    "load_imbalance",
+    "loads",
+    "makespan",
+    "metrics_of",
+    "moved_share",
+    "replication",
+    "split_share",
+    "utilisation_spread",
+]
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+
+def loads(partitions: NDArray[np.integer], n: int) -> I64:
+    """Rows per partition."""
+    _check_routed(partitions, n)
+    return np.bincount(partitions, minlength=n)
+
+
+def load_imbalance(rows: ArrayLike, relative: ArrayLike | None = None) -> float:
+    """Largest load over mean load; 1.0 is perfect, and what no rows at all have."""
+    load = np.asarray(rows, np.float64)
+    if relative is not None:
+        share = _capacities("relative", relative, load)
+        load = load / (share / share.mean()) if load.size else load
+    mean = float(np.asarray(rows, np.float64).mean()) if load.size else 0.0
+    return float(load.max() / mean) if mean > 0 else 1.0
+
+
+def imbalance(partitions: NDArray[np.integer], n: int, relative: ArrayLike | None = None) -> float:
+    """Largest load over mean load of these rows."""
+    return load_imbalance(loads(partitions, n), relative)
+
+
+def _same_length(name: str, values: NDArray[Any], others: NDArray[Any], what: str) -> None:
+    if values.shape != others.shape or values.ndim != 1:
+        raise ConfigError(name, f"an array of shape {values.shape}", f"one for each of the {others.size} {what}")
+
+
+def _capacities(name: str, values: ArrayLike, load: F64) -> F64:
+    """One capacity a partition, fit to divide by."""
+    size = np.asarray(values, np.float64)
+    _same_length(name, size, load, "partitions")
+    usable = np.isfinite(size) & (size > 0)
+    if not usable.all():
+        raise ConfigError(name, float(size[~usable][0]), "finite numbers above 0")
+    return size
+
+
+def _check_routed(partitions: NDArray[np.integer], n: int) -> None:
+    if n < 1:
+        raise ConfigError("n", n, "1 partition or more")
+    if partitions.size and not 0 <= (low := int(partitions.min())) <= (high := int(partitions.max())) < n:
+        raise ConfigError("partitions", low if low < 0 else high, f"0 to {n - 1}, the partitions there are")
+
+
+def _pairs(hashes: U64, partitions: NDArray[np.integer], n: int) -> tuple[I64, I64]:
+    """The distinct (key number, partition) pairs."""
+    _same_length("partitions", partitions, hashes, "key hashes")
+    _check_routed(partitions, n)
+    _, key = np.unique(hashes, return_inverse=True)
+    pairs = np.unique(key.astype(np.int64) * n + partitions)
+    return pairs // n, pairs % n
+
+
+def cardinalities(hashes: U64, partitions: NDArray[np.integer], n: int) -> I64:
+    """Distinct keys per partition."""
+    return np.bincount(_pairs(hashes, partitions, n)[1], minlength=n)
+
+
+def fragment_count(hashes: U64, partitions: NDArray[np.integer]) -> int:
+    """(key, partition) pairs."""
+    return len(_pairs(hashes, partitions, _width(partitions))[0])
+
+
+def replication(hashes: U64, partitions: NDArray[np.integer]) -> float:
+    """(key, partition) pairs over distinct keys; 1.0 when no key is split. Also Prompt's KSR (Eq. 5)."""
+    key, _ = _pairs(hashes, partitions, _width(partitions))
+    if len(key) == 0:
+        return 1.0
+    return len(key) / (int(key[-1]) + 1)
+
+
+def split_share(hashes: U64, partitions: NDArray[np.integer]) -> float:
+    """The share of the distinct keys that are on more than one partition; 0.0 when no key is split."""
+    key, _ = _pairs(hashes, partitions, _width(partitions))
+    held = np.bincount(key)
+    return float((held > 1).mean()) if held.size else 0.0
+
+
+def _width(partitions: NDArray[np.integer]) -> int:
+    return int(partitions.max(initial=0)) + 1
+
+
+@dataclass(frozen=True)
+class BlockMetrics:
+    """Prompt's block metrics. BSI is in rows, BCI in keys, KSR in fragments a key.
+
+    MPI (Eq. 6) adds quantities of different units in the paper; here each is relative and 0 when perfect:
+    ``p1 BSI / mean rows + p2 BCI / mean keys + p3 (KSR - 1)``, with p1 = p2 = p3 = 1/3 as in section 3.3.
+    """
+
+    bsi: float
+    bci: float
+    ksr: float
+    mpi: float
+
+
+def block_metrics(
+    hashes: U64,
+    partitions: NDArray[np.integer],
+    n: int,
+    weights: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3),
+) -> BlockMetrics:
+    """BSI, BCI, KSR and MPI of these rows."""
+    rows, keys = loads(partitions, n), cardinalities(hashes, partitions, n)
+    distinct = len(np.unique(hashes))
+    return metrics_of(rows, keys, distinct, weights)
+
+
+def metrics_of(
+    rows: I64, keys: I64, distinct: int, weights: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
+) -> BlockMetrics:
+    """The same from rows and keys per partition, as a plan predicts them."""
+    _same_length("keys", keys, rows, "partitions")
+    if len(weights) != 3:
+        raise ConfigError("weights", weights, "three of them, for BSI, BCI and KSR")
+    if distinct == 0 or not rows.any() or not keys.any():
+        return BlockMetrics(0.0, 0.0, 1.0, 0.0)
+    bsi, bci = float(rows.max() - rows.mean()), float(keys.max() - keys.mean())
+    ksr = float(keys.sum()) / distinct
+    p1, p2, p3 = weights
+    mpi = p1 * bsi / float(rows.mean()) + p2 * bci / float(keys.mean()) + p3 * (ksr - 1.0)
+    return BlockMetrics(bsi, bci, ksr, mpi)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Holistic's cost model. ``affordable`` is its Eq. 3: aggregating costs no more than the largest task."""
+
+    i: float
+    ci: float
+    hi: float
+    gamma: int
+    gamma_max: int
+    affordable: bool
+
+
+def holistic(hashes: U64, partitions: NDArray[np.integer], n: int, p: float = 0.5, reducers: int = 1) -> Costs:
+    """I, CI, HI and Gamma of these rows.
+
+    ``p`` is the bias of Eq. 9 between rows and keys. ``gamma`` sums the partial results of all workers (Holistic,
+    Eq. 2); ``gamma_max`` is the largest number that one of ``reducers`` receives, keys hashed to them (Dalton, Eq. 2).
+    """
+    if not 0.0 <= p <= 1.0:
+        raise ConfigError("p", p, "0 to 1")
+    if reducers < 1:
+        raise ConfigError("reducers", reducers, "1 or more")
+    key, worker = _pairs(hashes, partitions, n)
+    rows, keys = loads(partitions, n), np.bincount(worker, minlength=n)
+    distinct = np.unique(hashes)
+    at = (distinct[key] % np.uint64(reducers)).astype(np.int64)
+    hybrid = p * _scaled(rows) + (1 - p) * _scaled(keys)
+    return Costs(
+        i=float(rows.max() - rows.mean()),
+        ci=float(keys.max() - keys.mean()),
+        hi=float(hybrid.max() - hybrid.mean()),
+        gamma=len(key),
+        gamma_max=int(np.bincount(at, minlength=reducers).max()),
+        affordable=len(key) <= int(rows.max()),
+    )
+
+
+def _scaled(load: I64) -> F64:
+    """Eq. 7 and 8: min-max scaled, 0 where all are equal."""
+    low, high = float(load.min()), float(load.max())
+    span = high - low if high > low else np.inf
+    scaled: F64 = (load.astype(np.float64) - low) / span
+    return scaled
+
+
+def utilisation_spread(queue: ArrayLike, capacity: ArrayLike) -> float:
+    """CG's imbalance: max U - mean U with U = queue length / capacity (section 3)."""
+    length = np.asarray(queue, np.float64)
+    used = length / _capacities("capacity", capacity, length)
+    return float(used.max() - used.mean()) if used.size else 0.0
+
+
+def moved_share(before: NDArray[np.integer], after: NDArray[np.integer], rows: ArrayLike | None = None) -> float:
+    """The share of the rows (or of the keys, without ``rows``) whose partition changed."""
+    weight = np.ones(len(before)) if rows is None else np.asarray(rows, np.float64)
+    _same_length("after", after, before, "keys before")
+    _same_length("rows", weight, before, "keys")
+    whole = float(weight.sum())
+    return float(weight[before != after].sum()) / whole if whole else 0.0
+
+
+@dataclass(frozen=True)
+class LinearCost:
+    """What a task costs: so much a row, a distinct key, and a fragment that must be merged afterwards.
+
+    Units are free as long as all three agree; the default counts in rows.
+    """
+
+    per_row: float = 1.0
+    per_key: float = 1.0
+    per_fragment: float = 2.0
+
+    def __post_init__(self) -> None:
+        for name in ("per_row", "per_key", "per_fragment"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise ConfigError(name, value, "0 or more")
+
+    def tasks(self, rows: ArrayLike, keys: ArrayLike) -> F64:
+        """The cost of each partition's task."""
+        read, distinct = np.asarray(rows, np.float64), np.asarray(keys, np.float64)
+        if read.shape != distinct.shape:
+            raise ConfigError("keys", f"an array of shape {distinct.shape}", f"the shape of rows, {read.shape}")
+        return np.asarray(self.per_row * read + self.per_key * distinct)
+
+    @classmethod
+    def fit(cls, rows: ArrayLike, keys: ArrayLike, seconds: ArrayLike, per_fragment: float = 2.0) -> LinearCost:
+        """Least squares over measured tasks, in units of the fitted cost of a row; never negative.
+
+        Figures that are no numbers teach nothing: the result is then the default.
+        ``per_fragment`` stays in rows: a task's time cannot tell what merging its output will cost.
+        """
+        read, measured = np.asarray(rows, np.float64), np.asarray(seconds, np.float64)
+        distinct = np.asarray(keys, np.float64)
+        _same_length("keys", distinct, read, "tasks")
+        _same_length("seconds", measured, read, "tasks")
+        known = np.stack([read, distinct], axis=1)
+        finite = np.isfinite(known).all() and np.isfinite(measured).all()
+        if len(known) < 2 or not finite or measured.max(initial=0.0) <= 0:
+            return cls(per_fragment=per_fragment)
+        per_row, per_key = _positive(known, measured)
+        if per_row <= 0:
+            return cls(0.0, 1.0, per_fragment)
+        return cls(1.0, per_key / per_row, per_fragment)
+
+
+def _positive(known: F64, measured: F64) -> tuple[float, float]:
+    """Two-column least squares with both coefficients >= 0."""
+    both = np.linalg.lstsq(known, measured, rcond=None)[0]
+    if (both >= 0).all():
+        return float(both[0]), float(both[1])
+    alone = [float(max(column @ measured / max(column @ column, 1e-300), 0.0)) for column in known.T]
+    left = [float(((measured - value * column) ** 2).sum()) for value, column in zip(alone, known.T, strict=True)]
+    return (alone[0], 0.0) if left[0] <= left[1] else (0.0, alone[1])
+
+
+def makespan(tasks: ArrayLike, slots: int | None = None) -> float:
+    """When the last task ends: the largest task, or with fewer slots than tasks, list scheduling in id order
+    (Spark starts tasks roughly so)."""
+    cost = np.asarray(tasks, np.float64)
+    if slots is not None and slots < 1:
+        raise ConfigError("slots", slots, "1 or more")
+    if slots is None or slots >= len(cost):
+        return float(cost.max(initial=0.0))
+    free = [0.0] * slots
+    for one in cost.tolist():
+        heapq.heapreplace(free, free[0] + one)
+    return max(free)

@@ -1,0 +1,262 @@
+"""What one task decides for its partition of a batch: a pure machine (DESIGN section 7, the executor face).
+
+A batch is bound to a plan, or to the Q-table that all partitioners have learned together. By a plan rows go where it
+says. Without one this is Dalton for micro-batches (section 3.4): the partition is seen whole, its hot keys are poured
+heaviest first over the loads that its tail makes, by the values of the Q-table, and the rows are routed by the plan
+that comes of it. What was learned on the way is this partitioner's report to the next round.
+
+Hot is as Algorithm 2 has it: the keys of the global table, and those with GL / n rows here; before the first round
+those with this partition's own share. A key that is hot in one partition only is not split once GL is known.
+
+Everything is a function of what the batch is bound to, the partition's number, and its rows *as a multiset*: keys are
+counted, so their order is gone, and a row goes by its spread hash. Where equal hashes mean equal rows, a row that is
+there again goes by the hash of (row, n-th occurrence): which of two equal rows is the first cannot be told from
+outside. Where they do not, rows with equal hashes stay together, or a re-run in another order would swap them.
+
+Deviations: decisions are for a 4,096th of the mean partition's rows, as in ``planners/dalton``; a key's rows are shared
+out by their spread hash and not counted off, so that no row has to be sorted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.arrays.frozen import by_fields, hashes_of
+from unskew.core.arrays.mixing import mix
+from unskew.core.dalton.batch_learner import learning, pour, workers_allowed
+from unskew.core.dalton.qtable import QTable
+from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
+from unskew.core.errors import ConfigError, PlanError
+from unskew.core.histogram.histogram import Histogram, host_of, top_rows
+from unskew.core.limits import host_bits, listed_budget, slot_budget
+from unskew.core.plan.plan import Plan, PlanInfo
+from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT
+
+if TYPE_CHECKING:
+    from unskew.core.rounds.messages import Report
+
+__all__ = ["REPORTED", "PartitionRouting", "RoutingChoice", "apart", "bounded", "decide", "report_of"]
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+
+_GRAIN = 4096
+REPORTED = 4096  # keys of a report: summaries merge to the capacity of the smallest
+_MOST_SENT = 1 << 19  # cells of the Q-table in it: 4 MB
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_REASONS = ("hot: learned to be worth most there",)
+
+
+@dataclass(frozen=True, eq=False)
+class RoutingChoice:
+    """What a batch is bound to: all that decides where its rows go, but for the rows.
+
+    ``plan``, or ``table`` with ``records`` (GL) and the ``version`` of its round. ``alike``: rows with the same spread
+    hash are the same rows.
+    """
+
+    partitions: int
+    plan: Plan | None = None
+    table: QTable | None = None
+    records: int = 0
+    version: tuple[int, int] = (0, 0)
+    batch: int = 0
+    seed: int = 7
+    alike: bool = False
+    learning: LearningSettings = field(default_factory=learning)
+
+    __reduce__ = by_fields
+
+    def __post_init__(self) -> None:
+        if self.plan is not None and self.plan.partitions != self.partitions:
+            raise PlanError(f"the plan is for {self.plan.partitions} partitions, the batch for {self.partitions}")
+        if self.table is not None and self.table.workers != self.partitions:
+            raise ConfigError("table", f"{self.table.workers} workers", f"a Q-table for {self.partitions}")
+        if self.records < 0:
+            raise ConfigError("records", self.records, "0 or more")
+
+    @property
+    def streams(self) -> bool:
+        """Whether a row can be routed before the rest of its partition is there."""
+        return self.plan is not None and not (self.plan.splits and self.alike)
+
+    def drawn(self, partition: int) -> int:
+        """The seed of a partition's random numbers."""
+        value = np.array([self.seed & (2**64 - 1)], np.uint64)
+        for at, part in enumerate((*self.version, self.batch, partition)):
+            value = mix(value ^ np.uint64(part & (2**64 - 1)), at)
+        return int(value[0])
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionRouting:
+    """Where the rows go, what there was, and what was learned (``table``, if anything was)."""
+
+    partitions: I32
+    histogram: Histogram
+    table: QTable | None = None
+
+
+def decide(bound: RoutingChoice, partition: int, hashes: U64, spread: U64 | None = None) -> PartitionRouting:
+    """The partition of each row of this task's partition, given key hashes and spread hashes in any order. Without
+    spread hashes every key stays whole."""
+    keys = hashes_of(hashes, "hashes")
+    told = None if spread is None else hashes_of(spread, "spread")
+    histogram = Histogram.from_hashes(keys)
+    if bound.plan is not None:
+        if told is not None and bound.plan.splits and bound.alike:
+            told = apart(told)
+        return PartitionRouting(bound.plan.route(keys, told), histogram)
+    if told is not None and bound.alike:
+        told = apart(told)
+    plan, table = _learned(bound, partition, histogram, keys, told)
+    return PartitionRouting(plan.route(keys, told if plan.splits else None), histogram, table)
+
+
+def apart(spread: U64) -> U64:
+    """The same hashes, and for each that is there again a hash of its own: that of (hash, n-th occurrence)."""
+    ordered = np.sort(spread)
+    again = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    if not len(again):
+        return spread
+    near = np.minimum(np.searchsorted(again, spread), len(again) - 1)
+    at = np.flatnonzero(again[near] == spread)
+    order = np.argsort(near[at], kind="stable")
+    group = near[at][order]
+    first = np.flatnonzero(np.diff(group, prepend=-1))
+    nth = np.arange(len(group)) - np.repeat(first, np.diff(first, append=len(group)))
+    rows, nth = at[order][nth > 0], nth[nth > 0].astype(np.uint64)
+    out = spread.copy()
+    out[rows] = mix(spread[rows] + nth * _ODD, 1)
+    return out
+
+
+# -- learning ------------------------------------------------------------------------------------------------
+
+
+def _learned(
+    bound: RoutingChoice, partition: int, histogram: Histogram, keys: U64, spread: U64 | None
+) -> tuple[Plan, QTable]:
+    """The plan of this partition alone, and the Q-table after it."""
+    from unskew.core.plan.build import Placement, build_plan  # here: who goes by a plan loads no planner
+    from unskew.core.planners.base import common
+    from unskew.core.planners.hashed import hash_tail
+
+    n, settings = bound.partitions, common(bound.partitions)
+    table = QTable.empty(n) if bound.table is None else bound.table
+    hot, weights = _hot(bound, table, histogram)
+    hashes, counts = histogram.hashes[hot], histogram.counts[hot]
+    tail = hash_tail(settings)
+    homes = tail.take(host_of(hashes, host_bits(n)))
+    listed = np.zeros(len(histogram.hashes), np.bool_)
+    listed[hot] = True
+    load = np.bincount(tail, histogram.fold(listed, host_bits(n)).rows, n).astype(np.int64)
+    grain = max(histogram.total // n // _GRAIN, 1)
+    rule = bound.learning.rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
+    most = _allowed(bound, weights, histogram.total, _values(bound, hashes, keys, spread))
+    done = pour(hashes, counts, homes, most, load, settings.relative, table, rule, bound.drawn(partition))
+    key, at = np.nonzero(done.placed)
+    reason = np.zeros(len(hashes), np.uint8)
+    placement = Placement(tail, hashes, key, at.astype(np.int32), done.placed[key, at], _REASONS, reason)
+    return build_plan(placement, n, PlanInfo()), done.table
+
+
+def _hot(bound: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[NDArray[np.intp], I64]:
+    """Which keys of this partition are hot, heaviest first, and how many of its rows each would have if the partition
+    were like the whole stream: that bounds how far it is split."""
+    n = bound.partitions
+    hashes, counts = histogram.hashes, histogram.counts
+    least = max((bound.records or histogram.total) / n, 1.0)
+    hot, weights = counts >= least, counts.copy()
+    if bound.records and len(table):
+        near = np.minimum(np.searchsorted(table.hashes, hashes), len(table) - 1)
+        known = table.hashes[near] == hashes
+        share = np.maximum(table.rows[near[known]] / bound.records, 0.0)
+        weights[known] = np.maximum((share * histogram.total).astype(np.int64), 1)
+        hot |= known
+    index = np.flatnonzero(hot)
+    room = min(max(MOST_CELLS // n, 1), listed_budget(n))
+    index = index[top_rows(hashes[index], counts[index], min(len(index), room))]
+    return index, weights[index]
+
+
+def _allowed(bound: RoutingChoice, weights: I64, total: int, values: I64 | None) -> I64:
+    """How many partitions each hot key may be on: by its share, by how many values tell its rows apart (None: every
+    row is told from the others), and all together by what a plan holds."""
+    n = bound.partitions
+    most = workers_allowed(bound.learning, weights, total, n)
+    over = most.sum() / max(slot_budget(n, len(weights)) // 2, 1)
+    if over > 1:
+        most = np.maximum((most / over).astype(np.int64), 1)
+    return most if values is None else np.clip(values // SPREAD_PER_FRAGMENT, 1, most)
+
+
+def _values(bound: RoutingChoice, hot: U64, keys: U64, spread: U64 | None) -> I64 | None:
+    """Distinct spread hashes of each hot key."""
+    if spread is None:
+        return np.ones(len(hot), np.int64)
+    if bound.alike or not len(hot):
+        return None
+    order = np.argsort(hot)
+    near = np.minimum(np.searchsorted(hot[order], keys), len(hot) - 1)
+    at = np.flatnonzero(hot[order][near] == keys)
+    which, values = order[near[at]], spread[at]
+    ordered = np.lexsort((values, which))
+    which, values = which[ordered], values[ordered]
+    new = (np.diff(which, prepend=-1) != 0) | np.concatenate([values[:1] == values[:1], values[1:] != values[:-1]])
+    return np.bincount(which[new], minlength=len(hot)).astype(np.int64)
+
+
+# -- what goes to the service -----------------------------------------------------------------------------------
+
+
+def bounded(histogram: Histogram, partitions: int, listed: int = REPORTED) -> Histogram:
+    """The same with at most so many keys by name, the rest by host: what a report carries."""
+    if len(histogram.hashes) <= listed:
+        return histogram
+    kept = np.zeros(len(histogram.hashes), np.bool_)
+    kept[top_rows(histogram.hashes, histogram.counts, listed)] = True
+    spread = None if histogram.spread is None else histogram.spread[kept]
+    return Histogram(
+        histogram.hashes[kept], histogram.counts[kept], histogram.fold(kept, host_bits(partitions)), spread
+    )
+
+
+def report_of(
+    bound: RoutingChoice,
+    decided: PartitionRouting,
+    *,
+    agent: str,
+    session: int,
+    seq: int,
+    dsync: float,
+    guest: bool = False,
+    capacity: int = REPORTED,
+) -> Report:
+    """The report of what was learned (SYNC). The same partition of the same batch makes the same report."""
+    from unskew.core.rounds.messages import Report
+    from unskew.core.sketches.frequent import FrequentItems
+
+    n = bound.partitions
+    table = QTable.empty(n) if decided.table is None else decided.table
+    room = max(_MOST_SENT // n, 1)
+    if len(table) > room:
+        table = table.take(table.hashes[top_rows(table.hashes, table.rows, room)])
+    histogram = decided.histogram
+    return Report(
+        agent=agent,
+        session=session,
+        seq=seq,
+        table=table,
+        records=histogram.total,
+        frequent=FrequentItems(capacity).update(histogram.hashes, histogram.counts),
+        loads=np.bincount(decided.partitions, minlength=n).astype(np.int64),
+        dsync=dsync,
+        longer=False,
+        guest=guest,
+    )

@@ -1,0 +1,50 @@
+"""Consistent hashing with bounded loads (CH-BL; CG, section 4.2): clockwise until an owner has room.
+
+A worker has room while it holds less than ``ceil((1 + epsilon) x mean load)`` of the window's rows, so none is ever
+more than 1 + epsilon over the mean. Reconstructed from CG's description of Mirrokni et al.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.kernels import base as kernels
+from unskew.core.routers.base import Loads, RouterSettings, check_share
+from unskew.core.routers.consistent.circle import Circle
+
+__all__ = ["BoundedConsistentHash"]
+
+
+@dataclass(eq=False)
+class BoundedConsistentHash:
+    """``copies`` points a worker; ``epsilon`` as in CG's figures."""
+
+    common: RouterSettings
+    copies: int = 100
+    epsilon: float = 0.01
+    _circle: Circle = field(init=False)
+    _loads: Loads = field(init=False)
+
+    def __post_init__(self) -> None:
+        check_share("epsilon", self.epsilon)
+        self._circle = Circle.of(self.common, self.copies)
+        self._loads = Loads.of(self.common)
+
+    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+        on, at = self._circle, self._loads
+        kernels.route_bounded_ring(
+            keys,
+            slides,
+            out,
+            on.cells,
+            on.shift,
+            on.points,
+            on.owner,
+            float(self.epsilon),
+            at.clock,
+            at.ring,
+            at.load,
+        )

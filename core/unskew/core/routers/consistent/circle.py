@@ -1,0 +1,38 @@
+"""The circle of consistent hashing: where each worker's points lie, and a table of cells to find the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.arrays.mixing import mix
+from unskew.core.errors import ConfigError
+from unskew.core.routers.base import RouterSettings
+
+__all__ = ["Circle"]
+
+
+@dataclass(frozen=True, eq=False)
+class Circle:
+    """Points in ascending order and their owners. Cell c begins at ``c << shift``; ``cells[c]`` is the first point
+    that does not lie before it, so that a look-up walks over a point or two."""
+
+    points: NDArray[np.uint64]
+    owner: NDArray[np.int32]
+    cells: NDArray[np.int64]
+    shift: np.uint64
+
+    @classmethod
+    def of(cls, settings: RouterSettings, copies: int) -> Circle:
+        if not 1 <= copies <= 1000:
+            raise ConfigError("copies", copies, "1 to 1000 points a worker")
+        owner = np.repeat(np.arange(settings.workers, dtype=np.int32), copies)
+        points = mix(np.arange(len(owner), dtype=np.uint64), int(settings.salt(0)))
+        order = np.argsort(points, kind="stable")
+        points, owner = points[order], owner[order]
+        bits = max(len(points).bit_length(), 1)
+        shift = np.uint64(64 - bits)
+        begins = np.arange(1 << bits, dtype=np.uint64) << shift
+        return cls(points, owner, np.searchsorted(points, begins).astype(np.int64), shift)

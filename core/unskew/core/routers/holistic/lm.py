@@ -1,0 +1,48 @@
+"""Hybrid imbalance minimization (LM; Holistic, Algorithm 5 and Eq. 7-9): rows and keys, weighed.
+
+``H = p L' + (1 - p) C'`` with both loads min-max scaled over all workers, 0 where all are equal. The listing of
+Algorithm 5 adds raw loads instead, so that rows, being more, decide alone: that is ``as_published=True``. Counts
+start anew with each window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.errors import ConfigError
+from unskew.core.kernels.holistic import BY_HYBRID
+from unskew.core.routers.base import RouterSettings
+from unskew.core.routers.holistic.sets import HolisticRule, Memory, memory
+
+__all__ = ["Hybrid"]
+
+
+@dataclass(eq=False)
+class Hybrid:
+    """``bias`` is the paper's p: 1 looks at rows only, 0 at keys only. ``cardinality`` is "exact" or "hll", with
+    2**register_bits registers a worker."""
+
+    common: RouterSettings
+    choices: int = 2
+    bias: float = 0.5
+    as_published: bool = False
+    cardinality: str = "exact"
+    register_bits: int = 12
+    _memory: Memory = field(init=False)
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.bias <= 1.0:
+            raise ConfigError("bias", self.bias, "0 to 1")
+        rule = HolisticRule(BY_HYBRID, bias=float(self.bias), published=self.as_published)
+        self._memory = memory(self.common, self.choices, rule, self.cardinality, self.register_bits)
+
+    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+        self._memory.route(keys, slides, out)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of state: constant with HyperLogLog, growing with the distinct keys of a window with exact sets."""
+        return self._memory.nbytes

@@ -1,0 +1,204 @@
+"""What Holistic's routers remember of a window: which workers hold which key, and how many keys and rows each has.
+
+Exact (Holistic, section 3.2.1): one open table of keys, whose memory grows with the distinct keys of a window; or one
+HyperLogLog a worker (section 3.2.2), whose memory is n x 2**register_bits bytes whatever comes. Everything starts anew
+with each window (Algorithm 1).
+
+Deviations from the paper, for HyperLogLog only (docs/decisions/0010): registers are bytes, not 5 bits; cardinality is
+the martingale estimate, which is more accurate for a sketch that is never merged; of several choices that seem to have
+a key the likeliest gets it, the least loaded of those that are equally likely; ``published`` takes the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.errors import ConfigError
+from unskew.core.kernels import holistic as exact
+from unskew.core.kernels import loglog
+from unskew.core.routers.base import RouterSettings, check_choices
+from unskew.core.sketches.hyperloglog import HyperLogLog
+
+__all__ = ["CARDINALITIES", "HolisticRule", "Memory", "memory"]
+
+U64 = NDArray[np.uint64]
+I64 = NDArray[np.int64]
+I32 = NDArray[np.int32]
+
+CARDINALITIES = ("exact", "hll")
+
+_FIRST_BITS = 10
+_NEVER = np.iinfo(np.int64).min
+
+
+@dataclass(frozen=True)
+class HolisticRule:
+    """How a router chooses: what it keeps ``even`` (a BY_ of ``kernels_holistic``), whether a key stays where it is
+    (``affinity``), LM's bias, and whether the paper's listing is followed to the letter."""
+
+    even: int
+    affinity: bool = False
+    bias: float = 0.0
+    published: bool = False
+
+
+class Memory(Protocol):
+    """Exact or not, it routes."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all state that depends on workers or keys."""
+
+    def route(self, keys: U64, slides: I64, out: I32) -> None:
+        """Route all tuples into ``out``."""
+
+
+def memory(common: RouterSettings, choices: int, rule: HolisticRule, cardinality: str, register_bits: int) -> Memory:
+    """The memory of this kind, or a ``ConfigError`` that names the bad setting."""
+    check_choices(choices)
+    if cardinality not in CARDINALITIES:
+        raise ConfigError("cardinality", cardinality, CARDINALITIES)
+    if not 4 <= register_bits <= 18:
+        raise ConfigError("register_bits", register_bits, "4 to 18 (2**register_bits registers a worker)")
+    counts = Counts.of(common, choices)
+    if cardinality == "hll":
+        return Sketches(common, rule, counts, register_bits)
+    return Homes(common, rule, counts) if rule.affinity else KeySets(common, rule, counts)
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """What all three have: choices, the window in use, rows a worker and their extent."""
+
+    salts: U64
+    picked: I64
+    clock: I64
+    load: I64
+    of_rows: I64
+
+    @classmethod
+    def of(cls, common: RouterSettings, choices: int) -> Counts:
+        d = min(choices, common.workers)
+        salts = np.array([common.salt(j) for j in range(d)], np.uint64)
+        clock = np.array([_NEVER, _NEVER, 0, 0, 0], np.int64)
+        return cls(salts, np.zeros(d, np.int64), clock, np.zeros(common.workers, np.int64), np.zeros(3, np.int64))
+
+
+@dataclass(eq=False)
+class _Table:
+    """An open table of keys that doubles whenever it is half full."""
+
+    words: int
+    bits: int = _FIRST_BITS
+    rows: U64 = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rows = np.zeros((1 << self.bits, self.words), np.uint64)
+
+    @property
+    def shift(self) -> np.uint64:
+        return np.uint64(64 - self.bits)
+
+    def grow(self, turn: int) -> None:
+        narrow, self.bits = self.rows, self.bits + 1
+        self.rows = np.zeros((1 << self.bits, self.words), np.uint64)
+        exact.rehash(np.uint64(turn), narrow, self.shift, self.rows)
+
+
+@dataclass(eq=False)
+class Homes:
+    """AM and cAM, exact: a key's one worker."""
+
+    common: RouterSettings
+    rule: HolisticRule
+    counts: Counts
+    _table: _Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._table = _Table(2)
+
+    @property
+    def nbytes(self) -> int:
+        return self._table.rows.nbytes + self.counts.load.nbytes
+
+    def route(self, keys: U64, slides: I64, out: I32) -> None:
+        of, span, by_rows, done = self.counts, self.common.slides, int(self.rule.even == exact.BY_ROWS), 0
+        while True:
+            done = exact.route_affine(
+                keys, slides, out, done, span, by_rows, of.salts, of.picked, of.clock, of.load,
+                self._table.shift, self._table.rows,
+            )  # fmt: skip
+            if done == len(keys):
+                return
+            self._table.grow(int(of.clock[exact.TURN]))
+
+
+@dataclass(eq=False)
+class KeySets:
+    """CM and LM, exact: a key's workers as bits, and how many keys each worker has."""
+
+    common: RouterSettings
+    rule: HolisticRule
+    counts: Counts
+    _cardinality: I64 = field(init=False)
+    _of_keys: I64 = field(init=False)
+    _table: _Table = field(init=False)
+
+    def __post_init__(self) -> None:
+        n = self.common.workers
+        self._cardinality, self._of_keys = np.zeros(n, np.int64), np.zeros(3, np.int64)
+        self._table = _Table(2 + -(-n // 64))
+
+    @property
+    def nbytes(self) -> int:
+        return self._table.rows.nbytes + self.counts.load.nbytes + self._cardinality.nbytes
+
+    def route(self, keys: U64, slides: I64, out: I32) -> None:
+        of, rule, done = self.counts, self.rule, 0
+        while True:
+            done = exact.route_even(
+                keys, slides, out, done, self.common.slides, rule.even, rule.bias, int(rule.published),
+                of.salts, of.picked, of.clock, of.load, self._cardinality, of.of_rows, self._of_keys,
+                self._table.shift, self._table.rows,
+            )  # fmt: skip
+            if done == len(keys):
+                return
+            self._table.grow(int(of.clock[exact.TURN]))
+
+
+@dataclass(eq=False)
+class Sketches:
+    """All four with HyperLogLog: 2**bits registers a worker, of one byte."""
+
+    common: RouterSettings
+    rule: HolisticRule
+    counts: Counts
+    bits: int
+    registers: NDArray[np.uint8] = field(init=False)
+    estimate: NDArray[np.float64] = field(init=False)
+    _of_keys: NDArray[np.float64] = field(init=False)
+    _left: I64 = field(init=False)
+    _test: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        n = self.common.workers
+        self.registers = np.zeros((1 << self.bits, n), np.uint8)
+        self.estimate, self._left, self._of_keys = np.zeros(n), np.zeros(n, np.int64), np.zeros(3)
+        found = loglog.FIRST_FOUND if self.rule.published else loglog.BY_HEIGHT
+        self._test = found if self.rule.affinity else loglog.UNTESTED
+
+    @property
+    def nbytes(self) -> int:
+        return self.registers.nbytes + self.counts.load.nbytes + self.estimate.nbytes + self._left.nbytes
+
+    def route(self, keys: U64, slides: I64, out: I32) -> None:
+        of, rule = self.counts, self.rule
+        loglog.route_loglog(
+            keys, slides, out, self.common.slides, rule.even, self._test, rule.bias, int(rule.published),
+            np.uint64(HyperLogLog.salt), of.salts, of.picked, of.clock, of.load, self.estimate, of.of_rows,
+            self._of_keys, self.registers, self._left, self.bits,
+        )  # fmt: skip

@@ -1,0 +1,113 @@
+"""What jobs, clients and the service say about a stream, as values: its settings, and whose part of which batch."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from unskew.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from unskew.core.plan.plan import Version
+
+__all__ = ["UNKNOWN_PARTS", "BatchWork", "Part", "StreamSpec", "Work", "check_name"]
+
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:/-]{1,200}")  # . and .. in an address are not what they are called
+_MOST_HISTORY = 1000
+UNKNOWN_PARTS = 1_000_000  # the most there may be: what a task says that cannot know how many others there are
+_LONGEST = 1e9  # seconds between two reports; some times this long is still a time
+_OWN = ("name", "partitions", "seed", "weights")  # what ``make_planner`` takes beside a policy's parameters
+
+
+def check_name(what: str, name: object) -> str:
+    """A name of a stream, a source or an agent, or a ``ConfigError``."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(what, name, "1 to 200 letters, digits and . _ - : / (not . and ..)")
+    return name
+
+
+@dataclass(frozen=True)
+class StreamSpec:
+    """One routing policy, and how often its agents report. Refused where no planner would take it."""
+
+    partitions: int
+    policy: str = "auto"
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    weights: tuple[float, ...] = ()
+    seed: int = 7
+    key_types: tuple[str, ...] = ()
+    history: int = 8
+    decay: float = 0.5
+    dsync: float = 20.0
+    dsync_min: float = 1.0
+    dsync_max: float = 3600.0
+
+    def __post_init__(self) -> None:
+        from unskew.core.planners import make_planner  # for who makes streams: most clients only fetch plans
+
+        for own in _OWN:
+            if own in self.parameters:
+                allowed = f"no parameter of that name: a stream has its own {own}"
+                raise ConfigError(f"parameters.{own}", self.parameters[own], allowed)
+        make_planner(self.policy, self.partitions, self.seed, self.weights or None, **self.parameters)
+        if not 1 <= self.history <= _MOST_HISTORY:
+            raise ConfigError("history", self.history, f"1 to {_MOST_HISTORY} batches")
+        if not 0.0 <= self.decay <= 1.0:
+            raise ConfigError("decay", self.decay, "0 to 1")
+        if not 0.0 < self.dsync_min <= self.dsync <= self.dsync_max < math.inf:
+            raise ConfigError("dsync", (self.dsync_min, self.dsync, self.dsync_max), "0 < min <= value <= max, seconds")
+        if self.dsync_max > _LONGEST:
+            raise ConfigError("dsync_max", self.dsync_max, f"at most {_LONGEST:g} seconds")
+
+
+@dataclass(frozen=True, order=True)
+class Part:
+    """A part of a batch: of ``source`` (application and query), in its ``run``-th run, number ``part`` of ``parts``
+    (``UNKNOWN_PARTS``: nobody knows how many)."""
+
+    source: str
+    batch: int
+    run: int = 0
+    part: int = 0
+    parts: int = 1
+
+    def __post_init__(self) -> None:
+        check_name("source", self.source)
+        for name, value, least, most in (
+            ("batch", self.batch, -1, 2**62),
+            ("run", self.run, 0, 2**62),
+            ("parts", self.parts, 1, UNKNOWN_PARTS),
+            ("part", self.part, 0, self.parts - 1),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise ConfigError(name, value, f"a whole number, {least} to {most}")
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one partition of a finished batch had and took. ``queue`` rows wait; ``capacity`` is in rows a second, 0
+    where it is not known."""
+
+    partition: int
+    rows: int = 0
+    keys: int = 0
+    fragments: int = 0
+    seconds: float = 0.0
+    queue: int = 0
+    capacity: float = 0.0
+
+
+@dataclass(frozen=True)
+class BatchWork:
+    """A finished batch, or a part of it. Times are of the whole batch, in seconds; 0 where another part has them.
+    ``version`` is that of the plan which the batch was bound to, where it had one."""
+
+    work: tuple[Work, ...]
+    interval: float = 0.0
+    processing: float = 0.0
+    map_time: float = 0.0
+    reduce_time: float = 0.0
+    version: Version | None = None

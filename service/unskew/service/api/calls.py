@@ -1,0 +1,254 @@
+"""Every verb as a call: who asks, a message in, a message out. What gRPC and REST have in common, and so have alike.
+
+Here and nowhere else is looked whether the caller may, whether names and sizes are allowed, and changes are written to
+the audit log. Large messages are taken apart beside the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from unskew.core.stream_spec import check_name
+from unskew.service.api.problems import TooLargeError
+from unskew.service.api.verbs import BuiltPlan, Overview, ScaleAnswer, StreamInfo, Summary, Synced, Verbs, Wanted
+from unskew.service.auth.access import Access, Identity, changing
+from unskew.service.errors import FieldError
+from unskew.service.events.spans import note
+from unskew.v1 import partitioner_pb2 as pb
+from unskew.wire import ACTIONS, OUTCOMES, histograms, round_messages, streams
+
+__all__ = ["Calls", "check_size", "synced_in_bytes"]
+
+T = TypeVar("T")
+
+
+def _readable(who: Identity, verb: str) -> Wanted | None:
+    """Streams of other people are not even looked at, and none of their names is told. Who may read all is not asked
+    of each."""
+    return None if who.may_everywhere(verb) else partial(who.may, verb)
+
+
+_BESIDE = 1 << 20  # bytes from which on taking a message apart is worth a thread
+_MOST_LISTED, _LISTED = 1000, 100
+_LONGEST_WAIT = 60.0
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The verbs over messages. The limits are those of identities that have none of their own."""
+
+    verbs: Verbs
+    access: Access
+    max_streams: int = 1000
+    max_histogram_keys: int = 4_000_000
+    max_histogram_bytes: int = 128 << 20
+
+    def _allowed(self, who: Identity, verb: str, stream: str) -> str:
+        check_name("stream", stream)
+        note("stream", stream)
+        self.access.require(who, verb, stream)
+        return stream
+
+    def _most_keys(self, who: Identity) -> int:
+        return who.allowance.max_histogram_keys or self.max_histogram_keys
+
+    # -- streams ----------------------------------------------------------------------------------------------
+
+    async def put_stream(self, request: pb.PutStreamRequest, who: Identity) -> pb.PutStreamResponse:
+        with changing(who, "PutStream", request.stream) as done:
+            stream = self._allowed(who, "PutStream", request.stream)
+            spec = streams.spec_from_message(request.spec)
+            most = who.allowance.max_streams or self.max_streams
+            info, created = await self.verbs.put_stream(stream, spec, who.name, most)
+            done.outcome = "created" if created else "changed"
+            done.more = {"policy": spec.policy, "partitions": spec.partitions}
+        return pb.PutStreamResponse(stream=_stream(info), created=created)
+
+    async def get_stream(self, request: pb.GetStreamRequest, who: Identity) -> pb.GetStreamResponse:
+        stream = self._allowed(who, "GetStream", request.stream)
+        return pb.GetStreamResponse(stream=_stream(await self.verbs.get_stream(stream)))
+
+    async def list_streams(self, request: pb.ListStreamsRequest, who: Identity) -> pb.ListStreamsResponse:
+        """Those that the caller may read."""
+        if request.limit > _MOST_LISTED:
+            raise FieldError("limit", request.limit, f"1 to {_MOST_LISTED}, or 0 for {_LISTED}")
+        self.access.require(who, "ListStreams")
+        limit = request.limit or _LISTED
+        found = await self.verbs.list_streams(request.after, limit, _readable(who, "ListStreams"))
+        mine = [_stream(info) for info in found]
+        return pb.ListStreamsResponse(streams=mine, next=found[-1].name if len(found) >= limit else "")
+
+    async def delete_stream(self, request: pb.DeleteStreamRequest, who: Identity) -> pb.DeleteStreamResponse:
+        with changing(who, "DeleteStream", request.stream) as done:
+            await self.verbs.delete_stream(self._allowed(who, "DeleteStream", request.stream))
+            done.outcome = "deleted"
+        return pb.DeleteStreamResponse()
+
+    # -- what is shown: over REST only -------------------------------------------------------------------------
+
+    async def get_overview(self, stream: str, who: Identity) -> tuple[pb.Stream, Overview]:
+        found = await self.verbs.overview(self._allowed(who, "GetOverview", stream))
+        return _stream(found.info), found
+
+    async def list_overviews(
+        self, after: str, limit: int, who: Identity
+    ) -> tuple[Sequence[tuple[pb.Stream, Summary]], str]:
+        """Those that the caller may read, and what to ask ``after`` for more."""
+        found = await self.verbs.summaries(after, limit, _readable(who, "ListOverviews"))
+        return [(_stream(one.info), one) for one in found], found[-1].info.name if len(found) >= limit else ""
+
+    # -- histograms and plans ---------------------------------------------------------------------------------
+
+    async def report_histogram(
+        self, chunks: AsyncIterator[pb.ReportHistogramRequest], who: Identity
+    ) -> pb.ReportHistogramResponse:
+        """Whether the caller may is known after the first chunk: the others are not read then."""
+        assembler = histograms.Assembler(self._most_keys(who), self.max_histogram_bytes)
+        size = 0
+        async for chunk in chunks:
+            if not assembler.stream:
+                self._allowed(who, "ReportHistogram", chunk.stream)
+            here = len(chunk.hashes)  # a copy each time
+            size += here
+            await _beside(partial(assembler.add, chunk), here)
+        stream, part, histogram = await _beside(assembler.finish, size)
+        repeated = await self.verbs.report_histogram(stream, part, histogram)
+        return pb.ReportHistogramResponse(rows=histogram.total, keys=len(histogram.hashes), repeated_report=repeated)
+
+    async def build_plan(self, request: pb.BuildPlanRequest, who: Identity) -> tuple[pb.BuildPlanResponse, BuiltPlan]:
+        """The answer, and the same in values: REST has the version in a header."""
+        stream = self._allowed(who, "BuildPlan", request.stream)
+        histogram = None
+        if request.HasField("histogram"):
+            taken = partial(histograms.histogram_from_message, request.histogram, max_keys=self._most_keys(who))
+            histogram = await _beside(taken, len(request.histogram.hashes))
+        batch = request.batch if request.HasField("batch") else None
+        built = await self.verbs.build_plan(stream, batch, fresh=request.fresh, histogram=histogram)
+        outcome = OUTCOMES[built.outcome]
+        return pb.BuildPlanResponse(plan=built.plan, digest=built.digest, outcome=outcome, reason=built.reason), built
+
+    async def get_plan(self, request: pb.GetPlanRequest, who: Identity) -> pb.GetPlanResponse:
+        stream = self._allowed(who, "GetPlan", request.stream)
+        version = streams.version_from_message(request.version) if request.HasField("version") else None
+        found = await self.verbs.get_plan(stream, version, request.if_none_match)
+        return pb.GetPlanResponse(
+            plan=found.plan, digest=found.digest, not_modified=found.not_modified, stale=found.stale
+        )
+
+    def watch_plans(self, request: pb.WatchPlansRequest, who: Identity) -> AsyncIterator[pb.WatchPlansResponse]:
+        stream = self._allowed(who, "WatchPlans", request.stream)
+        return self._watched(stream, request.if_none_match)
+
+    async def _watched(self, stream: str, if_none_match: str) -> AsyncIterator[pb.WatchPlansResponse]:
+        async for found in self.verbs.watch_plans(stream, if_none_match):
+            yield pb.WatchPlansResponse(plan=found.plan, digest=found.digest)
+
+    # -- learning ---------------------------------------------------------------------------------------------
+
+    async def sync(self, request: pb.SyncRequest, who: Identity, left: float | None = None) -> Synced:
+        """``left``: seconds until the caller gives up; it is told "not yet" before that. What is found is written by
+        who asked (``synced_in_bytes``, ``documents``): the table that all agents of a round are told is so once."""
+        stream = self._allowed(who, "Sync", request.stream)
+        wait = request.wait_seconds
+        if not 0.0 <= wait <= _LONGEST_WAIT:
+            raise FieldError("wait_seconds", wait, f"0 to {_LONGEST_WAIT:g}")
+        table = request.report.table
+        size = len(table.hashes) * table.workers if table.workers else 0  # of its values, or they are refused
+        report, data = await _beside(partial(round_messages.report_as_sent, request.report), size)
+        known = (request.incarnation, request.epoch)
+        if left is not None:
+            wait = min(wait, max(0.0, 0.9 * left - 0.05))
+        found = await self.verbs.sync(stream, report, wait, known, data)
+        if found.answer is not None:
+            note("round", found.answer.epoch)
+        return found
+
+    # -- batches, parallelism, explanations -------------------------------------------------------------------
+
+    async def report_batch(self, request: pb.ReportBatchRequest, who: Identity) -> pb.ReportBatchResponse:
+        stream = self._allowed(who, "ReportBatch", request.stream)
+        part, work = streams.part_from_message(request.part), streams.work_from_message(request)
+        return pb.ReportBatchResponse(repeated_report=await self.verbs.report_batch(stream, part, work))
+
+    async def get_scale(self, request: pb.GetScaleRequest, who: Identity) -> pb.GetScaleResponse:
+        found = await self.scale(request.stream, who)
+        return pb.GetScaleResponse(
+            map_tasks=found.map_tasks,
+            reduce_tasks=found.reduce_tasks,
+            action=ACTIONS[found.action],
+            zone=found.zone,
+            reason=found.reason,
+        )
+
+    async def scale(self, stream: str, who: Identity) -> ScaleAnswer:
+        """The advice in values; for KEDA (``keda``), as the two below."""
+        return await self.verbs.get_scale(self._allowed(who, "GetScale", stream))
+
+    def watch_scale(self, stream: str, who: Identity) -> AsyncIterator[ScaleAnswer]:
+        return self.verbs.watch_scale(self._allowed(who, "GetScale", stream))
+
+    def may_scale(self, stream: str, who: Identity) -> None:
+        self._allowed(who, "GetScale", stream)
+
+    async def explain(self, request: pb.ExplainRequest, who: Identity) -> pb.ExplainResponse:
+        """Under the latest version, if none is given: the answer says which that was."""
+        stream = self._allowed(who, "Explain", request.stream)
+        version = streams.version_from_message(request.version) if request.HasField("version") else None
+        found = await self.verbs.explain(stream, request.hash, version)
+        said = found.version or version
+        fragments = [
+            pb.KeyFragment(partition=partition, share=share)
+            for partition, share in zip(found.partitions, found.shares, strict=True)
+        ]
+        return pb.ExplainResponse(
+            version=None if said is None else streams.version_to_message(said),
+            hot=found.kind != "tail",
+            rows=found.rows or 0,
+            share=found.share_of_rows or 0.0,
+            fragments=fragments,
+            reason=found.reason,
+        )
+
+
+# -- pieces ---------------------------------------------------------------------------------------------------
+
+
+def synced_in_bytes(found: Synced) -> bytes:
+    """The bytes of a ``SyncResponse``."""
+    if found.answer is None:
+        return b""
+    return round_messages.answer_to_response(found.answer, found.incarnation, found.merged, found.age)
+
+
+def check_size(who: Identity, size: int) -> None:
+    """Whether this caller may send a message of so many bytes; what the transport takes at most is checked there."""
+    most = who.allowance.max_message_bytes
+    if most is not None and size > most:
+        raise TooLargeError(f"the message has {size:,} bytes, {who.name} may send {most:,}; send less, or in chunks")
+
+
+async def _beside(work: Callable[[], T], size: int) -> T:
+    """Done in a thread if it is large, so that the loop goes on."""
+    return work() if size < _BESIDE else await asyncio.to_thread(work)
+
+
+def _stream(info: StreamInfo) -> pb.Stream:
+    created = Timestamp()
+    created.FromNanoseconds(math.floor(info.created * 1e6) * 1000)
+    return pb.Stream(
+        name=info.name,
+        spec=streams.spec_to_message(info.spec),
+        created=created,
+        version=None if info.version is None else streams.version_to_message(info.version),
+        plan_digest=info.digest,
+        epoch=info.epoch,
+        agents=info.agents,
+        dsync_seconds=info.dsync,
+    )

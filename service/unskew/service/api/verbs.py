@@ -1,0 +1,148 @@
+"""What the service can be asked to do, in core values: the one thing behind gRPC, REST and the embedded service.
+
+``Engine`` (engine.py) is it. The faces check who may ask (``access``), translate, and call these; they hold no rules.
+All verbs may be repeated. They raise a ``ServiceError``, or a ``UnskewError`` of core where a value is not allowed (a
+face answers that as INVALID_ARGUMENT).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Explanation, Plan, Version
+from unskew.core.rounds.messages import Answer, Report
+from unskew.core.stream_spec import BatchWork, Part, StreamSpec
+from unskew.service.events.history import BatchNote, Expected, Observed, PlanNote, RoundNote
+
+__all__ = ["BuiltPlan", "Fetched", "Overview", "ScaleAnswer", "StreamInfo", "Summary", "Synced", "Verbs", "Wanted"]
+
+Wanted: TypeAlias = Callable[[str], bool]  # by a stream's name
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """A stream as it stands. ``version`` is that of its latest plan."""
+
+    name: str
+    spec: StreamSpec
+    created: float
+    version: Version | None
+    digest: str
+    epoch: int
+    agents: int
+    dsync: float
+
+
+@dataclass(frozen=True)
+class BuiltPlan:
+    """A plan's bytes, what happened ("new", "kept", "nothing reported", "repeated"), and why."""
+
+    plan: bytes
+    digest: str
+    version: Version
+    outcome: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A plan's bytes; none where the caller has it. ``stale``: the store could not be asked."""
+
+    plan: bytes
+    digest: str
+    not_modified: bool = False
+    stale: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Synced:
+    """The answer of the newest merged round, if it is news to the caller."""
+
+    answer: Answer | None
+    incarnation: int = 0
+    merged: bool = False
+    age: float = 0.0
+
+
+@dataclass(frozen=True)
+class ScaleAnswer:
+    """Prompt's advice. Zone 0: not known yet. ``map_tasks`` is 0 as long as nobody has told how many there are."""
+
+    map_tasks: int
+    reduce_tasks: int
+    action: str  # "hold", "out", "in"
+    zone: int
+    reason: str
+    since: float = 0.0  # seconds since 1970 of the last report of a batch, or else of the stream's creation
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A stream as a line in a list: the last plan that was made and the last batch that was reported, if any."""
+
+    info: StreamInfo
+    plan: PlanNote | None
+    batch: BatchNote | None
+
+
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """A stream as it stands and as it went. ``expected`` is of the present plan."""
+
+    info: StreamInfo
+    plan: Plan | None
+    expected: Expected | None
+    observed: Observed | None
+    plans: Sequence[PlanNote]
+    batches: Sequence[BatchNote]
+    rounds: Sequence[RoundNote]
+
+
+class Verbs(Protocol):
+    async def put_stream(
+        self, stream: str, spec: StreamSpec, owner: str = "", most: int | None = None
+    ) -> tuple[StreamInfo, bool]:
+        """Whether it was created; a new one of an owner that has ``most`` is refused with a ``LimitError``."""
+
+    async def get_stream(self, stream: str) -> StreamInfo: ...
+
+    async def list_streams(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[StreamInfo]:
+        """By name, those of which ``wanted`` says yes."""
+
+    async def delete_stream(self, stream: str) -> None: ...
+
+    async def report_histogram(self, stream: str, part: Part, histogram: Histogram) -> bool:
+        """Whether it was there already."""
+
+    async def build_plan(
+        self, stream: str, batch: int | None = None, *, fresh: bool = False, histogram: Histogram | None = None
+    ) -> BuiltPlan: ...
+
+    async def get_plan(self, stream: str, version: Version | None = None, if_none_match: str = "") -> Fetched: ...
+
+    def watch_plans(self, stream: str, if_none_match: str = "") -> AsyncIterator[Fetched]: ...
+
+    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
+        """Take the report; wait so many seconds for its round. ``known``: (incarnation, epoch) that the caller has.
+        ``data``: the report in bytes (``wire.round_messages``), where they are at hand."""
+
+    def drain(self) -> None:
+        """End all waits of syncs, now and from now on: each is answered with what there is."""
+
+    async def report_batch(self, stream: str, part: Part, batch: BatchWork) -> bool: ...
+
+    async def get_scale(self, stream: str) -> ScaleAnswer: ...
+
+    def watch_scale(self, stream: str) -> AsyncIterator[ScaleAnswer]:
+        """The advice now, and again whenever there may be another: after each report of a batch here, and now and
+        then."""
+
+    async def explain(self, stream: str, key: int, version: Version | None = None) -> Explanation: ...
+
+    async def overview(self, stream: str) -> Overview: ...
+
+    async def summaries(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[Summary]:
+        """The same streams, each as a line; of a few seconds ago at most."""

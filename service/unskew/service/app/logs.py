@@ -1,0 +1,152 @@
+"""One JSON document a line on stderr, or plain text: time, level, logger, message, and what the caller added by name
+(``extra={"stream": ..}``), with the trace that it belongs to. Bodies, keys and credentials are never logged.
+
+``EventLog`` says why every plan, round and advice is as it is, and why something was not done.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
+from time import monotonic
+from typing import Any
+
+from unskew.service.engine.base import LruCache
+from unskew.service.events.events import Event, PlanBuilt, RoundMerged, ScaleAdvised, Skipped
+from unskew.service.events.spans import ids
+
+__all__ = ["EventLog", "configure"]
+
+_OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_AGAIN = 30.0  # seconds for which the same is not said again
+_LONGEST = 2000
+
+
+class _Json(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        document: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, timezone.utc).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **_added(record),
+        }
+        if record.exc_info:
+            document["error"] = self.formatException(record.exc_info)
+        return json.dumps(document, default=str)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        added = "".join(f" {name}={_on_one_line(str(value))}" for name, value in _added(record).items())
+        when = datetime.fromtimestamp(record.created, timezone.utc).strftime("%H:%M:%S")
+        line = f"{when} {record.levelname.lower():7} {_on_one_line(record.getMessage())}{added}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def _on_one_line(text: str) -> str:
+    """What a caller sent must not look like a line of ours."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
+
+
+def _added(record: logging.LogRecord) -> dict[str, Any]:
+    added = {name: value for name, value in vars(record).items() if name not in _OWN}
+    traced = ids()
+    return added if traced is None else {**added, "trace_id": traced[0], "span_id": traced[1]}
+
+
+def configure(level: str, form: str) -> None:
+    """The log of this process. Libraries speak from warnings on; the audit log always does."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Json() if form == "json" else _Text())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("unskew").setLevel(level.upper())
+    logging.getLogger("unskew.audit").setLevel(logging.INFO)
+
+
+# -- what the engine does -------------------------------------------------------------------------------------
+
+
+class EventLog:
+    """An observer (``observing``). What is asked for again and again is told once: a plan that was made before at the
+    level ``debug`` only, the same reason for skipping and the same advice once in half a minute, with a count."""
+
+    def __init__(self, timer: Callable[[], float] = monotonic) -> None:
+        self._timer = timer
+        self._log = logging.getLogger("unskew.engine")
+        self._told: LruCache[tuple[str, str, str], tuple[float, int]] = LruCache(10_000)
+        self._on: dict[type, Callable[[Any], None]] = {
+            PlanBuilt: self._plan_built,
+            RoundMerged: self._round_merged,
+            ScaleAdvised: self._scale_advised,
+            Skipped: self._skipped,
+        }
+
+    def __call__(self, event: Event, /) -> None:
+        on = self._on.get(type(event))
+        if on is not None:
+            on(event)
+
+    def _plan_built(self, event: PlanBuilt) -> None:
+        info = event.info
+        told = {
+            "stream": event.stream,
+            "version": str(info.version),
+            "batch": info.batch,
+            "policy": event.policy,
+            "digest": event.digest,
+            "partitions": event.partitions,
+            "hot_keys": event.hot_keys,
+            "fragments": event.fragments,
+            "moved": round(info.moved_rows, 6),
+            "seconds": round(event.seconds, 6),
+        }
+        level = logging.DEBUG if event.outcome == "repeated" else logging.INFO
+        self._log.log(level, "plan %s: %s", event.outcome, event.reason[:_LONGEST], extra=told)
+
+    def _round_merged(self, event: RoundMerged) -> None:
+        told = {
+            "stream": event.stream,
+            "round": event.epoch,
+            "reports": event.reports,
+            "dsync": event.dsync,
+            "seconds": round(event.seconds, 6),
+        }
+        level = logging.DEBUG if event.outcome == "repeated" else logging.INFO
+        self._log.log(level, "round merged: %s", event.outcome, extra=told)
+
+    def _scale_advised(self, event: ScaleAdvised) -> None:
+        scale = event.scale
+        what = f"{scale.action} {scale.zone} {scale.map_tasks} {scale.reduce_tasks}"
+        if self._news(event.stream, "scale", what) is not None:
+            told = {"stream": event.stream, "zone": scale.zone, "map": scale.map_tasks, "reduce": scale.reduce_tasks}
+            self._log.info("scale %s: %s", scale.action, scale.reason[:_LONGEST], extra=told)
+
+    def _skipped(self, event: Skipped) -> None:
+        suppressed = self._news(event.stream, event.what, event.reason)
+        if suppressed is None:
+            return
+        told: dict[str, Any] = {"stream": event.stream}
+        if event.version is not None:
+            told["version"] = str(event.version)
+        if event.round is not None:
+            told["round"] = event.round
+        if suppressed:
+            told["suppressed"] = suppressed
+        level = logging.WARNING if event.what in ("news", "round") else logging.INFO
+        self._log.log(level, "%s skipped: %s", event.what, event.reason[:_LONGEST], extra=told)
+
+    def _news(self, stream: str, what: str, said: str) -> int | None:
+        """How often the same was not told since it was told last; None: it is not told now either."""
+        now, key = self._timer(), (stream, what, said)
+        at, suppressed = self._told.find(key) or (float("-inf"), 0)
+        if now - at < _AGAIN:
+            self._told.put(key, (at, suppressed + 1))
+            return None
+        self._told.put(key, (now, 0))
+        return suppressed

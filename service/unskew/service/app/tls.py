@@ -1,0 +1,108 @@
+"""Certificates for all ports, read again when their files change; and the names in a client's certificate.
+
+A new pair is taken for new connections. One that cannot be used leaves the old one in place, and the log says so: a
+certificate and its key are rarely replaced in the same instant.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+from typing import Any
+
+import grpc
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from unskew.core.errors import ConfigError
+from unskew.service.app.settings import Settings
+
+__all__ = ["HttpProtocol", "Tls"]
+
+_log = logging.getLogger("unskew.service")
+
+
+class Tls:
+    """The files of the settings, as an ``SSLContext`` and as credentials of a gRPC server."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._cert, self._key, self._ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
+        self._seen = self._stamps()
+        self.context = self._current = self._checked()
+        self.context.sni_callback = self._taken
+        self._config = self._grpc_config()
+        self._given = self._config
+
+    def refresh(self) -> None:
+        """Look whether the files changed."""
+        try:
+            seen = self._stamps()
+            if seen == self._seen:
+                return
+            current = self._checked()  # a new one: what was taken out of a file of authorities stays in the old one
+            self._config, self._current, self._seen = self._grpc_config(), current, seen
+        except (OSError, ConfigError) as why:
+            _log.error("certificates not taken, those before stay: %s", why)
+        else:
+            _log.info("certificates read again")
+
+    def grpc_credentials(self) -> Any:
+        return grpc.dynamic_ssl_server_credentials(
+            self._config, self._fetch, require_client_authentication=bool(self._ca)
+        )
+
+    def _taken(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Asked by Python at each handshake, whether the client names a server or not."""
+        connection.context = self._current
+
+    def _fetch(self) -> Any:
+        """Asked by gRPC at each handshake; None: nothing new."""
+        if self._config is self._given:
+            return None
+        self._given = self._config
+        return self._config
+
+    def _grpc_config(self) -> Any:
+        pair = (Path(self._key).read_bytes(), Path(self._cert).read_bytes())
+        return grpc.ssl_server_certificate_configuration([pair], Path(self._ca).read_bytes() if self._ca else None)
+
+    def _checked(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self._ca:
+            context.verify_mode = ssl.CERT_REQUIRED
+            # Who comes back shows a certificate again: it may not count any more.
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
+        try:
+            self._load(context)
+        except (OSError, ssl.SSLError) as why:
+            files = ", ".join(file for file in (self._cert, self._key, self._ca) if file)
+            raise ConfigError(
+                "--tls-cert, --tls-key, --tls-client-ca", files, f"PEM files that fit together ({why})"
+            ) from None
+        return context
+
+    def _load(self, context: ssl.SSLContext) -> None:
+        context.load_cert_chain(self._cert, self._key)
+        if self._ca:
+            context.load_verify_locations(self._ca)
+
+    def _stamps(self) -> list[tuple[int, int]]:
+        try:
+            stats = [Path(file).stat() for file in (self._cert, self._key, self._ca) if file]
+        except OSError as why:
+            raise ConfigError(
+                "--tls-cert, --tls-key, --tls-client-ca", why.filename, "files that can be read"
+            ) from None
+        return [(stat.st_mtime_ns, stat.st_ino) for stat in stats]
+
+
+class HttpProtocol(H11Protocol):
+    """HTTP/1.1 whose requests know the names in their connection's client certificate (``state["sans"]``)."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        shown = transport.get_extra_info("peercert") or {}
+        names = tuple(value for _, value in shown.get("subjectAltName", ()))
+        self.app_state = {**self.app_state, "sans": names}

@@ -1,0 +1,173 @@
+"""Who may do what, for gRPC, REST, documents and metrics alike: callers are told apart by what they show
+(``credentials``) and refused by one rule; changes go to the audit log.
+
+Where nothing is configured everybody is an admin; ``settings`` sees to it that this is loopback only, or meant.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from unskew.core.errors import ConfigError, UnskewError
+from unskew.service.auth.credentials import (
+    ANYBODY,
+    ROLE_OF,
+    Allowance,
+    Grant,
+    Identity,
+    KnownCallers,
+    Role,
+    read_credentials,
+)
+from unskew.service.errors import DeniedError, ServiceError, UnauthenticatedError
+
+__all__ = [
+    "ANYBODY",
+    "ROLE_OF",
+    "Access",
+    "Allowance",
+    "Grant",
+    "Identity",
+    "Role",
+    "audit",
+    "changing",
+    "read_credentials",
+]
+
+_log = logging.getLogger("unskew.access")
+_audit = logging.getLogger("unskew.audit")
+_LOOK_AGAIN = 1.0  # seconds between two looks at the file
+_UNKNOWN = "the credential is not known here, or has expired; ask for a new one"
+_LONGEST_NAME = 200  # a name that is longer is refused, and not written down
+_CHANGES = {"PutStream", "DeleteStream"}
+
+# -- asking ---------------------------------------------------------------------------------------------------
+
+
+class Access:
+    """Answers who a caller is and whether it may. The file is looked at again when it has changed; one that cannot be
+    read then leaves the credentials as they were, and says so in the log."""
+
+    def __init__(
+        self,
+        tokens_file: str = "",
+        tokens: str = "",
+        *,
+        certificates: bool = False,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
+        rejected: Callable[[str], None] = lambda _reason: None,
+    ) -> None:
+        self.open = not (tokens_file or tokens or certificates)
+        self._path = Path(tokens_file) if tokens_file else None
+        self._clock, self._timer, self._rejected = clock, timer, rejected
+        self._fixed = read_credentials(tokens, "UNSKEW_TOKENS") if tokens else ()
+        self._seen: object = None
+        self._complaint = ""
+        self._next = 0.0
+        self._known = KnownCallers(self._fixed)
+        if self._path is not None:
+            self._reread(self._path, first=True)
+
+    def identify(self, authorization: str | None, sans: Iterable[str] = ()) -> Identity:
+        """Who shows this ``Authorization`` header, or these names in a certificate; or an ``UnauthenticatedError``."""
+        if self.open:
+            return ANYBODY
+        if self._path is not None and self._timer() >= self._next:
+            self._reread(self._path)
+        if authorization:
+            scheme, _, token = authorization.partition(" ")
+            if scheme.lower() != "bearer":
+                raise self._turned_away("unknown scheme", "the Authorization header must be: Bearer <token>")
+            found = self._known.of(token.strip())
+        else:
+            found = next((self._known.by_san[san] for san in sans if san in self._known.by_san), None)
+            if found is None:
+                raise self._turned_away("no credential", "send the header Authorization: Bearer <token>")
+        if found is None or (found.expires is not None and self._clock() >= found.expires):
+            raise self._turned_away("unknown credential", _UNKNOWN)
+        return found
+
+    def require(self, who: Identity, verb: str, stream: str | None = None) -> None:
+        """Or a ``DeniedError``, the same whether the stream exists or not. A verb without a stream: on any of them,
+        for metrics on all."""
+        if stream is not None:
+            allowed = who.may(verb, stream)
+        elif verb == "Metrics":
+            allowed = who.may_everywhere(verb)
+        else:
+            allowed = any(grant.role >= ROLE_OF[verb] for grant in who.grants)
+        if not allowed:
+            self._rejected("denied")
+            on = "every stream" if verb == "Metrics" else f"stream {stream!r}" if stream is not None else "any stream"
+            need = ROLE_OF[verb].name.lower()
+            if verb in _CHANGES:
+                audit(who, verb, stream or "", f"refused: {DeniedError.code}")
+            raise DeniedError(f"{who.name} may not call {verb} on {on}: it needs the role {need} there")
+
+    def _turned_away(self, reason: str, message: str) -> UnauthenticatedError:
+        self._rejected(reason)
+        return UnauthenticatedError(message)
+
+    def _reread(self, path: Path, *, first: bool = False) -> None:
+        self._next = self._timer() + _LOOK_AGAIN
+        try:
+            stat = path.stat()
+            seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if seen == self._seen:
+                return
+            entries = read_credentials(path.read_text("utf-8"), str(path))
+            self._known, self._seen = KnownCallers((*self._fixed, *entries)), seen
+        except (OSError, UnicodeDecodeError, ConfigError) as why:
+            if first:
+                raise why if isinstance(why, ConfigError) else _unreadable(path, why) from None
+            if str(why) != self._complaint:  # once, not at every look
+                self._complaint = str(why)
+                _log.error("tokens file not taken, the credentials before stay: %s", why)
+        else:
+            self._complaint = ""
+            _log.info("tokens file read", extra={"credentials": len(entries)})
+
+
+def _unreadable(path: Path, why: OSError | UnicodeDecodeError) -> ConfigError:
+    return ConfigError("--tokens-file", str(path), f"a file in UTF-8 that can be read ({why})")
+
+
+def audit(who: Identity, verb: str, stream: str, outcome: str, **more: Any) -> None:
+    """A line of the log about a change, whether it was made or refused."""
+    told = {"identity": who.name, "stream": stream[:_LONGEST_NAME], "verb": verb, **more}
+    _audit.info("%s %s", verb, outcome, extra=told)
+
+
+class changing:  # noqa: N801 - used as a statement
+    """Around a change: writes how it ended to the audit log, if it was refused or an ``outcome`` was given."""
+
+    def __init__(self, who: Identity, verb: str, stream: str, **more: object) -> None:
+        self._who, self._verb, self._stream = who, verb, stream
+        self.outcome, self.more = "", more
+
+    def __enter__(self) -> changing:
+        return self
+
+    def __exit__(self, _kind: object, why: BaseException | None, _trace: TracebackType | None) -> None:
+        outcome = self.outcome if why is None else _refused(why)
+        if outcome:
+            audit(self._who, self._verb, self._stream, outcome, **self.more)
+
+
+def _refused(why: BaseException) -> str:
+    """What is denied has its line already (``Access.require``). Who went away may have changed something all the
+    same."""
+    if isinstance(why, DeniedError):
+        return ""
+    if isinstance(why, ServiceError):
+        return f"refused: {why.code}"
+    if isinstance(why, UnskewError):
+        return "refused: INVALID_ARGUMENT"
+    fault = getattr(why, "fault", None)  # of a border (``problems``)
+    return f"refused: {fault.code}" if fault is not None else "failed" if isinstance(why, Exception) else "abandoned"

@@ -1,0 +1,133 @@
+"""The plans, kept near: each by its version, which says the same for ever, and which is the latest, for a moment.
+
+Where the store cannot be asked the latest that is known here is handed out, and said to be stale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from unskew.core.plan.plan import Plan, Version
+from unskew.service.api.verbs import Fetched
+from unskew.service.engine.base import Base, LruCache, SingleFlight, monotonic
+from unskew.service.engine.streams import Streams
+from unskew.service.errors import NotFoundError, UnavailableError
+from unskew.service.events.events import PlanServed, Skipped
+from unskew.service.stores.ports import PlanRecord
+from unskew.wire.plans import plan_from_bytes
+
+__all__ = ["PlanCache"]
+
+_RECORDS, _PLANS, _STREAMS = 256, 64, 10_000
+
+
+@dataclass(frozen=True)
+class _Latest:
+    record: PlanRecord | None
+    read: float
+
+
+class PlanCache:
+    def __init__(self, base: Base, streams: Streams) -> None:
+        self._base, self._streams = base, streams
+        self._latest: LruCache[str, _Latest] = LruCache(_STREAMS)
+        self._records: LruCache[tuple[str, Version], PlanRecord] = LruCache(_RECORDS)
+        self._plans: LruCache[tuple[str, Version], Plan] = LruCache(_PLANS)
+        self._reads: SingleFlight[PlanRecord | None] = SingleFlight()
+
+    # -- verbs
+
+    async def get(self, stream: str, version: Version | None, if_none_match: str) -> Fetched:
+        if version is None:
+            record, stale = await self.latest(stream)
+        else:
+            await self._streams.get(stream)  # a plan is known for longer than its stream may be there
+            record, stale = await self.at(stream, version), False
+        if record is None:
+            raise NotFoundError(
+                f"stream {stream!r} has no plan yet: report a histogram and build one"
+                if version is None
+                else f"version: stream {stream!r} has no plan {version} (any more); ask for the latest",
+                field="version",
+            )
+        had = bool(if_none_match) and if_none_match == record.digest
+        self._base.observer(PlanServed(stream, None if had else record.version, stale))
+        return Fetched(b"" if had else record.data, record.digest, had, stale)
+
+    # -- for the other parts
+
+    async def latest(self, stream: str, *, fresh: bool = False) -> tuple[PlanRecord | None, bool]:
+        """The latest plan, and whether the store could not be asked for it; None where there is none yet."""
+        known = self._latest.find(stream)
+        if known is not None and not fresh and monotonic() - known.read < self._base.tuning.fresh:
+            return known.record, False
+        asked = self._reads.once(stream, lambda: self._ask(stream))
+        if known is None or known.record is None:
+            return await asked, False
+        try:
+            return await (asked if fresh else asyncio.wait_for(asked, self._base.tuning.impatience)), False
+        except (UnavailableError, asyncio.TimeoutError) as why:
+            reason = str(why) or "the store does not answer at once"
+            self._base.observer(Skipped(stream, "plan", f"the last one known is served: {reason}"))
+            return known.record, True
+
+    async def _ask(self, stream: str) -> PlanRecord | None:
+        asked = monotonic()
+        record = await self._base.store.plan(stream)
+        if record is None:
+            await self._check(stream)
+        else:
+            self._records.put((stream, record.version), record)
+        self._latest.put(stream, _Latest(record, asked))
+        return record
+
+    async def _check(self, stream: str) -> None:
+        try:
+            await self._streams.get(stream, fresh=True)
+        except NotFoundError:
+            self.forget(stream)
+            raise
+
+    async def at(self, stream: str, version: Version) -> PlanRecord | None:
+        """The plan of this version."""
+        found = self._records.find((stream, version))
+        if found is None:
+            found = await self._base.store.plan(stream, version)
+            if found is not None:
+                self._records.put((stream, version), found)
+        return found
+
+    async def plan(self, stream: str, record: PlanRecord) -> Plan:
+        """The plan in these bytes."""
+        key = stream, record.version
+        plan = self._plans.find(key)
+        if plan is None or plan.digest != record.digest:
+            plan = self._plans.put(key, await self._base.run(plan_from_bytes, record.data))
+        return plan
+
+    def add(self, stream: str, record: PlanRecord, plan: Plan) -> None:
+        """A plan that was just stored as the latest."""
+        self._records.put((stream, record.version), record)
+        self._plans.put((stream, record.version), plan)
+        self._reads.forget(stream)
+        self._latest.put(stream, _Latest(record, monotonic()))
+
+    def stale(self, stream: str) -> None:
+        """Ask the store the next time; what is known stays for when it cannot be asked."""
+        known = self._latest.get(stream)
+        if known is not None:
+            self._latest[stream] = _Latest(known.record, float("-inf"))
+        self._reads.forget(stream)
+
+    def stale_all(self) -> None:
+        for stream in list(self._latest):
+            self.stale(stream)
+
+    def forget(self, stream: str) -> None:
+        """The stream is gone."""
+        self._latest.pop(stream, None)
+        self._reads.forget(stream)
+        for kept in (self._records, self._plans):
+            for key in [key for key in kept if key[0] == stream]:
+                del kept[key]

@@ -1,0 +1,179 @@
+"""What happens to a stream is written down in its store, so that every replica shows the same, also after a restart.
+
+An observer (``observing``). It only puts what it hears into a bounded queue; one task writes it down (``notes``), one
+after another. No call waits for that or fails because of it: what does not fit, or what the store does not take, is
+told as skipped, and is a gap in a picture. Written is what this replica did: the plans that it made, the rounds that
+it merged, the batches that were reported to it. Of a batch in several parts all that came is known when a plan is made
+from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from unskew.core.stream_spec import BatchWork
+from unskew.service.engine.base import LruCache, apart, finish
+from unskew.service.errors import NotFoundError
+from unskew.service.events.events import (
+    BatchSeen,
+    Event,
+    Observer,
+    PlanBuilt,
+    RoundMerged,
+    Skipped,
+    StreamChanged,
+    WorkSeen,
+)
+from unskew.service.events.history import (
+    AnyNote,
+    BatchNote,
+    Expected,
+    Observed,
+    PlanNote,
+    RoundNote,
+    clipped,
+    imbalance_of,
+    read,
+)
+from unskew.service.stores.ports import Store
+
+__all__ = ["HistoryWriter"]
+
+_WAITING = 1000  # notes; more are not remembered
+_STREAMS = 10_000
+_LAST = 1.0  # seconds that what is left at the end is given
+N = TypeVar("N", bound=AnyNote)
+
+
+class HistoryWriter:
+    """``observer`` is told what was not written down."""
+
+    def __init__(self, store: Store, observer: Observer) -> None:
+        self._store, self._observer = store, observer
+        self._waiting: asyncio.Queue[tuple[str, int, AnyNote]] = asyncio.Queue(_WAITING)
+        self._put_in = 0  # notes, so far
+        self._void: dict[str, int] = {}  # streams that went: of what still waits, those up to this one are void
+        self._whole: LruCache[str, int] = LruCache(_STREAMS)  # the last batch that was told as a whole
+        self._task: asyncio.Task[None] | None = None
+        self._on: dict[type, Callable[[Any], None]] = {
+            PlanBuilt: self._plan_built,
+            RoundMerged: self._round_merged,
+            BatchSeen: self._batch_seen,
+            WorkSeen: self._work_seen,
+            StreamChanged: self._stream_changed,
+        }
+
+    def start(self) -> None:
+        self._task = apart(self._write())
+
+    async def close(self) -> None:
+        """Write what is waiting, if that does not take long."""
+        if self._task is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._waiting.join(), _LAST)
+            await finish(self._task)
+
+    async def of(self, stream: str, kind: type[N], last: int | None = None) -> list[N]:
+        """What was written of this kind, the earliest first."""
+        return read(kind, await self._store.notes(stream, kind.kind, last or kind.keep))
+
+    # -- what is heard
+
+    def __call__(self, event: Event, /) -> None:
+        on = self._on.get(type(event))
+        if on is not None:
+            on(event)
+
+    def _put(self, stream: str, *notes: AnyNote) -> None:
+        for note in notes:
+            try:
+                self._waiting.put_nowait((stream, self._put_in + 1, note))
+                self._put_in += 1
+            except asyncio.QueueFull:
+                self._observer(Skipped(stream, "note", f"{_WAITING} are waiting to be written"))
+
+    def _stream_changed(self, event: StreamChanged) -> None:
+        """What waits is of the life that ended, and no part of the next one."""
+        if event.what in ("deleted", "restored"):
+            self._whole.pop(event.stream, None)
+            if not self._waiting.empty():
+                self._void[event.stream] = self._put_in
+
+    def _plan_built(self, event: PlanBuilt) -> None:
+        info = event.info
+        if event.outcome not in ("new", "kept"):
+            return
+        by_plan, by_hash = imbalance_of(event.by_plan), imbalance_of(event.by_hash)
+        expected = Expected(
+            digest=event.digest,
+            by_plan=list(event.by_plan),
+            by_hash=list(event.by_hash),
+            plan_imbalance=by_plan,
+            hash_imbalance=by_hash,
+        )
+        note = PlanNote(
+            version=str(info.version),
+            batch=info.batch,
+            outcome=event.outcome,
+            reason=clipped(event.reason),
+            imbalance=by_plan,
+            by_hash=by_hash,
+            moved_rows=info.moved_rows if event.outcome == "new" else 0.0,
+            hot_keys=event.hot_keys,
+        )
+        self._put(event.stream, expected, note)
+
+    def _round_merged(self, event: RoundMerged) -> None:
+        if event.outcome == "repeated":
+            return
+        note = RoundNote(
+            epoch=event.epoch,
+            reports=event.reports,
+            outcome=event.outcome,
+            seconds=round(event.seconds, 6),
+            dsync_seconds=event.dsync,
+        )
+        self._put(event.stream, note)
+
+    def _batch_seen(self, event: BatchSeen) -> None:
+        if event.part.parts == 1:
+            self._whole.put(event.stream, event.part.batch)
+            self._batch(event.stream, event.part.batch, event.part.source, event.batch, event.partitions)
+
+    def _work_seen(self, event: WorkSeen) -> None:
+        if self._whole.find(event.stream) != event.number:
+            self._whole.put(event.stream, event.number)
+            self._batch(event.stream, event.number, "", event.batch, event.partitions)
+
+    def _batch(self, stream: str, number: int, source: str, batch: BatchWork, partitions: int) -> None:
+        loads = _loads(batch, partitions)
+        version = None if batch.version is None else str(batch.version)
+        about = {"batch": number, "source": source, "version": version, "imbalance": imbalance_of(loads)}
+        note = BatchNote.model_validate({**about, "rows": sum(loads), "seconds": batch.processing})
+        self._put(stream, note, Observed.model_validate({**about, "loads": loads}))
+
+    # -- writing
+
+    async def _write(self) -> None:
+        while True:
+            stream, number, note = await self._waiting.get()
+            try:
+                if number > self._void.get(stream, 0):
+                    await self._store.note(stream, note.kind, note.data(), note.keep)
+            except NotFoundError:
+                pass  # the stream was deleted meanwhile, and what was written of it with it
+            except Exception as why:  # noqa: BLE001 - whatever it is, the next note is to be written
+                self._observer(Skipped(stream, "note", f"{type(why).__name__}: {why}"))
+            finally:
+                self._waiting.task_done()
+                if self._waiting.empty():
+                    self._void.clear()
+
+
+def _loads(batch: BatchWork, partitions: int) -> list[int]:
+    """By partition, for at least so many."""
+    rows = {work.partition: work.rows for work in batch.work}
+    return [rows.get(at, 0) for at in range(max(max(rows, default=-1) + 1, partitions))]

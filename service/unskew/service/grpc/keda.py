@@ -1,0 +1,199 @@
+"""Advice as KEDA asks for it: its external scaler (docs/keda.md), one metric a trigger, the tasks that are advised.
+
+A trigger says which stream and stage, and how many tasks a replica takes; Kubernetes then has ceil(tasks / that many)
+replicas. It is active while batches are reported: what is not known to be idle is active, because KEDA takes away the
+last replica of what is not. KEDA sends no metadata with its calls, so a token may also be in the trigger, put there by
+KEDA from a secret; a certificate is as good.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+
+from unskew.service.api.calls import Calls
+from unskew.service.api.problems import TooLargeError
+from unskew.service.api.verbs import ScaleAnswer
+from unskew.service.auth.access import Identity
+from unskew.service.errors import ConflictError, FieldError
+from unskew.v1 import keda_pb2 as pb
+
+__all__ = ["SERVICE", "Scaler", "bearer", "check_request_size", "described", "trigger_of"]
+
+SERVICE = "externalscaler.ExternalScaler"
+_STAGES = ("reduce", "map")
+_IDLE = 600.0
+_MOST_BYTES = 1 << 16  # of a request: it is taken apart before it is known who sends it
+_LEAST, _MOST = 0.001, 1e9  # KEDA counts in thousandths: what is less is 0 to it
+_METHODS: Mapping[str, tuple[Any, Any]] = {
+    "IsActive": (pb.ScaledObjectRef, pb.IsActiveResponse),
+    "StreamIsActive": (pb.ScaledObjectRef, pb.IsActiveResponse),
+    "GetMetricSpec": (pb.ScaledObjectRef, pb.GetMetricSpecResponse),
+    "GetMetrics": (pb.GetMetricsRequest, pb.GetMetricsResponse),
+}
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """What a ScaledObject says of us, in its trigger's metadata."""
+
+    stream: str
+    stage: str = "reduce"
+    tasks_per_replica: float = 1.0
+    idle: float = _IDLE
+
+    @property
+    def metric(self) -> str:
+        """Without the stream: its name may have what a metric's may not. KEDA tells triggers apart by their index."""
+        return f"unskew-{self.stage}-tasks"
+
+    def tasks(self, scale: ScaleAnswer) -> int:
+        tasks = scale.map_tasks if self.stage == "map" else scale.reduce_tasks
+        if not tasks:
+            raise ConflictError(
+                f"{_field('stage')}: how many map tasks {self.stream!r} has is not known yet; they are counted by the "
+                "histograms that its job reports",
+                field=_field("stage"),
+            )
+        return tasks
+
+
+def trigger_of(ref: pb.ScaledObjectRef) -> Trigger:
+    """What else is in there is KEDA's own, and is passed over."""
+    told = ref.scaler_metadata
+    stream, stage = told.get("stream", ""), told.get("stage", "reduce")
+    if not stream:
+        raise FieldError(_field("stream"), stream, "the name of a stream")
+    if stage not in _STAGES:
+        raise FieldError(_field("stage"), stage, " or ".join(_STAGES))
+    return Trigger(stream, stage, _number(told, "tasksPerReplica", 1.0), _number(told, "idleSeconds", _IDLE))
+
+
+def _number(told: Mapping[str, str], key: str, default: float) -> float:
+    text = told.get(key, "")
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = math.nan
+    if not _LEAST <= value <= _MOST:
+        raise FieldError(_field(key), text, f"{_LEAST:g} to {_MOST:.0f}, or leave it out for {default:g}")
+    return value
+
+
+def _field(key: str) -> str:
+    return f"scalerMetadata.{key}"
+
+
+# -- who asks -------------------------------------------------------------------------------------------------
+
+
+def check_request_size(size: int) -> None:
+    if size > _MOST_BYTES:
+        raise TooLargeError(f"the message has {size:,} bytes, a trigger may have {_MOST_BYTES:,}")
+
+
+def bearer(request: pb.ScaledObjectRef | pb.GetMetricsRequest) -> str | None:
+    """The ``Authorization`` header that the request stands for, if it has a token."""
+    ref = request.scaled_object_ref if isinstance(request, pb.GetMetricsRequest) else request
+    token = ref.scaler_metadata.get("tokenFromEnv", "")
+    return f"Bearer {token}" if token else None
+
+
+# -- the calls ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Scaler:
+    """KEDA's four calls. ``clock``: seconds since 1970."""
+
+    calls: Calls
+    clock: Callable[[], float] = time.time
+
+    async def metric_spec(self, request: pb.ScaledObjectRef, who: Identity) -> pb.GetMetricSpecResponse:
+        """By the trigger alone: the stream may be put later."""
+        trigger = trigger_of(request)
+        self.calls.may_scale(trigger.stream, who)
+        size = trigger.tasks_per_replica
+        spec = pb.MetricSpec(metric_name=trigger.metric, target_size=math.ceil(size), target_size_float=size)
+        return pb.GetMetricSpecResponse(metric_specs=[spec])
+
+    async def is_active(self, request: pb.ScaledObjectRef, who: Identity) -> pb.IsActiveResponse:
+        trigger = trigger_of(request)
+        return pb.IsActiveResponse(result=self._active(trigger, await self.calls.scale(trigger.stream, who)))
+
+    async def metrics(self, request: pb.GetMetricsRequest, who: Identity) -> pb.GetMetricsResponse:
+        trigger = trigger_of(request.scaled_object_ref)
+        if request.metric_name not in ("", trigger.metric):
+            raise FieldError("metricName", request.metric_name, f"{trigger.metric}, as GetMetricSpec says")
+        tasks = trigger.tasks(await self.calls.scale(trigger.stream, who))
+        value = pb.MetricValue(metric_name=trigger.metric, metric_value=tasks, metric_value_float=tasks)
+        return pb.GetMetricsResponse(metric_values=[value])
+
+    def watch(self, request: pb.ScaledObjectRef, who: Identity) -> AsyncIterator[pb.IsActiveResponse]:
+        trigger = trigger_of(request)
+        return self._watched(trigger, self.calls.watch_scale(trigger.stream, who))
+
+    async def _watched(self, trigger: Trigger, advice: Any) -> AsyncIterator[pb.IsActiveResponse]:
+        """Whether it is active now, and each time that this changes."""
+        told: bool | None = None
+        async with aclosing(advice):
+            async for scale in advice:
+                active = self._active(trigger, scale)
+                if active is not told:
+                    told = active
+                    yield pb.IsActiveResponse(result=active)
+
+    def _active(self, trigger: Trigger, scale: ScaleAnswer) -> bool:
+        return self.clock() - scale.since <= trigger.idle
+
+
+# -- reflection -----------------------------------------------------------------------------------------------
+
+
+def described(*files: FileDescriptor) -> DescriptorPool:
+    """These files, what they import, and the scaler under KEDA's own names, which are not in the pool that all of the
+    process share."""
+    pool = DescriptorPool()
+    done: set[str] = set()
+
+    def add(file: FileDescriptor) -> None:
+        if file.name not in done:
+            done.add(file.name)
+            for other in file.dependencies:
+                add(other)
+            pool.AddSerializedFile(file.serialized_pb)
+
+    for file in files:
+        add(file)
+    pool.AddSerializedFile(_as_keda_has_it().SerializeToString())
+    return pool
+
+
+def _as_keda_has_it() -> FileDescriptorProto:
+    package, service = SERVICE.split(".")
+    found = FileDescriptorProto()
+    pb.DESCRIPTOR.CopyToProto(found)
+    found.name, found.package = "externalscaler.proto", package
+    for message in found.message_type:
+        ours = pb.DESCRIPTOR.message_types_by_name[message.name].fields_by_name
+        for field in message.field:
+            field.name = ours[field.name].camelcase_name
+            if field.type_name:
+                field.type_name = field.type_name.replace(f".{pb.DESCRIPTOR.package}.", f".{package}.")
+    served = found.service.add(name=service)
+    for name, (takes, gives) in _METHODS.items():
+        served.method.add(
+            name=name,
+            input_type=f".{package}.{takes.DESCRIPTOR.name}",
+            output_type=f".{package}.{gives.DESCRIPTOR.name}",
+            server_streaming=name.startswith("Stream"),
+        )
+    return found

@@ -1,0 +1,270 @@
+"""The verbs over gRPC: bytes in, ``Calls``, bytes out; statuses with details, health, reflection, drain; and KEDA's
+scaler (``keda``) beside them.
+
+Messages are parsed here and not by the library: so a caller without a credential is turned away before its bytes are
+looked at, and bytes that are no message are INVALID_ARGUMENT, not INTERNAL. A watch ends well, with OK, when it is old
+or the service drains; its caller begins it anew, perhaps with another replica.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
+
+from unskew.service.api.calls import Calls, check_size, synced_in_bytes
+from unskew.service.app.settings import Settings
+from unskew.service.auth.access import Access, Identity
+from unskew.service.errors import LimitError
+from unskew.service.grpc import keda
+from unskew.service.grpc.codec import Context, Observe, Reflection, TimedCall, abort, identity, parsed, sans, shown
+from unskew.v1 import keda_pb2
+from unskew.v1 import partitioner_pb2 as pb
+
+__all__ = ["SERVICE", "GrpcServer", "options"]
+
+SERVICE = "unskew.v1.PartitionerService"
+M = TypeVar("M", bound=Message)
+Opened = Callable[[type[Any], bytes, Context], tuple[Any, Identity]]  # a message, and who sends it
+
+
+def options(settings: Settings) -> list[tuple[str, int]]:
+    """Channel arguments of the server. gRPC itself spreads connection ages by 10 %."""
+    found = {
+        "grpc.so_reuseport": 0,  # a port that is taken is an error, not half of the calls
+        "grpc.max_receive_message_length": settings.max_message_bytes,
+        "grpc.max_send_message_length": -1,
+        "grpc.max_concurrent_streams": settings.max_streams_per_connection,
+        "grpc.server.max_pending_requests": settings.max_pending_requests,
+        "grpc.server.max_pending_requests_hard_limit": 2 * settings.max_pending_requests,
+        "grpc.keepalive_time_ms": _ms(settings.keepalive),
+        "grpc.keepalive_timeout_ms": _ms(settings.keepalive_timeout),
+        "grpc.http2.ping_timeout_ms": _ms(settings.keepalive_timeout),  # a minute by default, whatever that says
+        "grpc.keepalive_permit_without_calls": 1,
+        "grpc.http2.min_ping_interval_without_data_ms": _ms(settings.min_ping_interval),
+        "grpc.http2.min_recv_ping_interval_without_data_ms": _ms(settings.min_ping_interval),
+    }
+    if settings.max_connection_age:
+        found["grpc.max_connection_age_ms"] = _ms(settings.max_connection_age)
+        # Watches end by themselves within this; nothing that is right takes longer.
+        found["grpc.max_connection_age_grace_ms"] = _ms(1.2 * settings.max_watch + 60.0)
+    return list(found.items())
+
+
+def _ms(seconds: float) -> int:
+    return min(int(seconds * 1000), 2**31 - 1)
+
+
+@dataclass(eq=False)
+class GrpcServer:
+    """The service's handlers. ``add_to`` a server; ``ready`` and ``drain`` tell the health service and the waiting."""
+
+    calls: Calls
+    access: Access
+    observe: Observe = lambda _method, _code, _seconds: None
+    max_watchers: int = 10_000
+    max_watch: float = 600.0
+
+    def __post_init__(self) -> None:
+        self._health = health.aio.HealthServicer()
+        self._watching: set[asyncio.Future[Any]] = set()
+        self._under_way: set[TimedCall] = set()
+        self._watchers = 0
+        self._draining = False
+
+    def add_to(self, server: Any) -> None:
+        calls = self.calls
+        handlers = {
+            "PutStream": self._unary("PutStream", pb.PutStreamRequest, calls.put_stream),
+            "GetStream": self._unary("GetStream", pb.GetStreamRequest, calls.get_stream),
+            "ListStreams": self._unary("ListStreams", pb.ListStreamsRequest, calls.list_streams),
+            "DeleteStream": self._unary("DeleteStream", pb.DeleteStreamRequest, calls.delete_stream),
+            "BuildPlan": self._unary("BuildPlan", pb.BuildPlanRequest, self._build_plan),
+            "GetPlan": self._unary("GetPlan", pb.GetPlanRequest, calls.get_plan),
+            "Sync": self._waiting("Sync", pb.SyncRequest, self._sync),
+            "ReportBatch": self._unary("ReportBatch", pb.ReportBatchRequest, calls.report_batch),
+            "GetScale": self._unary("GetScale", pb.GetScaleRequest, calls.get_scale),
+            "Explain": self._unary("Explain", pb.ExplainRequest, calls.explain),
+            "ReportHistogram": grpc.stream_unary_rpc_method_handler(self._report_histogram),
+            "WatchPlans": self._pushed("WatchPlans", pb.WatchPlansRequest, calls.watch_plans),
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(keda.SERVICE, self._for_keda()),))
+        names = (SERVICE, keda.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        files = (pb.DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)
+        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+            Reflection(names, keda.described(*files), self.access), server
+        )
+
+    def _for_keda(self) -> dict[str, Any]:
+        scaler, opened = keda.Scaler(self.calls), self._opened_for_keda
+        return {
+            "IsActive": self._unary("KedaIsActive", keda_pb2.ScaledObjectRef, scaler.is_active, opened),
+            "GetMetricSpec": self._unary("KedaGetMetricSpec", keda_pb2.ScaledObjectRef, scaler.metric_spec, opened),
+            "GetMetrics": self._unary("KedaGetMetrics", keda_pb2.GetMetricsRequest, scaler.metrics, opened),
+            "StreamIsActive": self._pushed("KedaStreamIsActive", keda_pb2.ScaledObjectRef, scaler.watch, opened),
+        }
+
+    async def ready(self, *, store: bool) -> None:
+        """Tell whether the store can be asked: the services by their names are NOT_SERVING without it; the process, by
+        the empty name, serves."""
+        state = health_pb2.HealthCheckResponse
+        for name in (SERVICE, keda.SERVICE):
+            await self._health.set(name, state.SERVING if store else state.NOT_SERVING)
+
+    async def lame(self) -> None:
+        """NOT_SERVING from now on; calls are still taken."""
+        await self._health.enter_graceful_shutdown()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call of the service is in its handler."""
+        return bool(self._under_way)
+
+    def drain(self) -> None:
+        """End all waits and watches well."""
+        self._draining = True
+        self.calls.verbs.drain()
+        for step in self._watching:
+            step.cancel()
+
+    # -- one message in, one out ------------------------------------------------------------------------------
+
+    def _unary(
+        self,
+        verb: str,
+        kind: type[M],
+        call: Callable[[M, Identity], Awaitable[Message]],
+        opened: Opened | None = None,
+    ) -> Any:
+        async def handler(request: M, who: Identity, _context: Context) -> Message:
+            return await call(request, who)
+
+        return self._waiting(verb, kind, handler, opened)
+
+    def _waiting(
+        self,
+        verb: str,
+        kind: type[M],
+        call: Callable[[M, Identity, Context], Awaitable[Message | bytes]],
+        opened: Opened | None = None,
+    ) -> Any:
+        opened = opened or self._opened
+
+        async def handler(data: bytes, context: Context) -> bytes:
+            with TimedCall(self.observe, verb, self._under_way) as timed:
+                try:
+                    answer = await call(*opened(kind, data, context), context)
+                    return answer if isinstance(answer, bytes) else answer.SerializeToString()
+                except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
+                    fault = timed.failed(why)
+                await abort(context, fault)
+            raise AssertionError("abort raises")
+
+        return grpc.unary_unary_rpc_method_handler(handler)
+
+    def _opened(self, kind: type[M], data: bytes, context: Context) -> tuple[M, Identity]:
+        who = identity(self.access, context)
+        check_size(who, len(data))
+        return parsed(kind, data), who
+
+    def _opened_for_keda(self, kind: type[Any], data: bytes, context: Context) -> tuple[Any, Identity]:
+        """Its token may be in the message, so that is looked at before; a small one."""
+        keda.check_request_size(len(data))
+        request = parsed(kind, data)
+        return request, self.access.identify(shown(context) or keda.bearer(request), sans(context))
+
+    async def _build_plan(self, request: pb.BuildPlanRequest, who: Identity) -> pb.BuildPlanResponse:
+        answer, _ = await self.calls.build_plan(request, who)
+        return answer
+
+    async def _sync(self, request: pb.SyncRequest, who: Identity, context: Context) -> bytes:
+        return synced_in_bytes(await self.calls.sync(request, who, context.time_remaining()))
+
+    # -- streams ----------------------------------------------------------------------------------------------
+
+    async def _report_histogram(self, chunks: AsyncIterator[bytes], context: Context) -> bytes:
+        with TimedCall(self.observe, "ReportHistogram", self._under_way) as timed:
+            try:
+                who = identity(self.access, context)
+                answer = await self.calls.report_histogram(_each(pb.ReportHistogramRequest, chunks, who), who)
+                return answer.SerializeToString()
+            except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
+                fault = timed.failed(why)
+            await abort(context, fault)
+        raise AssertionError("abort raises")
+
+    def _pushed(
+        self,
+        verb: str,
+        kind: type[M],
+        watch: Callable[[M, Identity], AsyncIterator[Message]],
+        opened: Opened | None = None,
+    ) -> Any:
+        opened = opened or self._opened
+
+        async def handler(data: bytes, context: Context) -> None:
+            with TimedCall(self.observe, verb, self._under_way) as timed:
+                self._watchers += 1
+                try:
+                    request, who = opened(kind, data, context)
+                    if self._watchers > self.max_watchers:
+                        raise LimitError(f"{self.max_watchers} watches are open here; try again, perhaps elsewhere")
+                    async with contextlib.aclosing(self._while_young(watch(request, who))) as young:
+                        async for message in young:
+                            await context.write(message.SerializeToString())
+                    return
+                except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
+                    fault = timed.failed(why)
+                finally:
+                    self._watchers -= 1
+                await abort(context, fault)
+
+        return grpc.unary_stream_rpc_method_handler(handler)
+
+    async def _while_young(self, found: AsyncIterator[M]) -> AsyncGenerator[M, None]:
+        """Each message, until the watch is old or the service drains."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self.max_watch * random.uniform(0.9, 1.1)
+        try:
+            while not self._draining:
+                step = asyncio.ensure_future(_next(found))
+                self._watching.add(step)
+                try:
+                    await asyncio.wait((step,), timeout=max(0.0, end - loop.time()))
+                finally:
+                    self._watching.discard(step)
+                    await _stopped(step)
+                if step.cancelled() or (message := step.result()) is None:
+                    return
+                yield message
+        finally:
+            if (close := getattr(found, "aclose", None)) is not None:
+                await close()
+
+
+async def _next(found: AsyncIterator[M]) -> M | None:
+    return await anext(found, None)
+
+
+async def _stopped(step: asyncio.Future[Any]) -> None:
+    if not step.done():
+        step.cancel()
+        await asyncio.wait((step,))
+    if not step.cancelled():
+        step.exception()  # looked at, also where the caller has gone
+
+
+async def _each(kind: type[M], chunks: AsyncIterator[bytes], who: Identity) -> AsyncIterator[M]:
+    async for chunk in chunks:
+        check_size(who, len(chunk))
+        yield parsed(kind, chunk)

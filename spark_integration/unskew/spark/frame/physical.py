@@ -1,0 +1,104 @@
+"""Is the exchange that a plan asked for still there? Read from the physical plan.
+
+A repartition after ours, or a join with another number of partitions, takes our exchange out or shuffles the rows
+again, and nothing says so but the plan. ``dropped_exchange`` says it. An exchange is known as a plan's by the plan's
+tail table, which stands in it, whichever way it was made.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unskew.core.plan.plan import Plan
+from unskew.spark.frame.jvm import physical_text
+from unskew.spark.place.native import table_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["Node", "dropped_exchange", "nodes", "python_workers", "shuffles"]
+
+_LINE = re.compile(r"^((?:[:+| ][ -][ ]?)*)(?:\*\s?\(\d+\) )?(.*)$")
+_PYTHON = re.compile(r"Python|ArrowEval|InArrow|InPandas|Pandas", re.IGNORECASE)
+_STEP = 3  # characters by which explain indents a child
+_SHOWN = 120
+
+
+@dataclass(frozen=True)
+class Node:
+    """A line of the plan: how deep it stands, and what it says."""
+
+    depth: int
+    text: str
+
+    @property
+    def name(self) -> str:
+        return self.text.split(" ", 1)[0].split("(", 1)[0]
+
+
+def nodes(text: str) -> list[Node]:
+    """The nodes of an explained physical plan, parents before children; the final plan where there are two."""
+    body = text.split("== Physical Plan ==", 1)[-1]
+    body = body.split("== Initial Plan ==", 1)[0]
+    found = []
+    for line in body.splitlines():
+        match = _LINE.match(line)
+        if match is not None and match.group(2).strip() and not match.group(2).lstrip(" +-:").startswith("=="):
+            found.append(Node(len(match.group(1)) // _STEP, match.group(2).strip()))
+    return found
+
+
+def shuffles(df: DataFrame) -> list[Node]:
+    """The shuffles of a frame's physical plan, the last one first."""
+    return [node for node in nodes(physical_text(df)) if node.name == "Exchange"]
+
+
+def python_workers(df: DataFrame) -> list[Node]:
+    """The nodes that send rows through a Python worker."""
+    return [node for node in nodes(physical_text(df)) if _PYTHON.search(node.name)]
+
+
+def dropped_exchange(df: DataFrame, plan: Plan) -> str | None:
+    """Why the rows of ``df`` are not where ``plan`` puts them; None where they are. Runs no job. Of a frame that has
+    run, the plan that AQE ended with is read."""
+    found = nodes(physical_text(df))
+    ours = _exchange_of(plan, found)
+    if ours is None:
+        return (
+            f"no exchange by plan {plan.version} is in the physical plan: a later repartition, coalesce or rebalance "
+            "took it out. Repartition by the plan last, and give joins both sides routed with the same plan"
+        )
+    for node in _above(found, ours):
+        if node.name == "Exchange":
+            return f"the rows are shuffled again after the plan's exchange: {_short(node)}"
+        if node.name == "Coalesce" or (node.name == "AQEShuffleRead" and node.text != "AQEShuffleRead local"):
+            return f"partitions are joined or cut after the plan's exchange: {_short(node)}"
+    return None
+
+
+def _exchange_of(plan: Plan, found: list[Node]) -> int | None:
+    """Where the plan's exchange stands: its table is in it, or in the projection below it that makes its column."""
+    tail = f"[{table_text(plan.tail)}]"
+    at = next((i for i, node in enumerate(found) if tail in node.text), None)
+    if at is None or "Exchange" in found[at].name:
+        return at
+    moved = next((i for i in range(at, -1, -1) if found[i].name == "Exchange" and found[i].depth < found[at].depth), at)
+    kinds = ("Exchange shufflepartitionidpassthrough(", "Exchange hashpartitioning(")
+    text = found[moved].text
+    return moved if text.startswith(kinds) and f", {plan.partitions}), REPARTITION_BY_NUM" in text else None
+
+
+def _above(found: list[Node], at: int) -> list[Node]:
+    """The ancestors of a node, nearest first."""
+    above, depth = [], found[at].depth
+    for node in reversed(found[:at]):
+        if node.depth < depth:
+            above.append(node)
+            depth = node.depth
+    return above
+
+
+def _short(node: Node) -> str:
+    return node.text if len(node.text) <= _SHOWN else node.text[:_SHOWN] + "..."

@@ -1,0 +1,166 @@
+"""Frames placed by tasks: ``df`` through ``mapInArrow``, each partition routed by what its pin says (``executor``).
+
+Here it is seen to that this can be done exactly: every column can go to Python and back, the key is the same when a
+task runs again, and rows that have one spread hash are one row or are not taken for it. No job runs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    MapType,
+    StructField,
+    StructType,
+    UserDefinedType,
+    VariantType,
+)
+
+from unskew.core.errors import ConfigError
+from unskew.core.stream_spec import UNKNOWN_PARTS
+from unskew.spark.frame.jvm import input_partitions
+from unskew.spark.frame.keys import (
+    AUTO,
+    SPREAD_SEED,
+    Columns,
+    check_new,
+    helper,
+    is_auto,
+    key_columns,
+    key_names,
+    key_of,
+    quoted,
+    spread_of,
+)
+from unskew.spark.frame.lineage import SAME, unsteady
+from unskew.spark.place.executor import Placing, TaskPin
+from unskew.spark.place.repartition import direct_way, pre_images
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["place"]
+
+_HASH, _SPREAD = "__unskew_hash", "__unskew_spread"
+_MASK = 62  # nullable columns told in one bigint
+_NOT_CARRIED = re.compile(r"(?:^|[:<,])interval(?: (?:year|month)\b|[>,]|$)")  # types that Arrow has no column of
+_PLACED: WeakKeyDictionary[TaskPin, int] = WeakKeyDictionary()  # what frame each pin that reports is for
+
+
+def place(
+    df: DataFrame,
+    pin: TaskPin,
+    key: Columns,
+    spread: Columns = AUTO,
+    column: str | None = None,
+    *,
+    by_id: bool | None = None,
+) -> DataFrame:
+    """``df`` with every row in the partition that its task decides under ``pin``. No job runs here.
+
+    ``column`` and ``by_id`` are as for ``repartition``: an int column by this name that is different for every
+    partition; one of the two ways in which Spark places rows.
+    """
+    direct = direct_way(df, by_id=by_id)
+    if column is not None:
+        check_new(df, column)
+    found = key_of(df, key, plan=pin.plan)
+    _check_carried(df)
+    _check_first(df, pin)
+    if pin.learn:
+        _check_steady(df, key)
+    needed = pin.plan is None or pin.plan.splits
+    told, alike = _told_apart(df, spread) if needed else (None, False)
+    name = helper(df.columns, "partition") if column is None else column
+    hashes = [found.hash.alias(_HASH), *([] if told is None else [told.alias(_SPREAD)])]
+    parts = input_partitions(df) or UNKNOWN_PARTS
+    pinned = replace(pin, bound=replace(pin.bound, alike=alike), parts=parts)
+    task = Placing(pinned, name, told is not None, None if direct else pre_images(pin.partitions))
+    schema = StructType([*df.schema.fields, StructField(name, IntegerType())])
+    hashed = df.select("*", *hashes)
+    # By position: mapInArrow looks columns up by name, and cannot find one with a dot in it or of two of one name.
+    where = hashed.toDF(*(f"c{at}" for at in range(len(hashed.columns)))).mapInArrow(task, schema)
+    target = F.col(quoted(name))
+    placed = where.repartitionById(pin.partitions, target) if direct else where.repartition(pin.partitions, target)
+    return placed if column is not None else placed.drop(name)
+
+
+def _check_carried(df: DataFrame) -> None:
+    """Every column goes to Python and back."""
+    for one in df.schema.fields:
+        name = one.dataType.simpleString()
+        if _NOT_CARRIED.search(name):
+            allowed = (
+                "a type that Spark hands to Python: cast it, drop it, or use repartition(), where no row goes there"
+            )
+            raise ConfigError(f"column {one.name}", name, allowed)
+
+
+def _check_steady(df: DataFrame, key: Columns) -> None:
+    """By a plan a key that is another one in a second run moves its own row; who learns may move a partition."""
+    levels = unsteady(df.select(*key_columns(df, key))) or []
+    for name, level in zip(key_names(df, key), levels, strict=False):
+        if level != SAME:
+            raise ConfigError(
+                "key",
+                name,
+                "a column that is the same if a task runs again (this one is drawn, or depends on the order of rows): "
+                "where tasks learn, all rows of a partition may move then. Write the frame out first, or use a plan",
+            )
+
+
+def _check_first(df: DataFrame, pin: TaskPin) -> None:
+    """The same frame may be placed again: its tasks report the same."""
+    if pin.service is None:
+        return
+    frame = df.semanticHash()
+    if _PLACED.setdefault(pin, frame) != frame:
+        raise ConfigError(
+            "pin", pin, "a pin of its own for each frame: this one has placed another, whose reports would be replaced"
+        )
+
+
+def _told_apart(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
+    """The spread hash, and whether two rows that have the same are the same row, so that one may stand for the other.
+
+    That asks for more than the native face's hash: Spark's ``xxhash64`` passes over NULLs, so ('a', NULL) and (NULL,
+    'a') have one hash, and -0.0 has that of 0.0. So which columns are NULL, and the sign of zeros, are hashed too.
+    Nested columns have NULLs inside: with those, or with columns that have no hash, equal hashes are not equal rows.
+    """
+    told = spread_of(df, spread)
+    if not is_auto(spread):
+        return told.hash, False
+    if told.left_out or any(_nested(f.dataType) for f in df.schema.fields):
+        return told.hash, False
+    nullable = [f.name for f in df.schema.fields if f.nullable]
+    extra = [_null_mask(nullable[at : at + _MASK]) for at in range(0, len(nullable), _MASK)] if nullable[1:] else []
+    extra += [_zero(f.name) for f in df.schema.fields if isinstance(f.dataType, (FloatType, DoubleType))]
+    if not extra:
+        return told.hash, True
+    return F.xxhash64(F.lit(SPREAD_SEED), *(F.col(quoted(n)) for n in told.names), *extra), True
+
+
+def _null_mask(names: list[str]) -> Column:
+    mask = F.lit(0).cast("bigint")
+    for at, name in enumerate(names):
+        mask = mask.bitwiseOR(F.when(F.col(quoted(name)).isNull(), F.lit(1 << at).cast("bigint")).otherwise(0))
+    return mask
+
+
+def _zero(name: str) -> Column:
+    """A zero as text, which has its sign; NULL for all else."""
+    return F.when(F.col(quoted(name)) == 0, F.col(quoted(name)).cast("string"))
+
+
+def _nested(kind: DataType) -> bool:
+    return isinstance(kind, (ArrayType, StructType, MapType, VariantType, UserDefinedType))
