@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.dalton.batch_learner import BatchRouting, learning, pour, workers_allowed
+from unskew.core.dalton.batch_learner import BatchRouting, learning, place_hot_keys, workers_allowed
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
 from unskew.core.histogram.histogram import Histogram, host_of
@@ -68,7 +68,7 @@ class DaltonPlanner:
         load = np.bincount(tail, demand.host_rows, n).astype(np.int64)
         grain = max(int(demand.mean) // _GRAIN, 1)
         rule = self._learning().rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
-        done = pour(
+        done = place_hot_keys(
             demand.hashes,
             demand.rows,
             homes,
