@@ -20,6 +20,7 @@ from unskew.core import make_router, quality
 from unskew.core.errors import ConfigError
 from unskew.core.kernels import base as kernels
 from unskew.core.kernels import loglog
+from unskew.core.kernels.choices import another
 from unskew.core.routers.base import common
 
 HOLISTIC = ("am", "cam", "cm", "lm")
