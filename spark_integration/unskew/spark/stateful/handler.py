@@ -19,7 +19,7 @@ import numpy as np
 from pyspark.sql.types import StructType
 
 from unskew.core.errors import ConfigError, KeyTypeError, StateError
-from unskew.core.operators.keyed_plan import HOSTS, first_plan, lengthened, next_plan, record_of
+from unskew.core.operators.keyed_plan import HOSTS, first_plan, history_of, next_plan, with_batch
 from unskew.core.planners import Origin
 from unskew.spark.frame.jvm import run_of
 from unskew.spark.frame.keys import Columns, helper, key_of, quoted
@@ -32,7 +32,7 @@ from unskew.spark.stateful.settings import StatefulSettings, arrow_schema, check
 from unskew.spark.stateful.task import Task
 from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote
 from unskew.spark.streaming.settings import names_only
-from unskew.wire.manifests import Done, Figures, Identity, Manifest, done_from_bytes
+from unskew.wire.manifests import Figures, Identity, Manifest, TaskResult, task_result_from_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -186,7 +186,7 @@ class _StatefulQuery:
     def _origin(self, number: int) -> Origin:
         return Origin(stream=self._settings.stream, batch=number, key_types=self._types)
 
-    def _work(self, df: DataFrame, batch: StatefulBatch) -> list[Done]:
+    def _work(self, df: DataFrame, batch: StatefulBatch) -> list[TaskResult]:
         """One job: the rows to their places, and what each place's task did."""
         name = helper(df.columns, "hash")
         hashed = df.withColumn(name, key_of(df, self._key, plan=batch.plan).hash)
@@ -196,7 +196,7 @@ class _StatefulQuery:
         if not rows:  # Spark starts no tasks for a frame that it finds empty, and keys may expire or move all the same
             each = df.sparkSession.range(0, batch.plan.partitions, 1, batch.plan.partitions)
             rows = each.mapInArrow(Task(batch, empty=True), "done binary").collect()
-        found = sorted((done_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
+        found = sorted((task_result_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
         if [done.partition for done in found] != list(range(batch.plan.partitions)):
             raise StateError(
                 f"{len(found)} tasks have told what they did, of {batch.plan.partitions} partitions: something has "
@@ -204,14 +204,14 @@ class _StatefulQuery:
             )
         return found
 
-    def _folded(self, batch: StatefulBatch, before: Manifest | None, found: Sequence[Done]) -> Manifest:
+    def _folded(self, batch: StatefulBatch, before: Manifest | None, found: Sequence[TaskResult]) -> Manifest:
         """All that the tasks did as one commit, and the plan that follows."""
         figures = Figures()
         keys = np.zeros(HOSTS, np.int64) if before is None else before.host_keys.copy()
         for done in found:
-            figures, keys = figures.plus(done.figures), keys + done.grown
-        history = lengthened(
-            record_of() if before is None else before.history, (done.rows for done in found), batch.plan.partitions
+            figures, keys = figures.plus(done.figures), keys + done.keys_added
+        history = with_batch(
+            history_of() if before is None else before.history, (done.rows for done in found), batch.plan.partitions
         )
         latest = [done.latest for done in found if done.latest is not None]
         if before is not None and before.latest is not None:

@@ -82,17 +82,17 @@ class Scaling:
             spark.streams.addListener(self._listener)
 
     def begin_at(self, partitions: int) -> None:
-        self._decider.begin_at(partitions)
+        self._decider.restart_at(partitions)
 
     def saw(self, batch: int, partitions: int, found: BatchSample, stages: StageTimes, seconds: float) -> int:
         """A batch that has run, in the thread that plans; the number of partitions from now on."""
         if self._listener is None:
-            self._decider.took(batch, seconds)
-        return self._followed(self._decider.seen(batch, partitions, found.rows, found.histogram.keys, stages))
+            self._decider.add_seconds(batch, seconds)
+        return self._followed(self._decider.add_rows(batch, partitions, found.rows, found.histogram.keys, stages))
 
     def _took(self, batch: int, seconds: float) -> None:
         """In Spark's thread of listeners, mostly after the batch was seen."""
-        self._decide(lambda: self._followed(self._decider.took(batch, seconds)))
+        self._decide(lambda: self._followed(self._decider.add_seconds(batch, seconds)))
 
     def _followed(self, decision: ScaleDecision | None) -> int:
         if decision is not None and decision.action != "hold":

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from unskew.client import Breaker
 from unskew.core.errors import UnskewError
-from unskew.core.freshness.trust import Mode, Seen, Trust, TrustRules
+from unskew.core.freshness.trust import BatchImbalance, Mode, Trust, TrustRules
 from unskew.core.histogram.history import History
 from unskew.core.plan.plan import Plan
 from unskew.core.quality.measures import load_imbalance
@@ -216,11 +216,11 @@ class Forecasts:
         histogram, candidate = ran.found.histogram, self._plan
         noise = _SCATTER * (ran.plan.partitions / ran.found.sampled) ** 0.5
         observed = load_imbalance(ran.plan.loads(histogram))
-        seen = Seen(
-            foretold=load_imbalance(ran.plan.info.loads) if ran.plan.info.rows else observed,
+        seen = BatchImbalance(
+            predicted=load_imbalance(ran.plan.info.loads) if ran.plan.info.rows else observed,
             observed=observed,
             by_hash=load_imbalance(self._hash.loads(histogram)),
-            other_foretold=load_imbalance(candidate.info.loads) if candidate.info.rows else 1.0,
+            other_predicted=load_imbalance(candidate.info.loads) if candidate.info.rows else 1.0,
             other=load_imbalance(candidate.loads(histogram)),
             noise=noise,
         )
