@@ -89,6 +89,7 @@ stubs: $(STAMP)  ## generate the protobuf stubs that are committed
 
 reference: $(STAMP)  ## write what is made of the code: docs/reference, the dashboards, the chart's table of values
 	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.house_map
 	$(BIN)/python -m tools.dashboards
 	$(BIN)/python tools/chart_readme.py
 
