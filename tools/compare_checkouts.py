@@ -2,10 +2,11 @@
 
     python tools/compare_checkouts.py BASE OTHER [--part plans routers ...] [--warm]
 
-In each checkout its own interpreter (``.venv/bin/python``, or ``--base-python`` and ``--other-python``) runs this tool's
-``checkouts/probe.py``, which works with public names and, for the rest, with the table of ``checkouts/names.py``: extend
-that where a class got another name. Printed are the differences and the counts by part; the exit code is 0 where all is
-equal, 1 where anything differs, is missing or could not be computed, 2 where a probe did not run.
+In each checkout its own interpreter (``.venv/bin/python``, or ``--base-python`` and ``--other-python``) runs
+``checkouts/probe.py`` of this tool, which works with public names and, for the rest, with the table of
+``checkouts/names.py``: extend that where a class got another name. Printed are the differences and the counts by part;
+the exit code is 0 where all is equal, 1 where anything differs, is missing or could not be computed, 2 where a probe
+did not run.
 
 Plans are compared twice: with their reasons ("bytes with reasons"), which are text for people, and without ("bytes").
 Kernels are compiled anew for each run, because numba does not see an edit in a file that a kernel inlines from;
@@ -31,9 +32,8 @@ FAILED = "failed:"
 def start(checkout: Path, python: Path, out: Path, parts: list[str], *, warm: bool) -> subprocess.Popen[str]:
     """The probe, at work in this checkout."""
     if not python.exists():
-        raise SystemExit(
-            f"{checkout}: no interpreter {python}; run make venv there, or give --base-python/--other-python"
-        )
+        print(f"{checkout}: there is no {python}; run make venv there, or give --base-python or --other-python")
+        raise SystemExit(2)
     away = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in away}
     environment |= {} if warm else {"NUMBA_CACHE_DIR": str(out.with_suffix(".kernels"))}
@@ -57,13 +57,14 @@ def differences(base: dict[str, str], other: dict[str, str]) -> dict[str, str]:
     """What is wrong with each name, those that are right left out."""
     wrong = {}
     for name in dict.fromkeys((*base, *other)):
-        if name not in other or name not in base:
+        ours, theirs = base.get(name, "went through"), other.get(name, "went through")
+        if FAILED in ours + theirs:
+            wrong[name] = f"BASE {ours:.300}; OTHER {theirs:.300}"
+        elif name not in other or name not in base:
             wrong[name] = "only in " + ("BASE" if name in base else "OTHER")
-        elif FAILED in base[name] + other[name]:
-            wrong[name] = f"BASE {base[name]:.300}; OTHER {other[name]:.300}"
         elif base[name] != other[name]:
             wrong[name] = f"differs: BASE {base[name][:12]}, OTHER {other[name][:12]}"
-    return wrong
+    return dict(sorted(wrong.items(), key=lambda each: FAILED not in each[1]))
 
 
 def show(base: dict[str, str], other: dict[str, str], wrong: dict[str, str], most: int) -> None:
@@ -99,7 +100,11 @@ def main() -> int:
             start(checkout, python or checkout / ".venv/bin/python", out, given.part, warm=given.warm)
             for checkout, python, out in zip(checkouts, pythons, outs, strict=True)
         ]
-        base, other = (results(*each) for each in zip(started, checkouts, outs, strict=True))
+        try:
+            base, other = (results(*each) for each in zip(started, checkouts, outs, strict=True))
+        finally:
+            for process in started:
+                process.kill()
     wrong = differences(base, other)
     show(base, other, wrong, given.most)
     print(f"{'NOT EQUAL' if wrong else 'equal'}: {checkouts[0]} and {checkouts[1]}")

@@ -62,15 +62,15 @@ def counted() -> Results:
         yield f"hyperloglog {name}", [sketch.estimate(), sketch.contains(stream[:99])]
 
 
-def without_words(data: bytes) -> bytes:
-    """A plan's bytes without its reasons, which are text for people."""
+def without_words(data: bytes, *more: str) -> bytes:
+    """A plan's bytes without its reasons, which are text for people, and without these fields."""
     plan = plan_pb2.Plan.FromString(plan_pb2.PlanFile.FromString(data).body)
-    plan.ClearField("reason")
-    plan.ClearField("reasons")
+    for field in ("reason", "reasons", *more):
+        plan.ClearField(field)
     return plan.SerializeToString(deterministic=True)
 
 
-def of_plan(name: str, plan: Plan, histogram: Histogram, rows: np.ndarray, changed: bool = True) -> Results:
+def of_plan(name: str, plan: Plan, histogram: Histogram, rows: np.ndarray, *, changed: bool = True) -> Results:
     data = wire.plan_to_bytes(plan)
     spread = np.random.default_rng(11).integers(0, 2**64, len(rows), np.uint64)
     hashes = [int(one) for one in (*histogram.top(4)[0], *rows[:3])]
@@ -105,7 +105,7 @@ def planned() -> Results:
             if isinstance(ours, str):
                 yield f"digest {policy}, {name}, {case}", ours
             else:
-                yield from of_plan(f"{policy}, {name}, {case}", ours.plan, histogram, rows, ours.changed)
+                yield from of_plan(f"{policy}, {name}, {case}", ours.plan, histogram, rows, changed=ours.changed)
     for policy in PLANNERS:
         yield from of_plan(f"{policy}, n 2048", make_planner(policy, 2048).plan(made["merged"]), made["merged"], rows)
 
