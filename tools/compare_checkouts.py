@@ -1,6 +1,6 @@
 """Compare what two checkouts of this project compute: plans, routings, merges, hashes and bytes, bit for bit.
 
-    python tools/compare_checkouts.py BASE OTHER [--part plans routers ...] [--warm]
+    python tools/compare_checkouts.py BASE OTHER [--part plans routers ...]
 
 In each checkout its own interpreter (``.venv/bin/python``, or ``--base-python`` and ``--other-python``) runs
 ``checkouts/probe.py`` of this tool, which works with public names and, for the rest, with the table of
@@ -9,8 +9,8 @@ the exit code is 0 where all is equal, 1 where anything differs, is missing or c
 did not run.
 
 Plans are compared twice: with their reasons ("bytes with reasons"), which are text for people, and without ("bytes").
-Kernels are compiled anew for each run, because numba does not see an edit in a file that a kernel inlines from;
-``--warm`` takes what is compiled already.
+Kernels are compiled anew for each run, because numba does not see an edit in a file that a kernel inlines from. Nothing
+is written into the checkouts.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ PARTS = ("keys", "histograms", "plans", "routers", "dalton", "kept", "operators"
 FAILED = "failed:"
 
 
-def start(checkout: Path, python: Path, out: Path, parts: list[str], *, warm: bool) -> subprocess.Popen[str]:
+def start(checkout: Path, python: Path, out: Path, parts: list[str]) -> subprocess.Popen[str]:
     """The probe, at work in this checkout."""
     if not python.exists():
         print(f"{checkout}: there is no {python}; run make venv there, or give --base-python or --other-python")
         raise SystemExit(2)
     away = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     environment = {name: value for name, value in os.environ.items() if name not in away}
-    environment |= {} if warm else {"NUMBA_CACHE_DIR": str(out.with_suffix(".kernels"))}
+    environment |= {"NUMBA_CACHE_DIR": str(out.with_suffix(".kernels")), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [str(python), str(PROBE), str(out), *parts]
     return subprocess.Popen(command, cwd=checkout, env=environment, text=True)
 
@@ -89,7 +89,6 @@ def main() -> int:
     options.add_argument("--base-python", type=Path, help="interpreter of BASE; BASE/.venv/bin/python when left out")
     options.add_argument("--other-python", type=Path, help="interpreter of OTHER; OTHER/.venv/bin/python when left out")
     options.add_argument("--part", nargs="+", choices=PARTS, default=list(PARTS), help="only these")
-    options.add_argument("--warm", action="store_true", help="take compiled kernels as they are in the checkouts")
     options.add_argument("--most", type=int, default=20, help="differences to print for each part (20)")
     given = options.parse_args()
     checkouts = [given.base.resolve(), given.other.resolve()]
@@ -97,7 +96,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         outs = [Path(folder) / "base.json", Path(folder) / "other.json"]
         started = [
-            start(checkout, python or checkout / ".venv/bin/python", out, given.part, warm=given.warm)
+            start(checkout, python or checkout / ".venv/bin/python", out, given.part)
             for checkout, python, out in zip(checkouts, pythons, outs, strict=True)
         ]
         try:

@@ -14,7 +14,7 @@ from names import named
 from tests.conformance.vectors import HERE, column, load
 from unskew import wire
 from unskew.core import Histogram, Plan, hash_keys, make_planner, make_router, quality
-from unskew.core.planners import PLANNERS, Feedback
+from unskew.core.planners import PLANNERS, Feedback, Origin
 from unskew.core.routers import ROUTERS
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1 import plan_pb2
@@ -141,6 +141,11 @@ def operators() -> Results:
         yield from of_plan(f"group {name}", plan, histogram, rows)
         blocks = named("allocate")(histogram.hashes, histogram.counts // 2**10 + 1, histogram.counts > 9, 7, task=3)
         yield f"allocate {name}", blocks
+    planner, placed = make_planner("kip", 16), make_planner("kip", 12).plan(made["zipf 1.5"])
+    for name, histogram in made.items():
+        history = named("History")(3).add(histogram)
+        decided = named("next_plan")(planner, placed, history, rng.integers(0, 9, 4096), Origin(stream="s"))
+        yield f"keyed state {name}", [decided.plan.digest, decided.changed]
     scaler = named("AutoScaler")(named("ScaleState")(p=4, r=8))
     stats = [(1.0, w, w / 3, w / 2, int(9e5 * w), 500 + i) for i, w in enumerate(rng.uniform(0.3, 1.4, 400))]
     decided = [scaler.handle(named("BatchStats")(*one)) for one in stats]
