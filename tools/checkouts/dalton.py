@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from itertools import product
+from itertools import accumulate, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from unskew.core import Histogram, make_planner
 
 __all__ = ["dalton", "learned_table", "report"]
 
+ROUNDS = (4, 5, 4, 6, 10)  # quarters of a DSYNC: a round may be larger than the one before
+
 
 def cooperation(stream: np.ndarray, agents: int, workers: int, every: int, **settings: Any) -> tuple[Any, ...]:
     """Agents that route their shares of the stream, report, and take the merged answers: routes, reports, answers."""
@@ -23,10 +25,11 @@ def cooperation(stream: np.ndarray, agents: int, workers: int, every: int, **set
         named("Agent")(named("AgentSettings")(f"a{i}", workers, float(every), i, **settings)) for i in range(agents)
     ]
     routes, reports, answers, previous = [], [], [], None
-    for epoch, start in enumerate(range(0, len(stream), every), 1):
+    sizes = [every * part // 4 for part in ROUNDS] * (len(stream) // every + 1)
+    for epoch, (start, end) in enumerate(pairwise(accumulate(sizes, initial=0)), 1):
         sent = []
         for i, agent in enumerate(partners):
-            mine = stream[start : start + every][i::agents]
+            mine = stream[start:end][i::agents]
             times = None if settings.get("window") is None else np.arange(start + i, start + i + len(mine), 1.0)
             for action in agent.handle(named("Tuples")(mine, times), float(start)):
                 of = getattr(action, fields(action)[0].name)
@@ -37,7 +40,7 @@ def cooperation(stream: np.ndarray, agents: int, workers: int, every: int, **set
             previous = named("Answer")(epoch, merged, pool[0], pool[1], pool[2], pool[3], float(every), pool[4], 1)
             answers.append(previous)
             for agent in partners:
-                agent.handle(named("Answered")(previous, 0.0), float(start + every - 1))
+                agent.handle(named("Answered")(previous, 0.0), float(end - 1))
         reports += sent
     return np.concatenate(routes), reports, answers
 
@@ -72,19 +75,26 @@ def report(agent: str, keys: int, workers: int, seed: int) -> Any:
 
 
 def merges() -> Results:
-    for workers in (1, 5, 16, 64):
+    for workers, first_of in product((1, 5, 16, 64), (0, 1, 2, 3)):
         reports = [report(f"agent-{i}", 10 * i, workers, i + 1) for i in range(4)]
-        first = named("merge")(reports)
+        first = named("merge")(reports[first_of:])
         before = named("Answer")(1, (), *first[:4], 5.0, first[4])
-        yield f"merge {workers}", [first, named("merge")(reports[::-1], before), named("merge")(reports[1:2], before)]
-        yield f"merge as published {workers}", named("merge")(reports, before, untried="included", renew=1.0)
-        yield f"resized {workers}", [first[0].resized(workers + 3), first[0].resized(1)]
+        yield (
+            f"merge {workers}, after {first_of}",
+            [first, named("merge")(reports[::-1], before), named("merge")(reports[1:2], before)],
+        )
+        yield (
+            f"merge as published {workers}, after {first_of}",
+            named("merge")(reports, before, untried="included", renew=1.0),
+        )
+        yield f"resized {workers}, {first_of}", [first[0].resized(workers + 3), first[0].resized(1)]
 
 
 def batches() -> Results:
     """What one task decides for its rows."""
     plan = make_planner("balanced", 16).plan(Histogram.from_hashes(zipf(9_000, 300, 1.5)))
-    for (name, stream), alike in product(streams().items(), (False, True)):
+    taken = streams() | {"large": zipf(300_000, 20_000, 1.2)}
+    for (name, stream), alike in product(taken.items(), (False, True)):
         spread = np.random.default_rng(6).integers(0, len(stream) + 1, len(stream)).astype(np.uint64)
         for what, (by, table) in {"plan": (plan, None), "table": (None, learned_table(16)), "": (None, None)}.items():
             bound = named("Bound")(16, by, table, 3_000 if table else 0, (1, 2), 5, 7, alike)

@@ -28,6 +28,16 @@ def drifting(rows: int, keys: int, exponent: float) -> np.ndarray:
     return np.concatenate([zipf(rows // 4, keys, exponent, seed) for seed in range(4)])
 
 
+def wavering(rows: int) -> np.ndarray:
+    """Ten keys, each now above and now below a sixteenth of the rows, over many rare ones."""
+    rng, stretches = np.random.default_rng(4), []
+    for _ in range(rows // 1_500):
+        share = np.concatenate([rng.uniform(0.3, 1.6, 10) / 16, np.full(1_000, 1.0)])
+        share[10:] *= (1 - share[:10].sum()) / 1_000
+        stretches.append(rng.choice(len(share), 1_500, p=share))
+    return np.random.default_rng(6).integers(0, 2**64, 1_010, np.uint64)[np.concatenate(stretches)]
+
+
 def conformance_hashes() -> np.ndarray:
     """Spark's hashes of all values of ``tests/conformance``, each several times."""
     one = [np.array(part["xxhash64"], np.int64).view(np.uint64) for part in load("hashes.json")["columns"]]
@@ -39,6 +49,7 @@ def conformance_hashes() -> np.ndarray:
 def streams() -> dict[str, np.ndarray]:
     made = {f"zipf {z}": zipf(12_000, 3_000, z) for z in EXPONENTS}
     made |= {f"drifting {z}": drifting(12_000, 3_000, z) for z in (1.0, 1.5)}
+    made["wavering"] = wavering(24_000)
     made["conformance"] = conformance_hashes()[:20_000]
     made["one key"] = np.full(2_000, 77, np.uint64)
     made["all distinct"] = np.random.default_rng(2).integers(0, 2**64, 6_000, np.uint64)
