@@ -38,7 +38,7 @@ def real() -> Iterator[Embedded]:
 
 @pytest.fixture
 def client(real: Embedded) -> Iterator[Client]:
-    with real.client() as one:
+    with real.client(timeout=60.0) as one:
         yield one
 
 
@@ -104,7 +104,7 @@ def test_a_new_plan_is_pushed_and_found_by_the_ladder(client: Client) -> None:
             built = client.build_plan("pushed", number, histogram=Histogram.from_hashes(skewed(seed=number)))
             until(lambda version=built.plan.version: version in got)  # type: ignore[misc]
     assert got == sorted(set(got))
-    chosen = Ladder(client, "pushed", 4).walk()
+    chosen = Ladder(client, "pushed", 4, timeout=60.0).walk()
     assert (chosen.rung, chosen.plan) == (NEWEST, built.plan)
 
 
@@ -125,11 +125,11 @@ def test_agents_learn_together_through_the_service(real: Embedded, client: Clien
         for thread in threads:
             thread.start()
         try:
-            until(lambda: min(one.status.answered, two.status.answered) >= 3, 20.0)
+            until(lambda: min(one.status.answered, two.status.answered) >= 3)
         finally:
             ended.set()
             for thread in threads:
-                thread.join(10)
+                thread.join(60)
         assert one.status.error == two.status.error == ""
         assert one.status.version[0] == two.status.version[0]
         assert client.get_stream("together").epoch >= 3
@@ -138,9 +138,9 @@ def test_agents_learn_together_through_the_service(real: Embedded, client: Clien
 def test_rest_and_metrics_are_there_too(real: Embedded, client: Client) -> None:
     """One service, three ports."""
     client.put_stream("seen", partitions=4)
-    with urllib.request.urlopen(f"{real.http}/v1/streams/seen", timeout=10) as answer:
+    with urllib.request.urlopen(f"{real.http}/v1/streams/seen", timeout=60) as answer:
         assert json.load(answer)["name"] == "seen"
-    with urllib.request.urlopen(f"{real.metrics}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{real.metrics}/metrics", timeout=60) as answer:
         assert b"unskew_" in answer.read()
 
 

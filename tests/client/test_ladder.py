@@ -62,7 +62,7 @@ class TestTheDecision:
 class TestWalking:
     def test_each_rung_in_turn(self, running: Running, client: Client, service: ServiceInTest) -> None:
         """Hash while there is no plan, the newest while there is a service, the last one when it is gone."""
-        ladder = Ladder(client, "clicks", 4, timeout=3.0, breaker=Breaker(failures=100))
+        ladder = Ladder(client, "clicks", 4, timeout=60.0, breaker=Breaker(failures=100))
         service.streams["clicks"] = pb.StreamSpec(partitions=4)
         first = ladder.walk()
         assert first.rung == HASH
@@ -80,7 +80,7 @@ class TestWalking:
         release = threading.Event()
 
         def late(request: Any, context: grpc.ServicerContext) -> Any:
-            release.wait(20)
+            release.wait(60)
             return service.do_GetPlan(request, context)
 
         service.publish("clicks", plan_of(1))
@@ -88,7 +88,7 @@ class TestWalking:
         ladder = Ladder(_Patient(client), "clicks", 4, timeout=0.2)  # type: ignore[arg-type]
         began = time.monotonic()
         chosen = ladder.walk()
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < 30.0
         assert (chosen.rung, chosen.reason) == (
             HASH,
             "the service did not answer in 0.2 s; no other plan is known: plain hashing",
@@ -99,7 +99,7 @@ class TestWalking:
     def test_many_walks_ask_once(self, client: Client, service: ServiceInTest) -> None:
         """A service that hangs does not gather threads."""
         release = threading.Event()
-        service.does["GetPlan"] = lambda request, context: (release.wait(20), pb.GetPlanResponse())[1]
+        service.does["GetPlan"] = lambda request, context: (release.wait(60), pb.GetPlanResponse())[1]
         ladder = Ladder(_Patient(client), "clicks", 4, timeout=0.01)  # type: ignore[arg-type]
         assert {ladder.walk().rung for _ in range(10)} == {HASH}
         until(lambda: service.calls["GetPlan"] == 1)
@@ -111,7 +111,7 @@ class TestWalking:
         """The breaker saves the wait; a refusal does not count, for it is an answer."""
         now = [0.0]
         breaker = Breaker(failures=2, cooldown=10.0)
-        ladder = Ladder(client, "clicks", 4, breaker=breaker, clock=lambda: now[0])
+        ladder = Ladder(client, "clicks", 4, timeout=60.0, breaker=breaker, clock=lambda: now[0])
         for _ in range(5):
             assert "NOT_FOUND" in ladder.walk().reason
         service.does["GetPlan"] = fails(grpc.StatusCode.ABORTED)
@@ -128,7 +128,7 @@ class TestWalking:
     def test_bytes_that_are_no_plan_are_no_reason_to_fail(self, client: Client, service: ServiceInTest) -> None:
         """They are a reason to use another rung."""
         service.does["GetPlan"] = lambda request, context: pb.GetPlanResponse(plan=b"nonsense", digest="d")
-        chosen = Ladder(client, "clicks", 4, last=plan_of(1)).walk()
+        chosen = Ladder(client, "clicks", 4, timeout=60.0, last=plan_of(1)).walk()
         assert chosen.rung == LAST
         assert "not a plan of unskew" in chosen.reason
 
@@ -141,7 +141,7 @@ class TestWalking:
     ) -> None:
         """Forked while a question was open: the child asks by itself."""
         release = threading.Event()
-        service.does["GetPlan"] = lambda request, context: (release.wait(20), pb.GetPlanResponse())[1]
+        service.does["GetPlan"] = lambda request, context: (release.wait(60), pb.GetPlanResponse())[1]
         ladder = Ladder(_Patient(client), "clicks", 4, timeout=0.05, last=plan_of(1))  # type: ignore[arg-type]
         ladder.walk()
         assert ladder._open is not None
@@ -172,4 +172,4 @@ class _Patient:
         self._client = client
 
     def get_plan(self, stream: str, *, timeout: float) -> Fetched:
-        return self._client.get_plan(stream, timeout=30.0)
+        return self._client.get_plan(stream, timeout=60.0)
