@@ -15,7 +15,7 @@ from unskew.service.events.events import Skipped, StoreCalled
 from unskew.service.stores.memory import MemoryStore
 
 BALANCED = StreamSpec(8, "balanced")
-HASTY = Tuning(fresh=0.0, poll=0.05, retry=0.01, impatience=5.0)
+HASTY = Tuning(fresh=0.0, poll=0.05, retry=0.01, cached_wait=5.0)
 
 
 def test_the_last_plan_known_is_served_and_said_to_be_stale():

@@ -203,7 +203,7 @@ def test_many_who_look_at_the_list_cost_as_much_as_one() -> None:
 
     async def main() -> None:
         store = Cuttable()
-        async with engines(store, tuning=Tuning(glance=60.0)) as (engine,):
+        async with engines(store, tuning=Tuning(summary_age=60.0)) as (engine,):
             for name in ("a", "b"):
                 await engine.put_stream(name, StreamSpec(4))
                 await planned(engine, name)
