@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.planning import key_hashes, some_histogram, spread_of
+from tests.planning import defaults_of, key_hashes, some_histogram, spread_of
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import MAX_ROWS, Histogram, Tail
 from unskew.core.keys.hashing import hash_keys
-from unskew.core.parameters import defaults_of
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import PLANNERS, Origin, make_planner
 from unskew.core.quality.measures import load_imbalance

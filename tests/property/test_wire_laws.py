@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
 
 from tests.messages import a_report, an_answer, same_answer, same_report, with_everything
+from tests.planning import defaults_of
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import UnskewError
 from unskew.core.histogram.histogram import Histogram, Tail
-from unskew.core.parameters import defaults_of
 from unskew.core.plan.plan import Version
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.messages import Answer, Report
