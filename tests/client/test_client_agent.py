@@ -141,8 +141,8 @@ class TestWithoutOne:
             status = agent.status
             assert status.failed >= 2
             assert "'clicks'" in status.error
-            assert isinstance(agent._courier._report, type(agent._machine.waiting))
-            assert agent._courier._report is agent._machine.waiting
+            assert agent.waiting is not None
+            assert agent._sender._outbox.first() is agent.waiting
         assert len([record for record in caplog.records if "did not get through" in record.message]) == 1
 
     def test_a_service_that_comes_back_is_found(self, running: Running, service: ServiceInTest) -> None:
@@ -251,18 +251,16 @@ class TestClosing:
         target = running.target if how == "hangs" else f"127.0.0.1:{free_port()}"
         agent = Agent("clicks", target, workers=N, dsync=QUICK, timeout=60.0)
         until(lambda: agent.route(rows()).size and agent.status.sent)
-        thread = agent._courier._thread
         began = time.monotonic()
         assert agent.close(0.3) is False
         assert time.monotonic() - began < 30.0
-        thread.join(20.0)
-        assert not thread.is_alive()
+        assert agent._sender.background.join(20.0)
         release.set()
 
     def test_an_agent_that_never_routed_has_nothing_to_end(self) -> None:
         """No thread was begun, and nothing is sent."""
         agent = Agent("clicks", f"127.0.0.1:{free_port()}", workers=N)
-        assert not agent._courier._thread.is_alive()
+        assert not agent._sender.background.started
         assert agent.close(0.0) is True
 
 

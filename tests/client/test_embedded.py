@@ -18,8 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.client.service_in_test import until
-from unskew.client import Agent, Client, Ladder, NoAccessError, NotThereError, RefusedError, testing
-from unskew.client.ladder import NEWEST
+from unskew.client import Agent, Client, NoAccessError, NotThereError, RefusedError, testing
 from unskew.client.testing import Embedded, EmbeddedError, embedded
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Version
@@ -95,8 +94,8 @@ def test_what_the_service_refuses_names_the_field(client: Client) -> None:
         client.sync("refused", sent.report)  # type: ignore[union-attr]
 
 
-def test_a_new_plan_is_pushed_and_found_by_the_ladder(client: Client) -> None:
-    """A watch in a thread; a walk before binding."""
+def test_a_new_plan_is_pushed(client: Client) -> None:
+    """A watch in a thread gets each plan once, in order."""
     client.put_stream("pushed", partitions=4, policy="balanced")
     got: list[Version] = []
     with client.watch("pushed", lambda plan: got.append(plan.version)):
@@ -104,8 +103,7 @@ def test_a_new_plan_is_pushed_and_found_by_the_ladder(client: Client) -> None:
             built = client.build_plan("pushed", number, histogram=Histogram.from_hashes(skewed(seed=number)))
             until(lambda version=built.plan.version: version in got)  # type: ignore[misc]
     assert got == sorted(set(got))
-    chosen = Ladder(client, "pushed", 4, timeout=60.0).walk()
-    assert (chosen.rung, chosen.plan) == (NEWEST, built.plan)
+    assert client.get_plan("pushed").plan == built.plan
 
 
 def test_agents_learn_together_through_the_service(real: Embedded, client: Client) -> None:

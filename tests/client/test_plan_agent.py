@@ -186,7 +186,7 @@ class TestWithoutAService:
             many = rows(1 << 18)
             for _ in range(6):
                 agent.route(many)
-            assert agent._kept <= 1 << 20
+            assert agent._waiting_rows <= 1 << 20
             assert agent.status.rows == 6 << 18
             assert agent.status.uncounted >= 1 << 18
 
