@@ -35,10 +35,12 @@ class Entry:
     text: str
     parameters: tuple[str, ...]
     needs_example: bool
+    context: str = ""  # of a method: its class's docstring, which may document what several methods take
 
     def documents(self, parameter: str) -> bool:
         """Whether the docstring says something of this parameter, in a section or in its text."""
-        return re.search(rf"(?m)^{parameter}\b|``{parameter}[`=. (]", self.text) is not None
+        listed = rf"(?m)^[\w*, ]*\b{parameter}\b[\w*, ]*( :|$)"
+        return re.search(rf"{listed}|``{parameter}[`=. (]", f"{self.text}\n{self.context}") is not None
 
     def sections(self) -> dict[str, str]:
         """The docstring by its sections; what stands before the first is under the empty name."""
@@ -124,7 +126,7 @@ def _class(name: str, node: ast.ClassDef) -> Iterator[Entry]:
     for item in node.body:
         if isinstance(item, ast.FunctionDef) and not item.name.startswith("_") and not _overload(item):
             kind = "property" if _is_property(item) else "method"
-            yield _function(f"{name}.{item.name}", kind, item, needs_example=False)
+            yield replace(_function(f"{name}.{item.name}", kind, item, needs_example=False), context=text)
 
 
 def _function(name: str, kind: str, node: ast.FunctionDef, *, needs_example: bool) -> Entry:
