@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import heaviest
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.histogram.histogram import MAX_ROWS
 from unskew.core.sketches.tally import exact_sum
@@ -87,7 +88,7 @@ def allocate(
     np.add.at(hashed, chosen[split], rows[split])
     before = hashed if split_share is None else _expected(split_share, int(rows.sum()), buckets)
     free = np.flatnonzero(~split)
-    free = free[np.lexsort((hashes[free], -rows[free]))]  # lines 3-4
+    free = free[heaviest(hashes[free], rows[free], len(free))]  # lines 3-4
     chosen[free], after = _worst_fit(rows[free], before, _start(task, buckets))
     return BucketAssignment(chosen, hashed + (after - before))
 

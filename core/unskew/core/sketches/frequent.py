@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import frozen
+from unskew.core.arrays.ranking import ascending, descending, look_up
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.sketches.tally import (
     I64,
@@ -124,11 +125,7 @@ class FrequentItems:
 
     def lower(self, hashes: U64) -> I64:
         """The least that each key's true count can be."""
-        wanted = check_hashes(hashes)
-        if not len(self.hashes):
-            return np.zeros(len(wanted), np.int64)
-        at = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
-        return np.where(self.hashes[at] == wanted, self.counts[at], np.int64(0))
+        return look_up(self.hashes, self.counts, check_hashes(hashes))
 
     def upper(self, hashes: U64) -> I64:
         """The most that each key's true count can be."""
@@ -142,8 +139,7 @@ class FrequentItems:
         """The ``n`` heaviest listed keys and their lower bounds, heaviest first, ties by hash."""
         if n < 0:
             raise ConfigError("n", n, "a whole number, at least 0")
-        # Listed in hash order, so a stable sort by falling count leaves ties by hash.
-        order = np.argsort(-self.counts, kind="stable")[:n]
+        order = descending(self.counts)[:n]  # listed in hash order, which ties keep
         return self.hashes[order], self.counts[order]
 
     def _judge(self, lower: I64, threshold: float) -> NDArray[np.int8]:
@@ -159,7 +155,7 @@ class FrequentItems:
     def _check_state(self) -> None:
         if len(self.hashes) > self.capacity:
             raise HistogramError(f"hashes: {len(self.hashes)} counters, but the capacity is {self.capacity}")
-        if (self.hashes[1:] <= self.hashes[:-1]).any():
+        if not ascending(self.hashes):
             raise HistogramError("hashes: not in rising order without repeats; build summaries with update")
         if len(self.counts) and self.counts.min() < 1:
             raise HistogramError("counts: a listed key has no rows; list keys with a count of at least 1")
