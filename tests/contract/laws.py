@@ -13,7 +13,8 @@ from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Version
 from unskew.service.errors import ConflictError, LimitError, NotFoundError, UnavailableError
 from unskew.service.stores.limits import MOST_INCARNATION, Limits
-from unskew.service.stores.ports import (
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import (
     Commit,
     Marks,
     News,
@@ -23,7 +24,6 @@ from unskew.service.stores.ports import (
     PlanRecord,
     ReportKey,
     ReportOutcome,
-    Store,
 )
 
 Law = Callable[[Backend], Awaitable[None]]

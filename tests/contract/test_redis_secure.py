@@ -14,7 +14,7 @@ from tests.contract.laws import LEASE, merge, plan
 from tests.servers import Server, free_ports, single
 from unskew.service.errors import UnavailableError
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import PlanOutcome, ReportKey, ReportOutcome
+from unskew.service.stores.records import PlanOutcome, ReportKey, ReportOutcome
 
 pytestmark = pytest.mark.anyio
 

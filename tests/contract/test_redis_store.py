@@ -15,7 +15,8 @@ from tests.servers import Server, single
 from unskew.service.errors import LimitError, UnavailableError
 from unskew.service.stores import open_store
 from unskew.service.stores.address import Address
-from unskew.service.stores.ports import PartOutcome, PlanOutcome, ReportKey, ReportOutcome, Store
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import PartOutcome, PlanOutcome, ReportKey, ReportOutcome
 from unskew.service.stores.redis.redis_client import Patience
 from unskew.service.stores.redis.store import RedisStore
 

@@ -20,7 +20,8 @@ from tests.servers import Server
 from unskew.core.plan.plan import Version
 from unskew.service.errors import ServiceError
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import Commit, PartKey, PlanRecord, ReportKey, Store
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import Commit, PartKey, PlanRecord, ReportKey
 
 Ask = Callable[[Store], Awaitable[Any]]
 

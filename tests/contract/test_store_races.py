@@ -24,7 +24,8 @@ from tests.contract.backends import LIMITS
 from tests.servers import Server
 from unskew.service.stores import open_store
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.stores.ports import Commit, ReportKey, Store
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import Commit, ReportKey
 from unskew.service.stores.redis.store import RedisStore
 
 STREAM = "clicks"

@@ -21,7 +21,8 @@ from tests.servers import MASTER, Cluster, Sentinels, Server, wait_for
 from unskew.core.plan.plan import Version
 from unskew.service.errors import UnavailableError
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import Commit, PlanOutcome, ReportKey, ReportOutcome, Store
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import Commit, PlanOutcome, ReportKey, ReportOutcome
 from unskew.service.stores.redis.store import RedisStore
 
 # All laws and one failover belong to `make test`. The other failovers are long: each takes seconds of waiting.

@@ -19,7 +19,7 @@ from unskew.service.engine.engine import Engine
 from unskew.service.errors import UnavailableError
 from unskew.service.events.events import Event
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.stores.ports import Commit
+from unskew.service.stores.records import Commit
 
 __all__ = ["Cuttable", "Log", "a_report", "engines", "run", "skewed", "until"]
 

@@ -26,7 +26,7 @@ from unskew.service.api.problems import Fault
 from unskew.service.engine.batches import feedback_of
 from unskew.service.engine.scaling_advice import scale_of, timed_of
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.stores.ports import PartKey, RoundView, StoredPart
+from unskew.service.stores.records import PartKey, RoundView, StoredPart
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import round_messages
 from unskew.wire.streams import spec_from_message, work_to_bytes

@@ -23,7 +23,7 @@ from unskew.service.engine.engine import Engine
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import StreamChanged
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import Commit, ReportKey
+from unskew.service.stores.records import Commit, ReportKey
 from unskew.wire import plan_from_bytes
 
 SPEC = StreamSpec(4, "balanced", dsync=0.5, dsync_min=0.5)

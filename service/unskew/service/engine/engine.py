@@ -28,15 +28,17 @@ from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.engine.planning import Planning
 from unskew.service.engine.rounds import Rounds
 from unskew.service.engine.scaling_advice import Advice
-from unskew.service.engine.streams import CachedStream, Streams
+from unskew.service.engine.streams import CachedStream, Incarnations, Streams
 from unskew.service.engine.watching import NewsListener, Watching
 from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
-from unskew.service.events.events import BatchSeen, ObservedStore, Observer, ignore, together
+from unskew.service.events.events import BatchSeen, Observer, StreamChanged, ignore, together
 from unskew.service.events.history import BatchNote, Expected, Observed, PlanNote, RoundNote
 from unskew.service.events.history_writer import HistoryWriter
 from unskew.service.lru_cache import LruCache
-from unskew.service.stores.ports import News, Store, StreamRecord
-from unskew.service.stores.recovering import RecoveringStore
+from unskew.service.stores.metered import metered
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import News, StreamRecord
+from unskew.service.stores.recovering import recovering
 
 __all__ = ["Engine"]
 
@@ -57,12 +59,12 @@ class Engine:
         observer: Observer = ignore,
         tuning: Tuning | None = None,
     ) -> None:
-        seen = store if observer is ignore else ObservedStore(store, observer)
-        mended = RecoveringStore(seen, observer)
-        self._diary = HistoryWriter(mended, observer)
-        self._base = Base(mended, clock, executor, together(observer, self._diary), tuning)
-        self._streams = Streams(self._base)
-        mended.floor = self._streams.floor
+        incarnations = Incarnations(clock)
+        store = store if observer is ignore else metered(store, observer)
+        store = recovering(store, incarnations.floor, lambda stream: observer(StreamChanged(stream, "restored")))
+        self._diary = HistoryWriter(store, observer)
+        self._base = Base(store, clock, executor, together(observer, self._diary), tuning)
+        self._streams = Streams(self._base, incarnations)
         self._shelf = PlanCache(self._base, self._streams)
         self._batches = Batches(self._base, self._streams)
         self._advice = Advice(self._base, self._streams, self._batches)

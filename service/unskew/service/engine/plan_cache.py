@@ -16,7 +16,7 @@ from unskew.service.engine.streams import Streams
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import PlanServed, Skipped
 from unskew.service.lru_cache import LruCache
-from unskew.service.stores.ports import PlanRecord
+from unskew.service.stores.records import PlanRecord
 from unskew.wire.plans import plan_from_bytes
 
 __all__ = ["PlanCache"]

@@ -27,7 +27,7 @@ from unskew.service.engine.rounds import Rounds
 from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import PlanBuilt, Skipped
-from unskew.service.stores.ports import PlanOutcome, PlanRecord
+from unskew.service.stores.records import PlanOutcome, PlanRecord
 from unskew.wire.plans import plan_to_bytes
 
 __all__ = ["Draft", "PlanRequest", "Planning", "draft"]

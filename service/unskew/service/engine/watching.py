@@ -11,12 +11,12 @@ from collections.abc import AsyncGenerator, Callable
 
 from unskew.core.plan.plan import Version
 from unskew.service.api.verbs import Fetched
-from unskew.service.concurrency import Waiters, detached_task, finish
+from unskew.service.concurrency import Signal, Waiters, detached_task, finish
 from unskew.service.engine.base import Base
 from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
 from unskew.service.events.events import Skipped, WatchersSeen
-from unskew.service.stores.ports import News, PlanRecord
+from unskew.service.stores.records import News, PlanRecord
 
 __all__ = ["NewsListener", "Watching"]
 
@@ -58,18 +58,15 @@ class _Channel:
         self.ended: ServiceError | None = None
         self.read = False
         self.watchers = 0
-        self.bell, self.poke = Waiters(), asyncio.Event()
+        self.waiters, self.news = Waiters(), Signal()
         self.task = detached_task(self._run())
 
     async def _run(self) -> None:
         while self.ended is None:
-            self.poke.clear()
+            self.news.clear()
             await self._look()
-            self.bell.wake()
-            try:
-                await asyncio.wait_for(self.poke.wait(), self._base.tuning.poll)
-            except asyncio.TimeoutError:
-                continue
+            self.waiters.wake()
+            await self.news.wait(self._base.tuning.poll)
 
     async def _look(self) -> None:
         try:
@@ -101,7 +98,7 @@ class Watching:
     def heard(self, stream: str) -> None:
         channel = self._channels.get(stream)
         if channel is not None:
-            channel.poke.set()
+            channel.news.set()
 
     def heard_all(self) -> None:
         for stream in list(self._channels):
@@ -123,7 +120,7 @@ class Watching:
                         continue  # there may be a newer one by now
                 if channel.ended is not None:
                     raise channel.ended
-                await channel.bell.wait()
+                await channel.waiters.wait()
         finally:
             await self._leave(channel)
 
@@ -147,7 +144,7 @@ class Watching:
         """Ends all watches; ``closing`` is set already."""
         channels = list(self._channels.values())
         for channel in channels:
-            channel.bell.wake()
+            channel.waiters.wake()
         await finish(*(channel.task for channel in channels))
         for channel in channels:
-            channel.bell.wake()
+            channel.waiters.wake()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from unskew.core.errors import ConfigError
 from unskew.service.errors import ConflictError, LimitError, NotFoundError
-from unskew.service.stores.ports import News, PartKey
+from unskew.service.stores.records import News, PartKey
 
 __all__ = ["MOST_INCARNATION", "Hub", "Limits", "check_floor", "missing", "other_parts", "too_many"]
 

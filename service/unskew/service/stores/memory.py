@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from unskew.core.plan.plan import Version
 from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts, too_many
-from unskew.service.stores.ports import (
+from unskew.service.stores.records import (
     Commit,
     HistoryEntry,
     Marks,

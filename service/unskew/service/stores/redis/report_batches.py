@@ -18,7 +18,7 @@ import xxhash
 from unskew.service.concurrency import detached_task
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.limits import missing
-from unskew.service.stores.ports import ReportKey, ReportOutcome, StoredReport
+from unskew.service.stores.records import ReportKey, ReportOutcome, StoredReport
 
 __all__ = ["Pairs", "Reports", "field_of", "groups", "key_of", "pairs"]
 

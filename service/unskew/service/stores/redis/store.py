@@ -22,7 +22,7 @@ from unskew.core.plan.plan import Version
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.address import Address
 from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts, too_many
-from unskew.service.stores.ports import (
+from unskew.service.stores.records import (
     Commit,
     HistoryEntry,
     Marks,
