@@ -110,8 +110,8 @@ class Races(RuleBasedStateMachine):
         for _ in range(3):
             store = open_store(f"{self.server.url}?timeout=5&deadline=10", limits=LIMITS)
             assert isinstance(store, RedisStore)
-            self.links.append(Lossy(store._link._client))
-            store._link._client = self.links[-1]
+            self.links.append(Lossy(store._client._client))
+            store._client._client = self.links[-1]
             self.stores.append(store)
         self.loop.run_until_complete(self.stores[0].put_stream(STREAM, b""))
 

@@ -229,7 +229,7 @@ async def test_a_sentinel_that_is_gone_or_hangs_is_passed_over(whole: Sentinels)
         assert isinstance(store, RedisStore)
         found = await asyncio.gather(*(in_time(store.ping) for _ in range(20)))
         assert len(found) == 20
-        known = store._link._sentinel
+        known = store._client._sentinel
         assert known is not None
         assert len({one.get_connection_kwargs()["port"] for one in known.sentinels}) == 3
         await store.close()

@@ -55,7 +55,7 @@ class Advice:
         if self._task is not None:
             await finish(self._task)
 
-    def heard(self, stream: str) -> None:
+    def reported(self, stream: str) -> None:
         """A batch was reported here."""
         self._shown.put(stream, self._shown.get(stream))
         self.wake(stream)

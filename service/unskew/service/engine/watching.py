@@ -52,8 +52,8 @@ class NewsListener:
 class _Channel:
     """One watched stream: its newest plan, or why there is none to come."""
 
-    def __init__(self, base: Base, shelf: PlanCache, stream: str) -> None:
-        self._base, self._shelf, self.stream = base, shelf, stream
+    def __init__(self, base: Base, plan_cache: PlanCache, stream: str) -> None:
+        self._base, self._plan_cache, self.stream = base, plan_cache, stream
         self.record: PlanRecord | None = None
         self.ended: ServiceError | None = None
         self.read = False
@@ -70,7 +70,7 @@ class _Channel:
 
     async def _look(self) -> None:
         try:
-            record, stale = await self._shelf.latest(self.stream, fresh=True)
+            record, stale = await self._plan_cache.latest(self.stream, fresh=True)
         except NotFoundError as why:
             self.ended = why
         except UnavailableError as why:
@@ -91,18 +91,18 @@ class _Channel:
 
 
 class Watching:
-    def __init__(self, base: Base, shelf: PlanCache) -> None:
-        self._base, self._shelf = base, shelf
+    def __init__(self, base: Base, plan_cache: PlanCache) -> None:
+        self._base, self._plan_cache = base, plan_cache
         self._channels: dict[str, _Channel] = {}
 
-    def heard(self, stream: str) -> None:
+    def wake(self, stream: str) -> None:
         channel = self._channels.get(stream)
         if channel is not None:
             channel.news.set()
 
-    def heard_all(self) -> None:
+    def wake_all(self) -> None:
         for stream in list(self._channels):
-            self.heard(stream)
+            self.wake(stream)
 
     async def watch(self, stream: str, if_none_match: str) -> AsyncGenerator[Fetched, None]:
         """The newest plan, then each newer one that routes otherwise."""
@@ -127,7 +127,7 @@ class Watching:
     def _join(self, stream: str) -> _Channel:
         channel = self._channels.get(stream)
         if channel is None or channel.ended is not None:
-            channel = self._channels[stream] = _Channel(self._base, self._shelf, stream)
+            channel = self._channels[stream] = _Channel(self._base, self._plan_cache, stream)
         channel.watchers += 1
         channel.tell()
         return channel

@@ -115,7 +115,7 @@ class Hub:
         self._inboxes.add(inbox)
         return inbox
 
-    def tell(self, stream: str, what: str, rounds: tuple[int, int] | None = None) -> None:
+    def publish(self, stream: str, what: str, rounds: tuple[int, int] | None = None) -> None:
         news = News(stream, what, rounds)
         for inbox in list(self._inboxes):
             inbox.put(news)
