@@ -12,11 +12,12 @@ import pytest
 
 from tests.contract.laws import LEASE, committed, merge, part, plan
 from tests.servers import Server, single
+from unskew.core.rounds.round_log import ReportKey, ReportOutcome
 from unskew.service.errors import LimitError, UnavailableError
 from unskew.service.stores import open_store
 from unskew.service.stores.address import Address
 from unskew.service.stores.ports import Store
-from unskew.service.stores.records import PartOutcome, PlanOutcome, ReportKey, ReportOutcome
+from unskew.service.stores.records import PartOutcome, PlanOutcome
 from unskew.service.stores.redis.redis_client import Patience
 from unskew.service.stores.redis.store import RedisStore
 

@@ -22,10 +22,10 @@ from redis.exceptions import ConnectionError  # noqa: A004  # Redis's own
 
 from tests.contract.backends import LIMITS
 from tests.servers import Server
+from unskew.core.rounds.round_log import Commit, ReportKey
 from unskew.service.stores import open_store
 from unskew.service.stores.memory import MemoryStore
 from unskew.service.stores.ports import Store
-from unskew.service.stores.records import Commit, ReportKey
 from unskew.service.stores.redis.store import RedisStore
 
 STREAM = "clicks"

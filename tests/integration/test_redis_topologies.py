@@ -19,10 +19,11 @@ from tests.contract.backends import Backend, UrlBackend
 from tests.contract.laws import LAWS, LEASE, committed, merge, plan
 from tests.servers import MASTER, Cluster, Sentinels, Server, wait_for
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome
 from unskew.service.errors import UnavailableError
 from unskew.service.stores import open_store
 from unskew.service.stores.ports import Store
-from unskew.service.stores.records import Commit, PlanOutcome, ReportKey, ReportOutcome
+from unskew.service.stores.records import PlanOutcome
 from unskew.service.stores.redis.store import RedisStore
 
 # All laws and one failover belong to `make test`. The other failovers are long: each takes seconds of waiting.

@@ -6,11 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-
-from benchmarks.dsync_script import LAST, PAPER, Agent, Simulation, changes, crew, jitter, script, straggling
-from unskew.core.dalton.qtable import QTable
-from unskew.core.errors import ConfigError
-from unskew.core.rounds.dsync import DsyncBounds, Interval, Round
 from unskew.core.rounds.events import (
     Action,
     Drop,
@@ -24,9 +19,14 @@ from unskew.core.rounds.events import (
     Tick,
     Wake,
 )
+from unskew.core.rounds.reducer import RoundRules, Rounds
+
+from benchmarks.dsync_script import LAST, PAPER, Agent, Simulation, changes, crew, jitter, script, straggling
+from unskew.core.dalton.qtable import QTable
+from unskew.core.errors import ConfigError
+from unskew.core.rounds.dsync import DsyncBounds, Interval, Round
 from unskew.core.rounds.merge import merge
 from unskew.core.rounds.messages import Report
-from unskew.core.rounds.reducer import RoundRules, Rounds
 from unskew.core.sketches.frequent import FrequentItems
 
 RULES = RoundRules(workers=2)  # DSYNC 20: a deadline 30 s after the first report, leases of 60 s

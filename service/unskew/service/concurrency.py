@@ -47,8 +47,6 @@ class Waiters:
             if not future.done():
                 future.set_result(True)
 
-    ring = wake  # as engine/rounds.py still calls it
-
     async def wait(self, seconds: float | None = None) -> bool:
         """Whether ``wake`` was called within this time."""
         loop = asyncio.get_running_loop()

@@ -140,10 +140,6 @@ class Router:
         """How far the stream has come: tuples, the last time, whether tuples have times."""
         return self._seen, self._last, self._timed
 
-    def resume(self, position: tuple[int, float, bool | None]) -> None:
-        """Go on from this ``position``, where the algorithm's state is that of the same moment."""
-        self._seen, self._last, self._timed = position
-
     def _slides(self, rows: int, times: ArrayLike | None) -> I64:
         if rows and self._timed is None:
             self._timed = times is not None

@@ -1,4 +1,4 @@
-"""Dalton's learner: its arrays, and how its state leaves and enters them as values.
+"""Dalton's learner: its arrays, and how Q-tables leave and enter them as values.
 
 ``kernels_dalton`` has the loop. Here is what happens between tuples: rows and tables grow, an interval ends when a
 SYNC says so, a Q-table goes out, and a global one comes in (section 4.1).
@@ -6,7 +6,6 @@ SYNC says so, a Q-table goes out, and a global one comes in (section 4.1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +32,6 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
 _FIRST_PLACES = 4096
-_PARTS = ("now", "rows", "loads")
 _NEVER = 1 << 62
 _WORDS = 1 << 12  # of the bitmap that counts distinct keys beside the sketch: 262,144 bits
 
@@ -199,17 +197,6 @@ class Learner:
         books = self.rows.books
         if not books[kernels.FREE] and books[kernels.USED] == len(self.rows.known) < self.rule.room:
             self.rows = _widened(self.rows, min(2 * len(self.rows.known), self.rule.room))
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All of it as arrays by name."""
-        parts = {"now": self.now._asdict(), "rows": self.rows._asdict(), "loads": vars(self.loads)}
-        return {f"{part}.{name}": array.copy() for part, arrays in parts.items() for name, array in arrays.items()}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from a ``state`` of a learner with the same settings."""
-        taken = {part: {n.split(".")[1]: a.copy() for n, a in state.items() if n.startswith(part)} for part in _PARTS}
-        self.now, self.rows = hot.Frequencies(**taken["now"]), kernels.DaltonRows(**taken["rows"])
-        self.loads = Loads(**taken["loads"])
 
     def _grow(self) -> None:
         """Twice the room for what is full."""

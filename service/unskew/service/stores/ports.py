@@ -21,8 +21,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundView, StoredReport
 from unskew.service.stores.records import (
-    Commit,
     HistoryEntry,
     Marks,
     News,
@@ -30,16 +30,11 @@ from unskew.service.stores.records import (
     PartOutcome,
     PlanOutcome,
     PlanRecord,
-    ReportKey,
-    ReportOutcome,
-    RoundView,
     StoredPart,
-    StoredReport,
     StreamRecord,
 )
 
 __all__ = ["HistoryStore", "PartStore", "PlanStore", "RoundStore", "Store", "StreamStore"]
-__all__ += ["Commit", "ReportKey", "ReportOutcome", "RoundView", "StoredReport"]  # for engine/rounds.py and reducer.py
 
 
 class StreamStore(Protocol):

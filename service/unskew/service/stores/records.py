@@ -1,29 +1,23 @@
-"""The values that go into a store and come out of it. A store never looks into their bytes."""
+"""The values that go into a store and come out of it. A store never looks into their bytes.
+Those of rounds are core's (``core.rounds.round_log``): which report counts is decided there."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
 from unskew.core.plan.plan import Version
 
 __all__ = [
-    "Commit",
     "HistoryEntry",
     "Marks",
-    "Member",
     "News",
     "PartKey",
     "PartOutcome",
     "PlanOutcome",
     "PlanRecord",
-    "ReportKey",
-    "ReportOutcome",
-    "RoundView",
     "StoredPart",
-    "StoredReport",
     "StreamRecord",
 ]
 
@@ -98,72 +92,6 @@ class PlanOutcome(Enum):
     STORED = "stored"
     PURPOSE_TAKEN = "purpose taken"  # there is a plan for this purpose: use that one
     NOT_NEXT = "not next"  # another plan was stored in between: plan again from it
-
-
-# -- rounds of cooperative learning ---------------------------------------------------------------------------
-
-
-class ReportKey(NamedTuple):
-    """The name of an agent's report (``core.rounds.messages``)."""
-
-    agent: str
-    session: int
-    seq: int
-
-
-@dataclass(frozen=True)
-class StoredReport:
-    """A report in a round, and when it arrived by the store's clock."""
-
-    key: ReportKey
-    data: bytes
-    arrived: float
-
-
-class ReportOutcome(Enum):
-    """What became of a report."""
-
-    STORED = "stored"  # in the open epoch, or in place of an earlier session's that was not merged
-    REPEATED = "repeated"  # it is in a round that is not merged yet
-    MERGED = "merged"  # it is in a merged round: the answer is there
-    OLDER = "older"  # a later one of the same agent was there
-
-
-@dataclass(frozen=True)
-class Member:
-    """An agent: until when a round waits for it, and the last of its reports that is in a merged round."""
-
-    agent: str
-    lease: float
-    merged: ReportKey | None = None
-
-
-@dataclass(frozen=True)
-class RoundView:
-    """All that sealing and merging are decided by, read at one moment of the store's clock.
-
-    ``reported``: the agents in the open epoch and when their reports arrived. ``keep``: what the last commit left for
-    the next one (how often to report, how long the merge took).
-    """
-
-    now: float
-    incarnation: int
-    open: int
-    merged: int
-    opened: float | None
-    reported: dict[str, float] = field(default_factory=dict)
-    members: tuple[Member, ...] = ()
-    keep: bytes = b""
-
-
-@dataclass(frozen=True)
-class Commit:
-    """The answer of a round. ``names``: the reports in it."""
-
-    epoch: int
-    answer: bytes
-    names: tuple[ReportKey, ...]
-    keep: bytes
 
 
 # -- history and news -----------------------------------------------------------------------------------------

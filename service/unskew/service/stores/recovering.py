@@ -22,11 +22,12 @@ from typing import Any, cast
 
 from unskew.core.errors import UnskewError
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, RoundView
 from unskew.service.concurrency import SingleFlight, monotonic
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import Store
-from unskew.service.stores.records import Commit, News, PlanOutcome, PlanRecord, RoundView, StreamRecord
+from unskew.service.stores.records import News, PlanOutcome, PlanRecord, StreamRecord
 from unskew.wire.plans import plan_from_bytes, plan_to_bytes
 
 __all__ = ["RecoveringStore", "recovering"]

@@ -7,16 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from unskew.core.plan.plan import Version
-from unskew.service.stores.records import (
-    Commit,
-    HistoryEntry,
-    Member,
-    PartKey,
-    PlanRecord,
-    ReportKey,
-    RoundView,
-    StreamRecord,
-)
+from unskew.core.rounds.round_log import Commit, Member, ReportKey, RoundView
+from unskew.service.stores.records import HistoryEntry, PartKey, PlanRecord, StreamRecord
 
 __all__ = [
     "MICROS",

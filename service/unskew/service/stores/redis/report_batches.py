@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import xxhash
 
+from unskew.core.rounds.round_log import ReportKey, ReportOutcome, StoredReport
 from unskew.service.concurrency import detached_task
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.limits import missing
-from unskew.service.stores.records import ReportKey, ReportOutcome, StoredReport
 from unskew.service.stores.redis.replies import MICROS, groups, pairs, report_key, report_name
 
 __all__ = ["RunScript", "WrittenReports"]

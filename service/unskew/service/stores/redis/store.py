@@ -19,11 +19,11 @@ from typing import Any
 
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundView, StoredReport
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.address import Address
 from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts
 from unskew.service.stores.records import (
-    Commit,
     HistoryEntry,
     Marks,
     News,
@@ -31,11 +31,7 @@ from unskew.service.stores.records import (
     PartOutcome,
     PlanOutcome,
     PlanRecord,
-    ReportKey,
-    ReportOutcome,
-    RoundView,
     StoredPart,
-    StoredReport,
     StreamRecord,
 )
 from unskew.service.stores.redis.owner_quotas import OwnerQuotas
