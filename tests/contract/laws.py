@@ -11,20 +11,11 @@ import pytest
 from tests.contract.backends import Backend
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome
 from unskew.service.errors import ConflictError, LimitError, NotFoundError, UnavailableError
 from unskew.service.stores.limits import MOST_INCARNATION, Limits
-from unskew.service.stores.ports import (
-    Commit,
-    Marks,
-    News,
-    PartKey,
-    PartOutcome,
-    PlanOutcome,
-    PlanRecord,
-    ReportKey,
-    ReportOutcome,
-    Store,
-)
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import Marks, News, PartKey, PartOutcome, PlanOutcome, PlanRecord
 
 Law = Callable[[Backend], Awaitable[None]]
 LAWS: dict[str, Law] = {}

@@ -10,9 +10,10 @@ import pytest
 
 from tests.contract.laws import LEASE, committed
 from tests.servers import Server
+from unskew.core.rounds.round_log import ReportKey, ReportOutcome
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import ReportKey, ReportOutcome, Store
+from unskew.service.stores.ports import Store
 
 pytestmark = pytest.mark.anyio
 

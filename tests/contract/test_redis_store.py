@@ -12,10 +12,12 @@ import pytest
 
 from tests.contract.laws import LEASE, committed, merge, part, plan
 from tests.servers import Server, single
+from unskew.core.rounds.round_log import ReportKey, ReportOutcome
 from unskew.service.errors import LimitError, UnavailableError
 from unskew.service.stores import open_store
 from unskew.service.stores.address import Address
-from unskew.service.stores.ports import PartOutcome, PlanOutcome, ReportKey, ReportOutcome, Store
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import PartOutcome, PlanOutcome
 from unskew.service.stores.redis.redis_client import Patience
 from unskew.service.stores.redis.store import RedisStore
 
@@ -154,7 +156,7 @@ async def test_prefixes_keep_two_services_apart(store: Store, empty_redis: Serve
 async def test_large_answers_are_read_in_pieces_that_belong_together(empty_redis: Server) -> None:
     """While one reads piece by piece, runs of the batch come and the round is merged: never parts of two runs."""
     address = Address("single", (("127.0.0.1", empty_redis.port),))
-    store = RedisStore(address, answer=500, patience=Patience(5.0, 10.0))
+    store = RedisStore(address, reply=500, patience=Patience(5.0, 10.0))
     await store.put_stream("clicks", b"")
     keys = [part(number, 40, run=7) for number in range(40)]
     await asyncio.gather(*(store.put_part("clicks", key, b"7" * 90) for key in keys))
@@ -355,7 +357,7 @@ async def test_a_connection_that_is_closed_while_it_is_written_to_is_a_lost_one(
     """redis-py lets errors of the transport through, which are neither its own nor the system's: ask again."""
     made = open_store(f"{empty_redis.url}?timeout=5&deadline=10")
     assert isinstance(made, RedisStore)
-    client = made._link._client
+    client = made._client._client
     asked, errors = client.execute_command, [AttributeError("no 'writelines'"), TypeError("not callable")]
 
     async def closing(*words: Any) -> Any:

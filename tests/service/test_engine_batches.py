@@ -10,7 +10,7 @@ from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.service.engine.batches import feedback_of
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import BatchSeen, ScaleAdvised
-from unskew.service.stores.ports import PartKey, StoredPart
+from unskew.service.stores.records import PartKey, StoredPart
 from unskew.wire import plan_from_bytes
 from unskew.wire.streams import work_to_bytes
 

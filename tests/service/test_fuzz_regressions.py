@@ -21,12 +21,13 @@ from tests.service.engines import engines, run
 from tests.service.faces import Served, channel, report, served, web
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.keys.types import parse
+from unskew.core.rounds.round_log import RoundView
 from unskew.core.stream_spec import BatchWork, StreamSpec, Work
 from unskew.service.api.problems import Fault
 from unskew.service.engine.batches import feedback_of
 from unskew.service.engine.scaling_advice import scale_of, timed_of
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.stores.ports import PartKey, RoundView, StoredPart
+from unskew.service.stores.records import PartKey, StoredPart
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import round_messages
 from unskew.wire.streams import spec_from_message, work_to_bytes

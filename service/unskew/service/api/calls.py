@@ -17,7 +17,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from unskew.core.stream_spec import check_name
 from unskew.service.api.problems import TooLargeError
-from unskew.service.api.verbs import BuiltPlan, Overview, ScaleAnswer, StreamInfo, Summary, Synced, Verbs, Wanted
+from unskew.service.api.verbs import BuiltPlan, NameFilter, Overview, ScaleAnswer, StreamInfo, Summary, Synced, Verbs
 from unskew.service.auth.access import Access, Identity, changing
 from unskew.service.errors import FieldError
 from unskew.service.events.spans import note
@@ -29,7 +29,7 @@ __all__ = ["Calls", "check_size", "synced_in_bytes"]
 T = TypeVar("T")
 
 
-def _readable(who: Identity, verb: str) -> Wanted | None:
+def _readable(who: Identity, verb: str) -> NameFilter | None:
     """Streams of other people are not even looked at, and none of their names is told. Who may read all is not asked
     of each."""
     return None if who.may_everywhere(verb) else partial(who.may, verb)

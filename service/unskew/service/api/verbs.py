@@ -17,9 +17,9 @@ from unskew.core.rounds.messages import Answer, Report
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec
 from unskew.service.events.history import BatchNote, Expected, Observed, PlanNote, RoundNote
 
-__all__ = ["BuiltPlan", "Fetched", "Overview", "ScaleAnswer", "StreamInfo", "Summary", "Synced", "Verbs", "Wanted"]
+__all__ = ["BuiltPlan", "Fetched", "NameFilter", "Overview", "ScaleAnswer", "StreamInfo", "Summary", "Synced", "Verbs"]
 
-Wanted: TypeAlias = Callable[[str], bool]  # by a stream's name
+NameFilter: TypeAlias = Callable[[str], bool]  # by a stream's name
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class Verbs(Protocol):
 
     async def get_stream(self, stream: str) -> StreamInfo: ...
 
-    async def list_streams(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[StreamInfo]:
-        """By name, those of which ``wanted`` says yes."""
+    async def list_streams(self, after: str, limit: int, allowed: NameFilter | None = None) -> Sequence[StreamInfo]:
+        """By name, those of which ``allowed`` says yes."""
 
     async def delete_stream(self, stream: str) -> None: ...
 
@@ -144,5 +144,5 @@ class Verbs(Protocol):
 
     async def overview(self, stream: str) -> Overview: ...
 
-    async def summaries(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[Summary]:
+    async def summaries(self, after: str, limit: int, allowed: NameFilter | None = None) -> Sequence[Summary]:
         """The same streams, each as a line; of a few seconds ago at most."""

@@ -26,7 +26,7 @@ from unskew.service.engine.base import Base
 from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.errors import ConflictError
 from unskew.service.events.events import WorkSeen
-from unskew.service.stores.ports import PartKey, PartOutcome, StoredPart
+from unskew.service.stores.records import PartKey, PartOutcome, StoredPart
 from unskew.wire.histograms import histogram_from_bytes, histogram_to_bytes
 from unskew.wire.streams import work_from_bytes, work_to_bytes
 

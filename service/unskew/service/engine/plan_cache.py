@@ -16,7 +16,7 @@ from unskew.service.engine.streams import Streams
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import PlanServed, Skipped
 from unskew.service.lru_cache import LruCache
-from unskew.service.stores.ports import PlanRecord
+from unskew.service.stores.records import PlanRecord
 from unskew.wire.plans import plan_from_bytes
 
 __all__ = ["PlanCache"]
@@ -115,16 +115,16 @@ class PlanCache:
         self._reads.forget(stream)
         self._latest.put(stream, _Latest(record, monotonic()))
 
-    def stale(self, stream: str) -> None:
+    def expire(self, stream: str) -> None:
         """Ask the store the next time; what is known stays for when it cannot be asked."""
         known = self._latest.get(stream)
         if known is not None:
             self._latest[stream] = _Latest(known.record, float("-inf"))
         self._reads.forget(stream)
 
-    def stale_all(self) -> None:
+    def expire_all(self) -> None:
         for stream in list(self._latest):
-            self.stale(stream)
+            self.expire(stream)
 
     def forget(self, stream: str) -> None:
         """The stream is gone."""

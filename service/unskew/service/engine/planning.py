@@ -27,7 +27,7 @@ from unskew.service.engine.rounds import Rounds
 from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import PlanBuilt, Skipped
-from unskew.service.stores.ports import PlanOutcome, PlanRecord
+from unskew.service.stores.records import PlanOutcome, PlanRecord
 from unskew.wire.plans import plan_to_bytes
 
 __all__ = ["Draft", "PlanRequest", "Planning", "draft"]
@@ -134,8 +134,8 @@ def _nothing(asked: PlanRequest, same: Plan | None) -> Draft:
 
 
 class Planning:
-    def __init__(self, base: Base, streams: Streams, shelf: PlanCache, batches: Batches, rounds: Rounds) -> None:
-        self._base, self._streams, self._shelf = base, streams, shelf
+    def __init__(self, base: Base, streams: Streams, plan_cache: PlanCache, batches: Batches, rounds: Rounds) -> None:
+        self._base, self._streams, self._plan_cache = base, streams, plan_cache
         self._batches, self._rounds = batches, rounds
         self._builds: SingleFlight[BuiltPlan] = SingleFlight()
 
@@ -152,13 +152,13 @@ class Planning:
 
     async def explain(self, stream: str, key: int, version: Version | None) -> Explanation:
         if version is None:
-            record, _ = await self._shelf.latest(stream)
+            record, _ = await self._plan_cache.latest(stream)
         else:
             await self._streams.get(stream)
-            record = await self._shelf.at(stream, version)
+            record = await self._plan_cache.at(stream, version)
         if record is None:
             raise NotFoundError(f"stream {stream!r} has no plan {version or 'yet'}; build one first", field="version")
-        return (await self._shelf.plan(stream, record)).explain(key)
+        return (await self._plan_cache.plan(stream, record)).explain(key)
 
     # -- one build
 
@@ -195,7 +195,7 @@ class Planning:
         """Decide from the present plan and store; None: it is no longer the present one."""
         stream = known.record.name
         latest = await self._base.store.plan(stream)
-        previous = None if latest is None else await self._shelf.plan(stream, latest)
+        previous = None if latest is None else await self._plan_cache.plan(stream, latest)
         version = _next(known, latest)
         asked = PlanRequest(stream, known.spec, batch, evidence, previous, version, feedback, bool(purpose))
         made = await self._base.heavy(draft, asked)
@@ -205,7 +205,7 @@ class Planning:
         record = PlanRecord(version, made.plan.digest, made.data, bound)
         outcome = await self._base.store.put_plan(stream, record, None if latest is None else latest.version)
         if outcome is PlanOutcome.STORED:
-            self._shelf.add(stream, record, made.plan)
+            self._plan_cache.add(stream, record, made.plan)
             return self._told(known, made, record, started)
         if outcome is PlanOutcome.PURPOSE_TAKEN:
             found = await self._base.store.plan_for(stream, bound)
@@ -222,7 +222,7 @@ class Planning:
         return replace(feedback, table=await self._rounds.table(known))
 
     async def _repeated(self, known: CachedStream, record: PlanRecord, purpose: str, started: float) -> BuiltPlan:
-        plan = await self._shelf.plan(known.record.name, record)
+        plan = await self._plan_cache.plan(known.record.name, record)
         reason = f"the plan of {purpose} was made before: {plan.info.reason}"
         return self._told(known, Draft(plan, b"", REPEATED, reason), record, started)
 

@@ -11,21 +11,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from unskew.core.scaling.autoscale import AutoScaler
 from unskew.core.scaling.values import BatchStats, ScaleDecision, ScaleRules, ScaleState
 from unskew.core.stream_spec import BatchWork
 from unskew.service.api.verbs import ScaleAnswer
-from unskew.service.concurrency import detached_task, finish, monotonic
+from unskew.service.concurrency import Signal, detached_task, finish, monotonic
 from unskew.service.engine.base import Base
 from unskew.service.engine.batches import HISTOGRAM, WORK, Batches, expected, whole
 from unskew.service.engine.streams import Streams, no_stream
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import ScaleAdvised, Skipped
 from unskew.service.lru_cache import LruCache
-from unskew.service.stores.ports import Marks, StoredPart
+from unskew.service.stores.records import Marks, StoredPart
 from unskew.wire.streams import came_of
 
 __all__ = ["Advice", "TimedBatch", "scale_of", "stats_of", "timed_of"]
@@ -42,7 +41,7 @@ class Advice:
         self._base, self._streams, self._batches = base, streams, batches
         self._read: LruCache[str, _Read] = LruCache(_STREAMS)
         self._shown: LruCache[str, ScaleAnswer | None] = LruCache(_STREAMS)  # None: not told yet
-        self._watching: dict[str, set[asyncio.Event]] = {}
+        self._watching: dict[str, set[Signal]] = {}
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -56,15 +55,15 @@ class Advice:
         if self._task is not None:
             await finish(self._task)
 
-    def heard(self, stream: str) -> None:
+    def reported(self, stream: str) -> None:
         """A batch was reported here."""
         self._shown.put(stream, self._shown.get(stream))
         self.wake(stream)
 
     def wake(self, stream: str) -> None:
         """Its watchers are to look again."""
-        for poke in self._watching.get(stream, ()):
-            poke.set()
+        for reported in self._watching.get(stream, ()):
+            reported.set()
 
     async def scale(self, stream: str) -> ScaleAnswer:
         """The advice now, told to the observer too."""
@@ -111,20 +110,19 @@ class Advice:
 
     async def watch(self, stream: str) -> AsyncGenerator[ScaleAnswer, None]:
         """The advice now, then after each report here, and every ``poll`` because of reports elsewhere."""
-        poke = asyncio.Event()
-        self._watching.setdefault(stream, set()).add(poke)
+        reported = Signal()
+        self._watching.setdefault(stream, set()).add(reported)
         try:
             while not self._base.closing:
-                poke.clear()
+                reported.clear()
                 looked = monotonic()
                 yield await self._look(stream)
-                with suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(poke.wait(), self._base.tuning.poll)
+                await reported.wait(self._base.tuning.poll)
                 if not self._base.closing:
                     await asyncio.sleep(looked + _APART - monotonic())
         finally:
             watching = self._watching[stream]
-            watching.discard(poke)
+            watching.discard(reported)
             if not watching:
                 del self._watching[stream]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from unskew.core.stream_spec import StreamSpec, check_name
@@ -17,10 +17,10 @@ from unskew.service.engine.base import Base
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import StreamChanged
 from unskew.service.lru_cache import LruCache
-from unskew.service.stores.ports import StreamRecord
+from unskew.service.stores.records import StreamRecord
 from unskew.wire.streams import spec_from_bytes, spec_to_bytes
 
-__all__ = ["CachedStream", "Streams", "no_stream"]
+__all__ = ["CachedStream", "Incarnations", "Streams", "no_stream"]
 
 _KEPT = 10_000
 _HOUR = 3_600_000_000
@@ -39,13 +39,30 @@ class CachedStream:
     spec: StreamSpec
 
 
+class Incarnations:
+    """The highest incarnation of each stream that this replica has read or was shown by an agent: a stream that begins
+    anew gets a higher one."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._highest: LruCache[str, int] = LruCache(_KEPT)
+
+    def note(self, stream: str, incarnation: int) -> None:
+        """One that claims to be more than an hour ahead of the clock is ignored."""
+        if self._highest.get(stream, -1) < incarnation <= self._clock() * 1e6 + _HOUR:
+            self._highest.put(stream, incarnation)
+
+    def floor(self, stream: str) -> int:
+        """The least incarnation that the stream may begin anew with."""
+        return self._highest.get(stream, -1) + 1
+
+
 class Streams:
-    def __init__(self, base: Base) -> None:
-        self._base = base
+    def __init__(self, base: Base, incarnations: Incarnations) -> None:
+        self._base, self._incarnations = base, incarnations
         self._known: LruCache[str, CachedStream] = LruCache(_KEPT)
         self._read: dict[str, float] = {}
         self._reads: SingleFlight[CachedStream] = SingleFlight()
-        self._highest: LruCache[str, int] = LruCache(_KEPT)
 
     # -- verbs
 
@@ -53,7 +70,7 @@ class Streams:
         self, stream: str, spec: StreamSpec, owner: str = "", most: int | None = None
     ) -> tuple[CachedStream, bool]:
         check_name("stream", stream)
-        found = self._base.store.put_stream(stream, spec_to_bytes(spec), self.floor(stream), owner, most)
+        found = self._base.store.put_stream(stream, spec_to_bytes(spec), self._incarnations.floor(stream), owner, most)
         record, created = await found
         self.forget(stream)
         known = self._take(record)
@@ -110,17 +127,11 @@ class Streams:
         return known
 
     def note(self, stream: str, incarnation: int) -> None:
-        """An incarnation was seen, or shown by an agent: a stream of this name that begins anew is to have a higher.
-        What claims to be more than an hour ahead is not believed."""
-        if self._highest.get(stream, -1) < incarnation <= self._base.clock() * 1e6 + _HOUR:
-            self._highest.put(stream, incarnation)
+        """An agent has shown this incarnation."""
+        self._incarnations.note(stream, incarnation)
 
     def knows(self, stream: str) -> bool:
         return stream in self._known
-
-    def floor(self, stream: str) -> int:
-        """The least incarnation that the stream may begin anew with."""
-        return self._highest.get(stream, -1) + 1
 
     def forget(self, stream: str) -> None:
         """Ask the store the next time."""

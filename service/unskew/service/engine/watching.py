@@ -11,12 +11,12 @@ from collections.abc import AsyncGenerator, Callable
 
 from unskew.core.plan.plan import Version
 from unskew.service.api.verbs import Fetched
-from unskew.service.concurrency import Waiters, detached_task, finish
+from unskew.service.concurrency import Signal, Waiters, detached_task, finish
 from unskew.service.engine.base import Base
 from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
 from unskew.service.events.events import Skipped, WatchersSeen
-from unskew.service.stores.ports import News, PlanRecord
+from unskew.service.stores.records import News, PlanRecord
 
 __all__ = ["NewsListener", "Watching"]
 
@@ -52,28 +52,25 @@ class NewsListener:
 class _Channel:
     """One watched stream: its newest plan, or why there is none to come."""
 
-    def __init__(self, base: Base, shelf: PlanCache, stream: str) -> None:
-        self._base, self._shelf, self.stream = base, shelf, stream
+    def __init__(self, base: Base, plan_cache: PlanCache, stream: str) -> None:
+        self._base, self._plan_cache, self.stream = base, plan_cache, stream
         self.record: PlanRecord | None = None
         self.ended: ServiceError | None = None
         self.read = False
         self.watchers = 0
-        self.bell, self.poke = Waiters(), asyncio.Event()
+        self.waiters, self.news = Waiters(), Signal()
         self.task = detached_task(self._run())
 
     async def _run(self) -> None:
         while self.ended is None:
-            self.poke.clear()
+            self.news.clear()
             await self._look()
-            self.bell.wake()
-            try:
-                await asyncio.wait_for(self.poke.wait(), self._base.tuning.poll)
-            except asyncio.TimeoutError:
-                continue
+            self.waiters.wake()
+            await self.news.wait(self._base.tuning.poll)
 
     async def _look(self) -> None:
         try:
-            record, stale = await self._shelf.latest(self.stream, fresh=True)
+            record, stale = await self._plan_cache.latest(self.stream, fresh=True)
         except NotFoundError as why:
             self.ended = why
         except UnavailableError as why:
@@ -94,18 +91,18 @@ class _Channel:
 
 
 class Watching:
-    def __init__(self, base: Base, shelf: PlanCache) -> None:
-        self._base, self._shelf = base, shelf
+    def __init__(self, base: Base, plan_cache: PlanCache) -> None:
+        self._base, self._plan_cache = base, plan_cache
         self._channels: dict[str, _Channel] = {}
 
-    def heard(self, stream: str) -> None:
+    def wake(self, stream: str) -> None:
         channel = self._channels.get(stream)
         if channel is not None:
-            channel.poke.set()
+            channel.news.set()
 
-    def heard_all(self) -> None:
+    def wake_all(self) -> None:
         for stream in list(self._channels):
-            self.heard(stream)
+            self.wake(stream)
 
     async def watch(self, stream: str, if_none_match: str) -> AsyncGenerator[Fetched, None]:
         """The newest plan, then each newer one that routes otherwise."""
@@ -123,14 +120,14 @@ class Watching:
                         continue  # there may be a newer one by now
                 if channel.ended is not None:
                     raise channel.ended
-                await channel.bell.wait()
+                await channel.waiters.wait()
         finally:
             await self._leave(channel)
 
     def _join(self, stream: str) -> _Channel:
         channel = self._channels.get(stream)
         if channel is None or channel.ended is not None:
-            channel = self._channels[stream] = _Channel(self._base, self._shelf, stream)
+            channel = self._channels[stream] = _Channel(self._base, self._plan_cache, stream)
         channel.watchers += 1
         channel.tell()
         return channel
@@ -147,7 +144,7 @@ class Watching:
         """Ends all watches; ``closing`` is set already."""
         channels = list(self._channels.values())
         for channel in channels:
-            channel.bell.wake()
+            channel.waiters.wake()
         await finish(*(channel.task for channel in channels))
         for channel in channels:
-            channel.bell.wake()
+            channel.waiters.wake()

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from unskew.core.quality.measures import load_imbalance
 
 if TYPE_CHECKING:
-    from unskew.service.stores.ports import HistoryEntry
+    from unskew.service.stores.records import HistoryEntry
 
 __all__ = ["AnyNote", "BatchNote", "Expected", "Observed", "PlanNote", "RoundNote", "clipped", "imbalance_of", "read"]
 

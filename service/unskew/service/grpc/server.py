@@ -21,6 +21,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from unskew.service.api.calls import Calls, check_size, synced_in_bytes
+from unskew.service.api.verbs import BuiltPlan, Synced
 from unskew.service.app.settings import Settings
 from unskew.service.auth.access import Access, Identity
 from unskew.service.errors import LimitError
@@ -33,6 +34,7 @@ __all__ = ["SERVICE", "GrpcServer", "options"]
 
 SERVICE = "unskew.v1.PartitionerService"
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 Opened = Callable[[type[Any], bytes, Context], tuple[Any, Identity]]  # a message, and who sends it
 
 
@@ -87,9 +89,9 @@ class GrpcServer:
             "GetStream": self._unary("GetStream", pb.GetStreamRequest, calls.get_stream),
             "ListStreams": self._unary("ListStreams", pb.ListStreamsRequest, calls.list_streams),
             "DeleteStream": self._unary("DeleteStream", pb.DeleteStreamRequest, calls.delete_stream),
-            "BuildPlan": self._unary("BuildPlan", pb.BuildPlanRequest, self._build_plan),
+            "BuildPlan": self._unary("BuildPlan", pb.BuildPlanRequest, calls.build_plan, encode=_built_in_bytes),
             "GetPlan": self._unary("GetPlan", pb.GetPlanRequest, calls.get_plan),
-            "Sync": self._waiting("Sync", pb.SyncRequest, self._sync),
+            "Sync": self._waiting("Sync", pb.SyncRequest, self._sync, None, synced_in_bytes),
             "ReportBatch": self._unary("ReportBatch", pb.ReportBatchRequest, calls.report_batch),
             "GetScale": self._unary("GetScale", pb.GetScaleRequest, calls.get_scale),
             "Explain": self._unary("Explain", pb.ExplainRequest, calls.explain),
@@ -143,29 +145,31 @@ class GrpcServer:
         self,
         verb: str,
         kind: type[M],
-        call: Callable[[M, Identity], Awaitable[Message]],
+        call: Callable[[M, Identity], Awaitable[T]],
         opened: Opened | None = None,
+        encode: Callable[[T], bytes] | None = None,
     ) -> Any:
-        async def handler(request: M, who: Identity, _context: Context) -> Message:
-            return await call(request, who)
+        def at_once(request: M, who: Identity, _context: Context) -> Awaitable[T]:
+            return call(request, who)
 
-        return self._waiting(verb, kind, handler, opened)
+        return self._waiting(verb, kind, at_once, opened, encode or _serialized)
 
     def _waiting(
         self,
         verb: str,
         kind: type[M],
-        call: Callable[[M, Identity, Context], Awaitable[Message | bytes]],
-        opened: Opened | None = None,
+        call: Callable[[M, Identity, Context], Awaitable[T]],
+        opened: Opened | None,
+        encode: Callable[[T], bytes],
     ) -> Any:
+        """As ``_unary``, for a call that looks at its deadline."""
         opened = opened or self._opened
 
         async def handler(data: bytes, context: Context) -> bytes:
             with TimedCall(self.observe, verb, self._under_way) as timed:
                 try:
-                    answer = await call(*opened(kind, data, context), context)
-                    return answer if isinstance(answer, bytes) else answer.SerializeToString()
-                except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
+                    return encode(await call(*opened(kind, data, context), context))
+                except Exception as why:  # noqa: BLE001 - every error becomes a status
                     fault = timed.failed(why)
                 await abort(context, fault)
             raise AssertionError("abort raises")
@@ -183,12 +187,8 @@ class GrpcServer:
         request = parsed(kind, data)
         return request, self.access.identify(shown(context) or keda.bearer(request), sans(context))
 
-    async def _build_plan(self, request: pb.BuildPlanRequest, who: Identity) -> pb.BuildPlanResponse:
-        answer, _ = await self.calls.build_plan(request, who)
-        return answer
-
-    async def _sync(self, request: pb.SyncRequest, who: Identity, context: Context) -> bytes:
-        return synced_in_bytes(await self.calls.sync(request, who, context.time_remaining()))
+    def _sync(self, request: pb.SyncRequest, who: Identity, context: Context) -> Awaitable[Synced]:
+        return self.calls.sync(request, who, context.time_remaining())
 
     # -- streams ----------------------------------------------------------------------------------------------
 
@@ -250,6 +250,15 @@ class GrpcServer:
         finally:
             if (close := getattr(found, "aclose", None)) is not None:
                 await close()
+
+
+def _serialized(answer: Any) -> bytes:
+    data: bytes = answer.SerializeToString()
+    return data
+
+
+def _built_in_bytes(built: tuple[pb.BuildPlanResponse, BuiltPlan]) -> bytes:
+    return built[0].SerializeToString()
 
 
 async def _next(found: AsyncIterator[M]) -> M | None:

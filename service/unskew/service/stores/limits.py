@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from unskew.core.errors import ConfigError
 from unskew.service.errors import ConflictError, LimitError, NotFoundError
-from unskew.service.stores.ports import News, PartKey
+from unskew.service.stores.records import News, PartKey
 
 __all__ = ["MOST_INCARNATION", "Hub", "Limits", "check_floor", "missing", "other_parts", "too_many"]
 
@@ -115,7 +115,7 @@ class Hub:
         self._inboxes.add(inbox)
         return inbox
 
-    def tell(self, stream: str, what: str, rounds: tuple[int, int] | None = None) -> None:
+    def publish(self, stream: str, what: str, rounds: tuple[int, int] | None = None) -> None:
         news = News(stream, what, rounds)
         for inbox in list(self._inboxes):
             inbox.put(news)

@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from unskew.core.plan.plan import Version
-from unskew.core.rounds.round_log import RoundLog
+from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundLog, RoundView, StoredReport
 from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts, too_many
-from unskew.service.stores.ports import (
-    Commit,
+from unskew.service.stores.records import (
     HistoryEntry,
     Marks,
     News,
@@ -23,11 +22,7 @@ from unskew.service.stores.ports import (
     PartOutcome,
     PlanOutcome,
     PlanRecord,
-    ReportKey,
-    ReportOutcome,
-    RoundView,
     StoredPart,
-    StoredReport,
     StreamRecord,
 )
 
@@ -146,7 +141,7 @@ class MemoryStore:
         if had is not None:
             if had.record.spec != spec:
                 had.record = replace(had.record, spec=spec)
-                self._hub.tell(name, "stream")
+                self._hub.publish(name, "stream")
             return had.record, False
         if most is not None and self._owned[owner] >= most:
             raise too_many(owner, most)
@@ -160,7 +155,7 @@ class MemoryStore:
             self._owned[owner] += 1
             bisect.insort(self._names, name)
         self._streams[name] = _StoredStream(record)
-        self._hub.tell(name, "stream")
+        self._hub.publish(name, "stream")
         return record
 
     async def renew_stream(self, seen: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
@@ -190,7 +185,7 @@ class MemoryStore:
             return False
         self._owned[gone.record.owner] -= 1
         del self._names[bisect.bisect_left(self._names, name)]
-        self._hub.tell(name, "stream")
+        self._hub.publish(name, "stream")
         return True
 
     # -- parts of batches
@@ -225,7 +220,7 @@ class MemoryStore:
         before = len(found.plans), found.latest()
         outcome = found.put_plan(plan, after, self._limits.plans)
         if (len(found.plans), found.latest()) != before:
-            self._hub.tell(stream, "plan")
+            self._hub.publish(stream, "plan")
         return outcome
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
@@ -251,7 +246,7 @@ class MemoryStore:
     async def seal(self, stream: str, epoch: int) -> bool:
         rounds = self._of(stream).rounds
         if rounds.seal(epoch):
-            self._hub.tell(stream, "round", (rounds.open, rounds.merged))
+            self._hub.publish(stream, "round", (rounds.open, rounds.merged))
         return epoch < rounds.open
 
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
@@ -261,7 +256,7 @@ class MemoryStore:
     async def commit(self, stream: str, commit: Commit) -> Commit | None:
         rounds = self._of(stream).rounds
         if rounds.commit(commit, self._clock(), self._limits.forget):
-            self._hub.tell(stream, "round", (rounds.open, rounds.merged))
+            self._hub.publish(stream, "round", (rounds.open, rounds.merged))
         return rounds.last if commit.epoch <= rounds.merged else None
 
     async def answer(self, stream: str) -> Commit | None:

@@ -199,7 +199,7 @@ return 'stored'
 """
 
 # A hash of data and the small one beside it: all at once, if it is not too much for one answer; else names and sizes.
-_SHELF = """
+_READ_HASH = """
 local data, beside, most = base .. ARGV[4], base .. ARGV[5], tonumber(ARGV[6])
 local names, sizes, size = redis.call('HKEYS', data), {}, 0
 for number, name in ipairs(names) do
@@ -210,7 +210,7 @@ if size > most then return {redis.call('HGETALL', beside), names, sizes} end
 return {redis.call('HGETALL', beside), redis.call('HGETALL', data)}
 """
 
-_BOOKS = """
+_READ_FIELDS = """
 return {redis.call('HGETALL', base .. ARGV[5]), redis.call('HMGET', base .. ARGV[4], unpack(ARGV, 6))}
 """
 
@@ -428,8 +428,8 @@ _TEXTS = {
 _EVEN_WHEN_FULL = {
     "stream": _STREAM,
     "delete_stream": _DELETE_STREAM,
-    "shelf": _SHELF,
-    "books": _BOOKS,
+    "read_hash": _READ_HASH,
+    "read_fields": _READ_FIELDS,
     "batches": _BATCHES,
     "marks": _MARKS,
     "plan": _PLAN,
