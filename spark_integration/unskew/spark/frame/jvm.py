@@ -35,13 +35,13 @@ __all__ = [
     "input_partitions",
     "input_splits",
     "jobs_of",
+    "metrics_of",
     "output_mode_of",
     "physical_text",
     "query_of",
     "request_slots",
     "rows_before",
     "run_of",
-    "seen_by",
     "shuffle_partitions",
     "slots_of",
     "spark_version",
@@ -253,9 +253,9 @@ def freed(frames: Sequence[DataFrame]) -> None:
             _log.warning("a persisted frame is still there: %s", str(why).partition("\n")[0])
 
 
-def seen_by(observation: Observation, wait: float) -> dict[str, Any] | None:
+def metrics_of(observation: Observation, wait: float) -> dict[str, Any] | None:
     """What a job has observed; None where none has run (``get`` would wait for ever), or the first one failed. Spark
-    tells it after the job, in a thread of its own that may be behind: so many seconds are given to that."""
+    delivers it after the job, in a thread of its own that may be behind: that may take ``wait`` seconds."""
     inner: Any = observation
     if not hasattr(inner, "_jo"):
         return dict(inner.get) or None

@@ -29,7 +29,7 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.rounds.partition_agent import PartitionRouting, RoutingChoice, decide
 from unskew.core.stream_spec import UNKNOWN_PARTS
-from unskew.spark.place.task_reports import PATIENCE, plan_for, tell
+from unskew.spark.place.task_reports import PATIENCE, plan_for, report
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -128,7 +128,7 @@ class Placing:
             yield self._with(batch, plan.route(keys, spread if plan.splits else None))
         if self.pin.service is not None:
             keys = np.concatenate(seen) if seen else np.zeros(0, np.uint64)
-            tell(self.pin, partition, PartitionRouting(np.zeros(0, np.int32), Histogram.from_hashes(keys)))
+            report(self.pin, partition, PartitionRouting(np.zeros(0, np.int32), Histogram.from_hashes(keys)))
 
     def _whole(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         keys, spreads = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
@@ -147,7 +147,7 @@ class Placing:
                 yield self._with(batch, decided.partitions[start : start + batch.num_rows], bare=True)
                 start += batch.num_rows
         if self.pin.service is not None:
-            tell(self.pin, partition, decided)
+            report(self.pin, partition, decided)
 
     def _hashes(self, batch: pa.RecordBatch) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
         """Views of Spark's bigints, in place."""

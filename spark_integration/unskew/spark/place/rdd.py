@@ -27,7 +27,7 @@ from unskew.core.keys.types import parse
 from unskew.core.plan.plan import Plan
 from unskew.core.rounds.partition_agent import PartitionRouting
 from unskew.spark.place.executor import TaskPin, this_partition
-from unskew.spark.place.task_reports import tell
+from unskew.spark.place.task_reports import report
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -119,7 +119,7 @@ class Dealing:
             yield from zip(where, chunk, strict=True)
         if self.pin is not None and self._reports:
             held = Histogram.from_hashes(np.concatenate(seen))
-            tell(self.pin, this_partition(), PartitionRouting(np.zeros(0, np.int32), held))
+            report(self.pin, this_partition(), PartitionRouting(np.zeros(0, np.int32), held))
 
     @property
     def _reports(self) -> bool:

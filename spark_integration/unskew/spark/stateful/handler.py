@@ -37,7 +37,7 @@ from unskew.wire.manifests import Done, Figures, Identity, Manifest, done_from_b
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from unskew.spark.session import Unskew
+    from unskew.spark.planning import Session
 
 __all__ = ["Stateful", "stateful"]
 
@@ -46,7 +46,7 @@ _SWEEP = 16  # batches from one look for garbage to the next
 
 
 def stateful(
-    sk: Unskew,
+    sk: Session,
     handle: Callable[[DataFrame, int], object],
     key: Columns,
     fn: Function,
@@ -74,7 +74,8 @@ def stateful(
 
     Rows of a key come in no set order. All rows that a partition has of a batch are in one Python worker's memory.
     """
-    spec = sk.plans.spec
+    stream = sk.plans.stream
+    spec = stream.spec
     made = Stateful(
         StatefulSettings(
             handle,
@@ -82,8 +83,8 @@ def stateful(
             names_only("key", key),
             schema_of("schema", schema),
             schema_of("state", state),
-            sk.stream,
-            sk.partitions,
+            stream.name,
+            spec.partitions,
             checkpoint,
             name,
             form,
@@ -97,7 +98,7 @@ def stateful(
         )
     )
     if is_remote(sk.spark):
-        check_remote(None, made)
+        check_remote(made)
     return made
 
 
