@@ -38,7 +38,7 @@ def test_what_a_task_needs_loads_no_compiler_and_no_server() -> None:
     """Only an agent that learns loads the routers' kernels, and numba where it is installed."""
     code = (
         "import json, sys\nimport unskew.client.testing\n"
-        "from unskew.client import Client, Ladder, PlanAgent, Reporter\n"
+        "from unskew.client import Client, PlanAgent, Reporter\n"
         "names = {name.split('.')[0] for name in sys.modules}\nprint(json.dumps(sorted(names)))"
     )
     loaded = set(json.loads(in_fresh_python(code)))

@@ -24,6 +24,7 @@ SETTINGS = {
     "spark.default.parallelism": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.log.level": "OFF",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # it looks for IPython at each use of a column
     "spark.python.daemon.module": "unskew.spark.demo.daemon",  # workers that need not load pandas anew
 }
 

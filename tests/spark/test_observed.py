@@ -90,7 +90,7 @@ def test_spark_may_tell_a_moment_later(clicks: DataFrame) -> None:
     noted, watch = sampled(clicks, F.xxhash64("user"), None, 8, 8)
     began = time.monotonic()
     assert watch.sample(0.3) is None
-    assert 0.3 <= time.monotonic() - began < 5.0
+    assert 0.3 <= time.monotonic() - began < 25.0
     later = Thread(target=lambda: (time.sleep(0.2), noted.write.format("noop").mode("overwrite").save()))
     later.start()
     found = watch.sample(30.0)

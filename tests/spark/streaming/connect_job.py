@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.errors import StreamingQueryException
+from pyspark.errors.exceptions.connect import SparkConnectException
 from pyspark.sql import SparkSession
 
 from tests.spark.streaming.job import NAME, PARTITIONS, SCHEMA, STREAM
@@ -23,6 +24,7 @@ from unskew.spark import Unskew
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 FAILS = 1
 
@@ -65,10 +67,22 @@ def run(spark: SparkSession, source: str, folder: str, sk: Unskew) -> str:
         rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(source)
         query = rows.writeStream.foreachBatch(handle).option("checkpointLocation", checkpoint)
         try:
-            query.trigger(availableNow=True).start().awaitTermination()
+            started(query.trigger(availableNow=True)).awaitTermination()
         except StreamingQueryException as why:
             said = str(why)
     return said
+
+
+def started(query: DataStreamWriter) -> StreamingQuery:
+    """Spark gives the process of a handler ten seconds to start, which no setting changes: where the machine is busy
+    with other work, once more."""
+    for _ in range(20):
+        try:
+            return query.start()
+        except SparkConnectException as why:
+            if "failed to connect back" not in str(why):
+                raise
+    return query.start()
 
 
 def main(folder: str, service: str) -> None:

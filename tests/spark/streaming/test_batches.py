@@ -93,7 +93,7 @@ def test_a_handler_with_two_actions(spark: SparkSession, sk: Unskew, short: Path
 
 def test_two_queries_of_one_stream_at_once(spark: SparkSession, sk: Unskew, folder: Path) -> None:
     """One ``Unskew``, two names: each batch goes by its own query's plan, also where a handler asks for none."""
-    meet = threading.Barrier(2, timeout=60.0)
+    meet = threading.Barrier(2, timeout=180.0)
     inside: Counter[tuple[str, int]] = Counter()
     notes = {"a": Notes(), "b": Notes()}
 

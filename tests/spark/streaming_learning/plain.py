@@ -86,7 +86,7 @@ class Plain:
             session=self.syncs.session,
             dsync=self.syncs.dsync,
             parts=self.tasks,
-            patience=5.0,
+            patience=60.0,
         )
         for task in range(self.tasks):
             keys = self.keys(self.own, self.rows, number * self.tasks + task)

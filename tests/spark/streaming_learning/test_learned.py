@@ -67,7 +67,7 @@ class Places:
 
 
 def learning(sk: Unskew, handle: Handle, folder: Path, **more: object) -> ForEachBatch:
-    given = {"learn": True, "interval": INTERVAL, "deadline": 5.0, **more}
+    given = {"learn": True, "interval": INTERVAL, "deadline": 60.0, **more}
     return sk.for_each_batch(handle, "k", str(folder), "q", **given)  # type: ignore[arg-type]
 
 

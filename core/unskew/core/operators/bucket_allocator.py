@@ -28,7 +28,7 @@ from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.histogram.histogram import MAX_ROWS
 from unskew.core.sketches.tally import exact_sum
 
-__all__ = ["BucketAssignment", "allocate", "hash_buckets", "split_keys"]
+__all__ = ["BucketAssignment", "allocate", "hash_buckets"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -59,20 +59,6 @@ def hash_buckets(hashes: U64, buckets: int) -> I32:
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX2
     mixed ^= mixed >> np.uint64(31)
     return (((mixed >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int32)
-
-
-def split_keys(hashes: U64, blocks: NDArray[np.integer]) -> Mask:
-    """The reference tables of all blocks: which (key, block) fragments belong to a key in several blocks."""
-    if hashes.shape != blocks.shape:
-        raise HistogramError(f"{hashes.size} keys but {blocks.size} blocks; give one block for each key fragment")
-    order = np.lexsort((blocks, hashes))
-    same_key = hashes[order][1:] == hashes[order][:-1]
-    crosses = same_key & (blocks[order][1:] != blocks[order][:-1])
-    _, key = np.unique(hashes, return_inverse=True)
-    split = np.zeros(key.max(initial=-1) + 1, dtype=np.bool_)
-    split[key[order[1:][crosses]]] = True
-    mask: Mask = split[key]
-    return mask
 
 
 def allocate(

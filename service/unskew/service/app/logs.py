@@ -14,9 +14,9 @@ from datetime import datetime, timezone
 from time import monotonic
 from typing import Any
 
-from unskew.service.engine.base import LruCache
 from unskew.service.events.events import Event, PlanBuilt, RoundMerged, ScaleAdvised, Skipped
 from unskew.service.events.spans import ids
+from unskew.service.lru_cache import LruCache
 
 __all__ = ["EventLog", "configure"]
 

@@ -21,7 +21,8 @@ from unskew.core.plan.plan import Explanation, Version
 from unskew.core.rounds.messages import Report
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec
 from unskew.service.api.verbs import BuiltPlan, Fetched, Overview, ScaleAnswer, StreamInfo, Summary, Synced, Wanted
-from unskew.service.engine.base import Base, LruCache, Tuning, Waiters, finish, monotonic
+from unskew.service.concurrency import Waiters, finish, monotonic
+from unskew.service.engine.base import Base, Tuning
 from unskew.service.engine.batches import Batches
 from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.engine.planning import Planning
@@ -33,6 +34,7 @@ from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
 from unskew.service.events.events import BatchSeen, ObservedStore, Observer, ignore, together
 from unskew.service.events.history import BatchNote, Expected, Observed, PlanNote, RoundNote
 from unskew.service.events.history_writer import HistoryWriter
+from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import News, Store, StreamRecord
 from unskew.service.stores.recovering import RecoveringStore
 
@@ -139,7 +141,7 @@ class Engine:
         finally:
             self._under_way -= 1
             if not self._under_way:
-                self._quiet.ring()
+                self._quiet.wake()
 
     def _open(self) -> None:
         if self._base.closing:
@@ -244,7 +246,7 @@ class Engine:
     async def _summary(self, known: CachedStream) -> Summary:
         """Read once for all who look at the list: it is five look-ups a stream, and pages ask every few seconds."""
         had = self._summed.find(known.record)
-        if had is not None and monotonic() - had[0] < self._base.tuning.glance:
+        if had is not None and monotonic() - had[0] < self._base.tuning.summary_age:
             return had[1]
         name = known.record.name
         info = await self._listed(known)

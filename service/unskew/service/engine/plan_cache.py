@@ -10,10 +10,12 @@ from dataclasses import dataclass
 
 from unskew.core.plan.plan import Plan, Version
 from unskew.service.api.verbs import Fetched
-from unskew.service.engine.base import Base, LruCache, SingleFlight, monotonic
+from unskew.service.concurrency import SingleFlight, monotonic
+from unskew.service.engine.base import Base
 from unskew.service.engine.streams import Streams
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import PlanServed, Skipped
+from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import PlanRecord
 from unskew.wire.plans import plan_from_bytes
 
@@ -66,7 +68,7 @@ class PlanCache:
         if known is None or known.record is None:
             return await asked, False
         try:
-            return await (asked if fresh else asyncio.wait_for(asked, self._base.tuning.impatience)), False
+            return await (asked if fresh else asyncio.wait_for(asked, self._base.tuning.cached_wait)), False
         except (UnavailableError, asyncio.TimeoutError) as why:
             reason = str(why) or "the store does not answer at once"
             self._base.observer(Skipped(stream, "plan", f"the last one known is served: {reason}"))

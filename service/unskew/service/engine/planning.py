@@ -19,7 +19,8 @@ from unskew.core.plan.plan import Explanation, Plan, Version
 from unskew.core.planners import Feedback, Origin, make_planner
 from unskew.core.stream_spec import StreamSpec
 from unskew.service.api.verbs import BuiltPlan
-from unskew.service.engine.base import Base, SingleFlight
+from unskew.service.concurrency import SingleFlight
+from unskew.service.engine.base import Base
 from unskew.service.engine.batches import Batches, Evidence
 from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.engine.rounds import Rounds

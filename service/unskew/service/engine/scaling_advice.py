@@ -18,11 +18,13 @@ from unskew.core.scaling.autoscale import AutoScaler
 from unskew.core.scaling.values import BatchStats, ScaleDecision, ScaleRules, ScaleState
 from unskew.core.stream_spec import BatchWork
 from unskew.service.api.verbs import ScaleAnswer
-from unskew.service.engine.base import Base, LruCache, apart, finish, monotonic
+from unskew.service.concurrency import detached_task, finish, monotonic
+from unskew.service.engine.base import Base
 from unskew.service.engine.batches import HISTOGRAM, WORK, Batches, expected, whole
 from unskew.service.engine.streams import Streams, no_stream
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import ScaleAdvised, Skipped
+from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import Marks, StoredPart
 from unskew.wire.streams import came_of
 
@@ -45,7 +47,7 @@ class Advice:
 
     def start(self) -> None:
         """Keep what is shown current."""
-        self._task = apart(self._keep())
+        self._task = detached_task(self._keep())
 
     async def close(self) -> None:
         """``closing`` is set already."""

@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from unskew.core.stream_spec import StreamSpec, check_name
-from unskew.service.engine.base import Base, LruCache, SingleFlight, monotonic
+from unskew.service.concurrency import SingleFlight, monotonic
+from unskew.service.engine.base import Base
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import StreamChanged
+from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import StreamRecord
 from unskew.wire.streams import spec_from_bytes, spec_to_bytes
 
@@ -81,7 +83,7 @@ class Streams:
         if known is None or fresh:
             return await asked
         try:
-            return await asyncio.wait_for(asked, self._base.tuning.impatience)
+            return await asyncio.wait_for(asked, self._base.tuning.cached_wait)
         except (UnavailableError, asyncio.TimeoutError):
             return known
 

@@ -11,7 +11,8 @@ from collections.abc import AsyncGenerator, Callable
 
 from unskew.core.plan.plan import Version
 from unskew.service.api.verbs import Fetched
-from unskew.service.engine.base import Base, Waiters, apart, finish
+from unskew.service.concurrency import Waiters, detached_task, finish
+from unskew.service.engine.base import Base
 from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
 from unskew.service.events.events import Skipped, WatchersSeen
@@ -58,13 +59,13 @@ class _Channel:
         self.read = False
         self.watchers = 0
         self.bell, self.poke = Waiters(), asyncio.Event()
-        self.task = apart(self._run())
+        self.task = detached_task(self._run())
 
     async def _run(self) -> None:
         while self.ended is None:
             self.poke.clear()
             await self._look()
-            self.bell.ring()
+            self.bell.wake()
             try:
                 await asyncio.wait_for(self.poke.wait(), self._base.tuning.poll)
             except asyncio.TimeoutError:
@@ -146,7 +147,7 @@ class Watching:
         """Ends all watches; ``closing`` is set already."""
         channels = list(self._channels.values())
         for channel in channels:
-            channel.bell.ring()
+            channel.bell.wake()
         await finish(*(channel.task for channel in channels))
         for channel in channels:
-            channel.bell.ring()
+            channel.bell.wake()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from unskew.core.stream_spec import BatchWork
-from unskew.service.engine.base import LruCache, apart, finish
+from unskew.service.concurrency import detached_task, finish
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import (
     BatchSeen,
@@ -38,6 +38,7 @@ from unskew.service.events.history import (
     imbalance_of,
     read,
 )
+from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import Store
 
 __all__ = ["HistoryWriter"]
@@ -67,7 +68,7 @@ class HistoryWriter:
         }
 
     def start(self) -> None:
-        self._task = apart(self._write())
+        self._task = detached_task(self._write())
 
     async def close(self) -> None:
         """Write what is waiting, if that does not take long."""

@@ -46,7 +46,6 @@ from unskew.core.stream_spec import BatchWork
 from unskew.core.version import __version__
 from unskew.service.api.problems import MEDIA_TYPE, Fault
 from unskew.service.auth.access import Access
-from unskew.service.engine.base import LruCache
 from unskew.service.events.events import (
     MOST_SHOWN,
     AgentsSeen,
@@ -62,6 +61,7 @@ from unskew.service.events.events import (
     WatchersSeen,
     WorkSeen,
 )
+from unskew.service.lru_cache import LruCache
 
 __all__ = ["Metrics", "metrics_app"]
 

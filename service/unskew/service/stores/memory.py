@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import RoundLog
 from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts, too_many
 from unskew.service.stores.ports import (
     Commit,
     HistoryEntry,
     Marks,
-    Member,
     News,
     PartKey,
     PartOutcome,
@@ -33,7 +33,6 @@ from unskew.service.stores.ports import (
 
 __all__ = ["MemoryStore"]
 
-_NEVER = (0, 0)
 _REMEMBERED, _DAY = 10_000, 86_400.0
 
 
@@ -61,99 +60,12 @@ class _Batch:
 
 
 @dataclass
-class _Agent:
-    """Of an agent: its lease, and the last (session, seq) that was taken and that was merged."""
-
-    lease: float = 0.0
-    latest: tuple[int, int] = _NEVER
-    merged: tuple[int, int] = _NEVER
-
-
-@dataclass
-class _Rounds:
-    """The rounds of one stream. ``epochs`` are those that are not merged, the open one included."""
-
-    open: int = 1
-    merged: int = 0
-    opened: float | None = None
-    epochs: dict[int, dict[ReportKey, StoredReport]] = field(default_factory=dict)
-    agents: dict[str, _Agent] = field(default_factory=dict)
-    last: Commit | None = None
-
-    def report(self, key: ReportKey, data: bytes, now: float, lease: float) -> ReportOutcome:
-        agent, name = self.agents.get(key.agent) or _Agent(), (key.session, key.seq)
-        here = any(key in reports for reports in self.epochs.values())
-        if name < agent.latest and name != agent.merged and not here:
-            return ReportOutcome.OLDER
-        if name >= agent.latest:
-            # An older one is no sign of life: it may have been under way since before its agent died.
-            agent.lease = max(agent.lease, now + lease)
-            self.agents[key.agent] = agent
-        if here:
-            return ReportOutcome.REPEATED
-        if name == agent.merged:
-            return ReportOutcome.MERGED
-        self._enter(StoredReport(key, data, now), ReportKey(key.agent, *agent.latest))
-        agent.latest = name
-        return ReportOutcome.STORED
-
-    def _enter(self, report: StoredReport, latest: ReportKey) -> None:
-        """One vote a round: an older life of the agent makes room. Of one life nothing that was taken is given up."""
-        reports, key = self.epochs.setdefault(self.open, {}), report.key
-        if latest in reports and latest.session < key.session:
-            for old in [old for old in reports if old.agent == key.agent and old.session < key.session]:
-                del reports[old]
-        reports[key] = report
-        if self.opened is None:
-            self.opened = report.arrived
-
-    def seal(self, epoch: int) -> bool:
-        """Whether it was this call that closed it. An empty one stays open: it would have no answer."""
-        if epoch != self.open or not self.epochs.get(epoch):
-            return False
-        self.open, self.opened = epoch + 1, None
-        return True
-
-    def commit(self, commit: Commit, now: float, forget: float) -> bool:
-        """Whether it was this call that merged it: the answer must be of exactly the reports that are in the round."""
-        epoch = commit.epoch
-        if epoch != self.merged + 1 or epoch >= self.open:
-            return False
-        if sorted(commit.names) != sorted(self.epochs.get(epoch, {})):
-            return False
-        self.epochs.pop(epoch, None)
-        self.merged, self.last = epoch, commit
-        for name in commit.names:
-            agent = self.agents.setdefault(name.agent, _Agent())
-            agent.merged = max(agent.merged, (name.session, name.seq))
-        self._forget(now - forget)
-        return True
-
-    def _forget(self, before: float) -> None:
-        under_way = {key.agent for reports in self.epochs.values() for key in reports}
-        silent = [name for name, agent in self.agents.items() if agent.lease <= before and name not in under_way]
-        for name in silent:
-            del self.agents[name]
-
-    def view(self, now: float, incarnation: int) -> RoundView:
-        reported: dict[str, float] = {}
-        for key, report in self.epochs.get(self.open, {}).items():
-            reported[key.agent] = min(report.arrived, reported.get(key.agent, report.arrived))
-        members = tuple(
-            Member(name, agent.lease, None if agent.merged == _NEVER else ReportKey(name, *agent.merged))
-            for name, agent in sorted(self.agents.items())
-        )
-        keep = b"" if self.last is None else self.last.keep
-        return RoundView(now, incarnation, self.open, self.merged, self.opened, reported, members, keep)
-
-
-@dataclass
 class _StoredStream:
     record: StreamRecord
     batches: dict[str, dict[int, _Batch]] = field(default_factory=dict)  # by kind; the one last reported to is last
     plans: dict[Version, PlanRecord] = field(default_factory=dict)  # the latest is last
     purposes: dict[str, Version] = field(default_factory=dict)
-    rounds: _Rounds = field(default_factory=_Rounds)
+    rounds: RoundLog = field(default_factory=RoundLog)
     notes: dict[str, deque[HistoryEntry]] = field(default_factory=dict)  # by kind
     arrivals: int = 0
 
@@ -344,10 +256,7 @@ class MemoryStore:
 
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
         found = self._streams.get(stream)
-        if found is None or epoch >= found.rounds.open:
-            return ()
-        reports = found.rounds.epochs.get(epoch, {})
-        return tuple(reports[key] for key in sorted(reports))
+        return found.rounds.sealed(epoch) if found else ()
 
     async def commit(self, stream: str, commit: Commit) -> Commit | None:
         rounds = self._of(stream).rounds

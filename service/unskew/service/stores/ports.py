@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, Member, ReportKey, ReportOutcome, RoundView, StoredReport
 
 __all__ = [
     "Commit",
@@ -108,72 +109,6 @@ class PlanOutcome(Enum):
     STORED = "stored"
     PURPOSE_TAKEN = "purpose taken"  # there is a plan for this purpose: take that one
     NOT_NEXT = "not next"  # another plan came between: plan again from it
-
-
-# -- rounds -------------------------------------------------------------------------------------------------
-
-
-class ReportKey(NamedTuple):
-    """The name of a report of an agent (``core.rounds.reducer.messages``)."""
-
-    agent: str
-    session: int
-    seq: int
-
-
-@dataclass(frozen=True)
-class StoredReport:
-    """A report in a round, and when it came by the store's clock."""
-
-    key: ReportKey
-    data: bytes
-    arrived: float
-
-
-class ReportOutcome(Enum):
-    """What became of a report."""
-
-    STORED = "stored"  # under the open epoch, or in the place of an older life's that nobody had merged
-    REPEATED = "repeated"  # it is in a round that is not merged yet
-    MERGED = "merged"  # it is in a merged round: the answer is there
-    OLDER = "older"  # a later one of the same agent was there
-
-
-@dataclass(frozen=True)
-class Member:
-    """An agent: until when it is waited for, and the last of its reports that is in a merged round."""
-
-    agent: str
-    lease: float
-    merged: ReportKey | None = None
-
-
-@dataclass(frozen=True)
-class RoundView:
-    """What has to be known to seal or to merge, read at one moment of the store's clock.
-
-    ``reported`` are the agents in the open epoch and when their reports came; ``keep`` is what the last commit left for
-    the next (how often to report, what the merge took): the store does not look into it.
-    """
-
-    now: float
-    incarnation: int
-    open: int
-    merged: int
-    opened: float | None
-    reported: dict[str, float] = field(default_factory=dict)
-    members: tuple[Member, ...] = ()
-    keep: bytes = b""
-
-
-@dataclass(frozen=True)
-class Commit:
-    """The answer of a round. ``names`` are the reports in it."""
-
-    epoch: int
-    answer: bytes
-    names: tuple[ReportKey, ...]
-    keep: bytes
 
 
 # -- news ---------------------------------------------------------------------------------------------------

@@ -22,9 +22,10 @@ from typing import TypeVar
 
 from unskew.core.errors import UnskewError
 from unskew.core.plan.plan import Version
-from unskew.service.engine.base import LruCache, SingleFlight, monotonic
+from unskew.service.concurrency import SingleFlight, monotonic
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import Observer, StreamChanged, ignore
+from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import (
     Commit,
     HistoryEntry,

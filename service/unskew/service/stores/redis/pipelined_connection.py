@@ -23,7 +23,7 @@ from redis.exceptions import (
     TimeoutError,  # noqa: A004  # the same
 )
 
-from unskew.service.engine.base import apart, finish
+from unskew.service.concurrency import detached_task, finish
 
 __all__ = ["PipelinedConnection"]
 
@@ -37,7 +37,7 @@ class _Line:
         self._connection, self._timeout = connection, timeout
         self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._looking: asyncio.TimerHandle | None = None
-        self.reading = apart(self._read())
+        self.reading = detached_task(self._read())
 
     async def ask(self, words: tuple[Any, ...]) -> Any:
         loop = asyncio.get_running_loop()
@@ -110,7 +110,7 @@ class PipelinedConnection:
     async def _connected(self) -> _Line:
         """Whoever asks meanwhile waits for the same."""
         if self._connecting is None:
-            self._connecting = apart(self._connect())
+            self._connecting = detached_task(self._connect())
             self._connecting.add_done_callback(self._ended)
         return await asyncio.shield(self._connecting)
 

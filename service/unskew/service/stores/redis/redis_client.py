@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -36,10 +37,10 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from unskew.core.breaker import CLOSED, Breaker
 from unskew.core.errors import ConfigError
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.address import Address, RedisTls
-from unskew.service.stores.breaker import Breaker
 from unskew.service.stores.redis.pipelined_connection import PipelinedConnection
 from unskew.service.stores.redis.scripts import Script
 from unskew.service.stores.redis.sentinels import Sentinels
@@ -92,7 +93,7 @@ class RedisClient:
     def __init__(self, address: Address, patience: Patience) -> None:
         self._address = address
         self._patience = patience
-        self._breaker = Breaker()
+        self._breaker = Breaker(cooldown=0.25, longest=2.0, probe_timeout=math.inf)
         self._sign = 0.0  # when a caller that gave up was last taken for one
         self._room = asyncio.Semaphore(patience.connections)
         self._rng = random.Random()
@@ -103,7 +104,7 @@ class RedisClient:
     @property
     def broken(self) -> bool:
         """Whether operations fail at once, because Redis has not answered for a while."""
-        return self._breaker.open
+        return self._breaker.state(time.monotonic()) != CLOSED
 
     # -- clients
 
@@ -192,14 +193,14 @@ class RedisClient:
             value = await self._first(ask)
         except (*_FAULTS, asyncio.TimeoutError) as error:
             if _is_answer(error):
-                self._breaker.succeeded(ticket)
+                self._breaker.success(ticket)
                 raise
-            self._breaker.failed(ticket, time.monotonic())
+            self._breaker.failure(time.monotonic(), ticket)
             raise _unavailable(error) from error
         except BaseException:
             self._gave_up(ticket, began)
             raise
-        self._breaker.succeeded(ticket)
+        self._breaker.success(ticket)
         return value
 
     def _gave_up(self, ticket: int, began: float) -> None:
@@ -210,7 +211,7 @@ class RedisClient:
             self._breaker.abandoned(ticket)
         else:
             self._sign = now
-            self._breaker.failed(ticket, now)
+            self._breaker.failure(now, ticket)
 
     async def _first(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The first attempt as it is where it bounds its own time: a task to watch over it would cost as much."""

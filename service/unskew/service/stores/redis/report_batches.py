@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 import xxhash
 
-from unskew.service.engine.base import apart
+from unskew.service.concurrency import detached_task
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.limits import missing
 from unskew.service.stores.ports import ReportKey, ReportOutcome, StoredReport
@@ -62,7 +62,7 @@ class Reports:
         one = _Waiting(key, data, lease, asyncio.get_running_loop().create_future())
         self._waiting.setdefault(stream, []).append(one)
         if stream not in self._writing:
-            self._writing[stream] = apart(self._write(stream))
+            self._writing[stream] = detached_task(self._write(stream))
         return await one.outcome
 
     async def _write(self, stream: str) -> None:
