@@ -90,10 +90,10 @@ class Query:
 
     def rescale(self, partitions: int) -> None:
         """As if its batches' times asked for so many."""
-        assert self.planned._life is not None
-        way = self.planned._life.way
-        way._scaling.begin_at(partitions)  # type: ignore[attr-defined]  # Spark may still tell what its batch took
-        way._rescale(lambda: partitions)  # type: ignore[attr-defined]
+        assert self.planned._query is not None
+        thread = self.planned._query.way._thread  # type: ignore[attr-defined]
+        thread._machine.decider.begin_at(partitions)
+        thread.took(10**6, 0.0)
         assert self.planned.settle(60.0)
 
 
@@ -170,10 +170,10 @@ def test_of_two_queries_of_a_session_the_one_that_began_last_decides(
         if closed:
             second.planned.close()
         else:
-            ended = first.sk.plans.decider
+            ended = first.sk.plans.stream.owner
             running.stop()
             # Spark tells its listeners in a thread of its own.
-            wait_for("the end of the second query", lambda: first.sk.plans.decider is not ended, 120.0)
+            wait_for("the end of the second query", lambda: first.sk.plans.stream.owner is not ended, 120.0)
         for wanted in (6, 3):
             first.rescale(3)
             assert first.sk.partitions == wanted, "it is alone now, and begins with what the other has left"

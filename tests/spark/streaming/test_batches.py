@@ -176,7 +176,8 @@ def test_operators_inside_work_on_frames_that_lack_columns_of_the_batch(
         placed_others = sk.repartition(others, "user")
         assert placed_others.rdd.getNumPartitions() == PARTITIONS
         assert placed_others.count() == 3_000
-        plan = sk.plans.bound.plan if sk.plans.bound else None
+        batch_in_hand = sk.plans.context.batch
+        plan = batch_in_hand.plan if batch_in_hand else None
         done.append(plan is not None and plan.splits)
 
     run(spark, short, settled(batches(sk, handle, short, spread="auto")))

@@ -21,9 +21,8 @@ from tests.spark.streaming.lives import prepare
 from tests.spark.streaming.queries import Notes, batches, firsts, run, settled
 from unskew.client import Client, testing
 from unskew.core.plan.plan import Version
-from unskew.spark import Unskew
-from unskew.spark.planning import CurrentBatch, ServiceWarning
-from unskew.spark.streaming import forecasts
+from unskew.spark import ServiceWarning, Unskew, service_link
+from unskew.spark.current_batch import CurrentBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +72,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Version]]:
 
 def test_it_dies_and_comes_back(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No batch fails; plans are the driver's own meanwhile, and the service's again once it is back, empty."""
-    monkeypatch.setattr(forecasts, "_COOLDOWN", 0.01)
+    monkeypatch.setattr(service_link, "_COOLDOWN", 0.01)
     notes, told = Notes(), list[int]()
     prepare(tmp_path, 7)
     ports = dict(zip(("grpc_port", "http_port", "metrics_port"), free_ports(3), strict=True))
@@ -129,11 +128,11 @@ def test_a_batch_in_hand_waits_for_a_silent_one_no_longer_than_its_deadline_and_
         with Unskew(spark, stream="clicks", partitions=PARTITIONS, service=target, timeout=30.0) as sk:
             waited = []
             for _ in range(31):
-                with sk.plans.bind(CurrentBatch(None, ("user",), "id", DEADLINE)):
+                with sk.plans.context.bind(CurrentBatch(None, ("user",), "id", DEADLINE)):
                     began = time.monotonic()
                     with warnings.catch_warnings():
                         warnings.simplefilter("ignore", ServiceWarning)
-                        assert sk.plans.ready(("bigint",)) is None
+                        assert not sk.plans.ready(("bigint",))
                     waited.append(time.monotonic() - began)
     assert DEADLINE * 0.9 < waited[0] < 15.0
     assert sum(waited[1:]) < 30 * DEADLINE * 0.9

@@ -15,6 +15,7 @@ from unskew.client import Client, testing
 from unskew.client.testing import Embedded
 from unskew.core.rounds.sync_schedule import SyncSchedule
 from unskew.core.stream_spec import StreamSpec
+from unskew.spark.service_link import ServiceLink
 from unskew.spark.streaming.round_participant import RoundParticipant
 
 N = 32
@@ -207,7 +208,7 @@ def test_a_batch_that_failed_holds_nobody_up(client: Client, clock: Clock) -> No
 
 def test_a_stream_of_another_number_of_partitions_is_told(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     client.put_stream("other", partitions=5)
-    syncs = RoundParticipant(client, "other", StreamSpec(N), "q", 5.0)
+    syncs = RoundParticipant(ServiceLink(client), "other", StreamSpec(N), "q", 5.0)
     syncs.meet(60)
     assert "partitions: 32 is not allowed; use 5, as stream other has" in caplog.text
     assert syncs.answer is None
@@ -216,16 +217,16 @@ def test_a_stream_of_another_number_of_partitions_is_told(client: Client, caplog
 def test_a_stream_of_other_keys_is_told(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     """Rows of the one would be learned from by the hashes of the other."""
     client.put_stream("ints", partitions=N, key_types=("int",))
-    syncs = RoundParticipant(client, "ints", StreamSpec(N, key_types=("bigint",)), "q", 5.0)
+    syncs = RoundParticipant(ServiceLink(client), "ints", StreamSpec(N, key_types=("bigint",)), "q", 5.0)
     syncs.meet(60)
-    assert "key: 'bigint' is not allowed; use int, as stream ints has" in caplog.text
+    assert "stream ints is for keys of type (int), these are of (bigint)" in caplog.text
     assert syncs.answer is None
 
 
 def test_the_slowest_query_of_a_stream_says_how_long_a_dsync_is_at_least(client: Client, clock: Clock) -> None:
     """A lease of three outlives two of its batches."""
     for source, interval, wanted in (("a", 0.5, 0.5), ("b", 2.0, 2.0), ("c", 0.75, 2.0)):
-        RoundParticipant(client, "paces", StreamSpec(N), source, interval).meet(60)
+        RoundParticipant(ServiceLink(client), "paces", StreamSpec(N), source, interval).meet(60)
         assert client.get_stream("paces").spec.dsync_min == wanted
     app = Plain(client, "paces", N, 1, rows=500, interval=0.75)
     app.syncs.meet(60)
