@@ -51,8 +51,12 @@ class Checkout:
         dose = () if full else bench.arguments
         clock = "processor" if bench.processor_time else ""
         command = [str(self.python), "-c", LAUNCH, name, constants, defaults, clock, *dose]
-        done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
+        for attempt in (1, 2):  # on a busy machine a service may come up too late
+            done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, check=False)
+            if not done.returncode:
+                break
+            print(f"  {self.root}: {name} failed, attempt {attempt}", flush=True)
+        else:
             print(f"{self.root}: {name} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
             raise SystemExit(2)
         return figures(name, done.stdout)
