@@ -60,7 +60,7 @@ class Log:
             each = (f"{name} {getattr(kept, name)!r}, not {getattr(identity, name)!r}" for name in wrong)
             raise StateError(
                 f"the state in {self.folder.path()} is of another query: {'; '.join(each)}. Give this query a name or a "
-                "checkpoint of its own; to start over with this one, stop it and delete that folder"
+                "checkpoint of its own; to start over here, stop it and delete that folder"
             )
 
     # -- commits ----------------------------------------------------------------------------------------------
