@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["outside"]
+__all__ = ["caller_level"]
 
 
-def outside() -> int:
+def caller_level() -> int:
     """The stack level, for whoever warns, of the first caller that is not of this package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("unskew.spark."):

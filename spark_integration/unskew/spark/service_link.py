@@ -26,7 +26,7 @@ from unskew.client.errors import UNSERVED
 from unskew.core.breaker import Breaker
 from unskew.core.errors import ConfigError, PlanError, UnskewError
 from unskew.core.stream_spec import StreamSpec
-from unskew.spark.caller_frame import outside
+from unskew.spark.caller_frame import caller_level
 
 __all__ = ["EMBEDDED", "Call", "Left", "ServiceLink", "ServiceWarning", "put_stream"]
 
@@ -45,8 +45,6 @@ _log = logging.getLogger("unskew.spark")
 class ServiceWarning(UserWarning):
     """The service did not answer, or did not let us in, and the driver decided by itself.
 
-    Examples
-    --------
     >>> import warnings
     >>> from unskew.spark import ServiceWarning
     >>> warnings.simplefilter("error", ServiceWarning)  # a job that must not go on without its service
@@ -123,19 +121,14 @@ class ServiceLink:
 
         Parameters
         ----------
-        call
-            Makes the calls: a function of the client and of what is left of the deadline.
-        instead
-            What the caller does alone, for the warning.
-        within
-            Seconds for all calls together. None: each has the client's own time-out.
-        always
-            Ask even while the service has just not answered: somebody waits for this very answer.
+        call : Makes the calls: a function of the client and of what is left of the deadline.
+        instead : What the caller does alone, for the warning.
+        within : Seconds for all calls together. None: each has the client's own time-out.
+        always : Ask even while the service has just not answered: somebody waits for this very answer.
 
         Raises
         ------
-        UnskewError
-            The service says no, or it is required and cannot serve.
+        UnskewError : The service says no, or it is required and cannot serve.
         """
         if self.client is None or not (always or self.required or self.may_ask()):
             return None
@@ -145,7 +138,7 @@ class ServiceLink:
             self._failed()
             if self.required:
                 raise
-            warnings.warn(f"{instead}: {error}", ServiceWarning, stacklevel=outside())
+            warnings.warn(f"{instead}: {error}", ServiceWarning, stacklevel=caller_level())
             return None
         except UnskewError:
             self._answered()
@@ -229,10 +222,8 @@ def put_stream(
 
     Raises
     ------
-    ConfigError
-        The stream has another number of partitions, and this session is not the owner.
-    PlanError
-        The stream is for keys of other types.
+    ConfigError : The stream has another number of partitions, and this session is not the owner.
+    PlanError : The stream is for keys of other types.
     """
     try:
         present = client.get_stream(stream, timeout=left()).spec

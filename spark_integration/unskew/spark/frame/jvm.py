@@ -31,7 +31,6 @@ __all__ = [
     "deterministic",
     "end_gateway",
     "estimated_bytes",
-    "freed",
     "input_partitions",
     "input_splits",
     "jobs_of",
@@ -46,6 +45,7 @@ __all__ = [
     "slots_of",
     "spark_version",
     "stage_times",
+    "unpersist",
 ]
 
 _log = logging.getLogger("unskew.spark")
@@ -244,7 +244,7 @@ def rows_before(df: DataFrame) -> int | None:
     return None if progress is None else int(progress.numInputRows())
 
 
-def freed(frames: Sequence[DataFrame]) -> None:
+def unpersist(frames: Sequence[DataFrame]) -> None:
     """Let go of what they have persisted. Where Spark is gone, that is too: whoever ends is told by what ended it."""
     for frame in frames:
         try:

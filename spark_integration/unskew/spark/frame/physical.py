@@ -61,8 +61,15 @@ def python_workers(df: DataFrame) -> list[Node]:
 
 
 def dropped_exchange(df: DataFrame, plan: Plan) -> str | None:
-    """Why the rows of ``df`` are not where ``plan`` puts them; None where they are. Runs no job. Of a frame that has
-    run, the plan that AQE ended with is read."""
+    """Why the rows of ``df`` are not where ``plan`` puts them; None where they are. No job runs. Of a frame that has
+    run, the plan that AQE ended with is read.
+
+    Examples
+    --------
+    >>> from unskew.spark import dropped_exchange
+    >>> dropped_exchange(clicks.repartition(4, "user"), sk.last).split(" is in ")[0]  # doctest: +ELLIPSIS
+    'no exchange by plan ...'
+    """
     lines = nodes(physical_text(df))
     ours = _exchange_of(plan, lines)
     if ours is None:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from unskew.core.errors import ConfigError
 from unskew.core.plan.lookup import find_lookup
 from unskew.core.plan.plan import Plan
-from unskew.spark.caller_frame import outside
+from unskew.spark.caller_frame import caller_level
 from unskew.spark.frame.keys import Columns, key_columns, key_of
 from unskew.spark.place.native import hot_column
 
@@ -41,7 +41,12 @@ _UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30
 
 
 class GroupMemoryWarning(UserWarning):
-    """Groups that will probably not fit in the memory of a Python worker."""
+    """Groups that will probably not fit in the memory of a Python worker.
+
+    >>> import warnings
+    >>> from unskew.spark import GroupMemoryWarning
+    >>> warnings.simplefilter("error", GroupMemoryWarning)  # stop before the job runs
+    """
 
 
 @dataclass(frozen=True)
@@ -127,7 +132,7 @@ def warn_of_large(df: DataFrame, key: Columns, plan: Plan, memory: Memory, form:
         "(spark.executor.pyspark.memory, fewer cores an executor), use form='arrow', or aggregate if the groups' state "
         "can be merged",
         GroupMemoryWarning,
-        stacklevel=outside(),
+        stacklevel=caller_level(),
     )
 
 

@@ -43,7 +43,7 @@ from unskew.spark.frame.keys import (
     spread_of,
 )
 from unskew.spark.frame.lineage import SAME, unsteady
-from unskew.spark.place.executor import Placing, TaskPin
+from unskew.spark.place.executor import TaskPin, TaskPlacement
 from unskew.spark.place.repartition import direct_way, pre_images
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ def place(
     if pin.learn:
         _check_steady(df, key)
     needed = pin.plan is None or pin.plan.splits
-    spread_hash, alike = _told_apart(df, spread) if needed else (None, False)
+    spread_hash, alike = _row_spread(df, spread) if needed else (None, False)
     name = helper(df.columns, "partition") if column is None else column
     hashes = [key_hash.alias(_HASH), *([] if spread_hash is None else [spread_hash.alias(_SPREAD)])]
     parts = input_partitions(df) or UNKNOWN_PARTS
     pinned = replace(pin, bound=replace(pin.bound, alike=alike), parts=parts)
-    task = Placing(pinned, name, spread_hash is not None, None if direct else pre_images(pin.partitions))
+    task = TaskPlacement(pinned, name, spread_hash is not None, None if direct else pre_images(pin.partitions))
     schema = StructType([*df.schema.fields, StructField(name, IntegerType())])
     hashed = df.select("*", *hashes)
     # By position: mapInArrow looks columns up by name, and cannot find one with a dot in it or of two of one name.
@@ -130,7 +130,7 @@ def _check_first(df: DataFrame, pin: TaskPin) -> None:
         )
 
 
-def _told_apart(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
+def _row_spread(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
     """The spread hash, and whether two rows that have the same are the same row, so that one may stand for the other.
 
     That asks for more than the native face's hash: Spark's ``xxhash64`` passes over NULLs, so ('a', NULL) and (NULL,

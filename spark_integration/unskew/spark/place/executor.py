@@ -34,7 +34,7 @@ from unskew.spark.place.task_reports import PATIENCE, plan_for, report
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["HELD", "Placing", "TaskPin", "this_partition"]
+__all__ = ["HELD", "TaskPin", "TaskPlacement", "this_partition"]
 
 HELD = 64 << 20  # a worker: as many as the executor has cores share what Spark leaves them beside the heap
 
@@ -101,7 +101,7 @@ class TaskPin:
 
 
 @dataclass(frozen=True, eq=False)
-class Placing:
+class TaskPlacement:
     """The function that ``mapInArrow`` runs: takes frames whose last columns are the key hash and, with ``spread``,
     the spread hash; gives them without those and with the partition, mapped by ``values`` where Spark 4.0 needs it."""
 
@@ -132,7 +132,7 @@ class Placing:
 
     def _whole(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         keys, spreads = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
-        with _Held() as held:
+        with _SpillingBatches() as held:
             for batch in batches:
                 key, spread = self._hashes(batch)
                 keys.append(key)
@@ -181,7 +181,7 @@ def this_partition() -> int:
     return context.partitionId()
 
 
-class _Held:
+class _SpillingBatches:
     """Arrow batches kept for a second look: in memory, and what is over ``HELD`` bytes in a file. In the order in which
     they were added."""
 
@@ -192,7 +192,7 @@ class _Held:
         self._file: Any = None  # made when memory is full
         self._writer: Any = None
 
-    def __enter__(self) -> _Held:
+    def __enter__(self) -> _SpillingBatches:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -32,7 +32,7 @@ from unskew.spark.place.task_reports import report
 if TYPE_CHECKING:
     from pyspark import RDD
 
-__all__ = ["Dealing", "dealing_of", "partition_by", "spread_hash"]
+__all__ = ["RecordRouter", "partition_by", "router_of", "spread_hash"]
 
 T = TypeVar("T")
 
@@ -57,12 +57,12 @@ def partition_by(
     ``types``: the keys' Spark types, where the plan has none. ``pin``: the batch that this is, to be reported.
     """
     _check(rdd)
-    dealing = dealing_of(key, plan, spread, types)
+    router = router_of(key, plan, spread, types)
     if pin is not None:
         if pin.plan is None or pin.plan.digest != plan.digest:
             raise ConfigError("pin", pin, "a pin of the plan that places the records: pin(plan)")
-        dealing = replace(dealing, pin=replace(pin, parts=rdd.getNumPartitions()))
-    pairs = rdd.mapPartitions(dealing, preservesPartitioning=False)
+        router = replace(router, pin=replace(pin, parts=rdd.getNumPartitions()))
+    pairs = rdd.mapPartitions(router, preservesPartitioning=False)
     return pairs.partitionBy(plan.partitions, _identity).mapPartitions(_records)
 
 
@@ -77,7 +77,9 @@ def _check(rdd: object) -> None:
         )
 
 
-def dealing_of(key: Callable[[T], Any], plan: Plan, spread: Callable[[T], Any] | None, types: Sequence[str]) -> Dealing:
+def router_of(
+    key: Callable[[T], Any], plan: Plan, spread: Callable[[T], Any] | None, types: Sequence[str]
+) -> RecordRouter:
     """How records are dealt out, or why they cannot be."""
     if not callable(key):
         raise ConfigError("key", key, "a function of a record that gives its key")
@@ -88,7 +90,7 @@ def dealing_of(key: Callable[[T], Any], plan: Plan, spread: Callable[[T], Any] |
             "this plan splits keys: give spread=, a function of a record that tells those of one key apart (an id, or "
             "offset), or plan with a policy that keeps keys whole (kip)"
         )
-    return Dealing(plan, key, spread, _types(plan, types))
+    return RecordRouter(plan, key, spread, _types(plan, types))
 
 
 def _types(plan: Plan, given: Sequence[str]) -> tuple[str, ...]:
@@ -101,7 +103,7 @@ def _types(plan: Plan, given: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Dealing:
+class RecordRouter:
     """What runs in a task: records to (partition, record)."""
 
     plan: Plan

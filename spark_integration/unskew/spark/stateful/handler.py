@@ -65,14 +65,39 @@ def stateful(
     """For ``writeStream.foreachBatch``: ``fn`` is called for each key of a batch, with its rows and what it kept from
     the batches before, and ``handle(output, batch_id)`` gets the rows that it returned, as ``schema`` has them.
 
-    ``form``: how ``fn`` gets rows and states, and what it returns (``unskew.spark.stateful.calls``). ``state`` are the
-    columns that are kept for a key. ``checkpoint``: the query's checkpointLocation, where the state is kept under
-    ``name``. ``time``: a column of event time, a timestamp or a bigint of milliseconds; then the state has such a
-    column ``expires``, and a key is closed, without rows, once the batches before have had a time ``delay`` seconds
-    later. ``policy`` and ``parameters``: of the plans; one that keeps keys whole. ``block``: keys that are read and
-    written together.
-
     Rows of a key come in no set order. All rows that a partition has of a batch are in one Python worker's memory.
+
+    Parameters
+    ----------
+    handle, key, fn, schema : The handler, the key's columns by name, the function, and the rows that it returns.
+    state : The columns that are kept for a key.
+    checkpoint, name : The query's checkpointLocation, and the name that the state is kept under there.
+    form : How ``fn`` gets rows and states, and what it returns (``unskew.spark.stateful.calls``).
+    time, delay : A column of event time, a timestamp or a bigint of milliseconds; then the state has such a column
+        ``expires``, and a key is closed, without rows, once the batches before have had a time ``delay`` seconds later.
+    policy, parameters : Of the plans; one that keeps keys whole.
+    block : Keys that are read and written together.
+
+    Returns
+    -------
+    Stateful : Give it to ``foreachBatch``.
+
+    Raises
+    ------
+    ConfigError, KeyTypeError : A setting is wrong: before the query starts.
+
+    Examples
+    --------
+    >>> def count(key, rows, state):
+    ...     n = len(rows) + (0 if state is None else state["n"])
+    ...     return [(key[0], n)], {"n": n}
+    >>> def show(output, batch):
+    ...     print(output.count(), output.agg({"n": "max"}).first()[0])
+    >>> each = sk.stateful(show, "user", count, "user bigint, n bigint", "n bigint", folder, "totals")
+    >>> each(clicks, 0)  # Spark does: writeStream.foreachBatch(each).option("checkpointLocation", folder).start()
+    7 300
+    >>> each(clicks, 1)
+    7 600
     """
     stream = sk.plans.stream
     spec = stream.spec

@@ -59,8 +59,8 @@ class Log:
         if wrong:
             each = (f"{name} {getattr(kept, name)!r}, not {getattr(identity, name)!r}" for name in wrong)
             raise StateError(
-                f"the state in {self.folder.path()} is of another query: {'; '.join(each)}. Give this query a name or a "
-                "checkpoint of its own; to begin anew with this one, stop it and delete that folder"
+                f"the state in {self.folder.path()} is of another query: {'; '.join(each)}. Give this query a name or "
+                "a checkpoint of its own; to begin anew with this one, stop it and delete that folder"
             )
 
     # -- commits ----------------------------------------------------------------------------------------------

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from unskew.spark.planning import Session
     from unskew.spark.streaming.batch_sampling import RowSampler
 
-__all__ = ["Learned"]
+__all__ = ["LearningPlacer"]
 
 _LEAST = 0.05  # seconds that a task takes to report at all
 
 
-class Learned:
+class LearningPlacer:
     """Which Q-table a batch is bound to, and when its tasks report."""
 
     def __init__(self, sk: Session, settings: StreamingSettings, source: str, types: tuple[str, ...]) -> None:

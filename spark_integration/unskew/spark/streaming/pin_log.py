@@ -18,7 +18,7 @@ from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.spark.folders import Folder
 from unskew.wire import StoredPin, pinned_from_bytes, pinned_to_bytes
 
-__all__ = ["Binding", "pin_folder"]
+__all__ = ["PinLog", "pin_folder"]
 
 _SUFFIX = ".pb"
 _KEPT = 100  # batches that Spark can go back by itself (spark.sql.streaming.minBatchesToRetain)
@@ -28,7 +28,7 @@ def pin_folder(checkpoint: str, name: str) -> Folder:
     return Folder(checkpoint).sub(f"unskew/{name}/pins")
 
 
-class Binding:
+class PinLog:
     """The pins of one query, in one run of it. ``identity`` has what must be the same for all of them."""
 
     def __init__(self, folder: Folder, identity: StoredPin) -> None:
