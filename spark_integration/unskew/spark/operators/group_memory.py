@@ -1,10 +1,10 @@
-"""Will a group fit in a Python worker? Told before it runs, with names: a worker that is killed names nobody.
+"""Warns of groups that will not fit in a Python worker, by name, before they run: a killed worker names none.
 
 A group is in the worker whole. Its size is its rows times the bytes of a row, measured on a few hundred rows of the
 heavy keys in Arrow's form. As pandas it is there as Arrow and as pandas' own copy, with an object a string: three times
 that, and that is a floor, for nothing is known of what the function itself makes.
 
-What a worker may have: ``memory=``, or a core's part of ``spark.place.executor.pyspark.memory``, or of the executor's
+What a worker may have: ``memory=``, or a core's part of ``spark.executor.pyspark.memory``, or of the executor's
 memory overhead, where Python lives; in local mode of what the machine has left. Where none is known nothing is said.
 """
 
@@ -51,7 +51,7 @@ class GroupMemoryWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Memory:
-    """What one Python worker may have, and where that is said; None where nobody says."""
+    """What one Python worker may have (None: not known), and which setting says so."""
 
     bytes: int | None
     source: str

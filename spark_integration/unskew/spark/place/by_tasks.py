@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["place"]
 
 _HASH, _SPREAD = "__unskew_hash", "__unskew_spread"
-_MASK = 62  # nullable columns told in one bigint
+_MASK = 62  # nullable columns in one bigint
 _NOT_CARRIED = re.compile(r"(?:^|[:<,])interval(?: (?:year|month)\b|[>,]|$)")  # types that Arrow has no column of
 _PLACED: WeakKeyDictionary[TaskPin, int] = WeakKeyDictionary()  # what frame each pin that reports is for
 
@@ -107,7 +107,8 @@ def _check_carried(df: DataFrame) -> None:
 
 
 def _check_steady(df: DataFrame, key: Columns) -> None:
-    """By a plan a key that is another one in a second run moves its own row; who learns may move a partition."""
+    """Refuse a key that may change when a task runs again: by a plan only its own row would move, but where tasks learn
+    all rows of its partition may."""
     levels = unsteady(df.select(*key_columns(df, key))) or []
     for name, level in zip(key_names(df, key), levels, strict=False):
         if level != SAME:

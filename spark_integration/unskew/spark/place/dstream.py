@@ -1,4 +1,4 @@
-"""The DStream face: the RDDs of a DStream placed by a plan, through ``DStream.transform``.
+"""DStreams: their RDDs placed by a plan, through ``DStream.transform``.
 
 Spark calls what it transforms by in the driver, with the batch time: that is where a batch is bound to its plan. One
 plan for a time, whichever of the streams that are placed by one function asks. With a checkpoint the plan is kept under

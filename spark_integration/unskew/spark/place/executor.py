@@ -1,4 +1,4 @@
-"""The executor face, task side: what runs in Python workers (DESIGN section 7). It imports little.
+"""Placement by tasks: what runs in Python workers (DESIGN section 7). It imports little.
 
 A task gets a ``TaskPin`` in its closure: the plan, or the Q-table that it learns from, and where reports go. A plan it
 gets from the service by the pinned version, or has it from the closure: the same one. Key hashes and spread hashes come

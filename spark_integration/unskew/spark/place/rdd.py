@@ -1,4 +1,4 @@
-"""The RDD face: records put where a plan says, by ``mapPartitions`` with vector hashing of their keys.
+"""RDDs: records put where a plan says, by ``mapPartitions`` with vector hashing of their keys.
 
 The partition of a record is a function of the plan and the record alone, so it holds for RDDs of any source, for
 ``DStream.transform``, and for tasks that run again. Keys are hashed as the plan's key types, as Spark would hash a
@@ -80,7 +80,7 @@ def _check(rdd: object) -> None:
 def router_of(
     key: Callable[[T], Any], plan: Plan, spread: Callable[[T], Any] | None, types: Sequence[str]
 ) -> RecordRouter:
-    """How records are dealt out, or why they cannot be."""
+    """What places the records, or why they cannot be placed."""
     if not callable(key):
         raise ConfigError("key", key, "a function of a record that gives its key")
     if spread is not None and not callable(spread):

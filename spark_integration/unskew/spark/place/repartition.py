@@ -67,7 +67,7 @@ def move_rows(
 
 
 def direct_way(df: DataFrame, *, by_id: bool | None = None) -> bool:
-    """Whether rows are placed by ``repartitionById``: as told, else where Spark has it."""
+    """Whether rows are placed by ``repartitionById``: as ``by_id`` says, else where Spark has it."""
     version = spark_version(df)
     if by_id and version < _BY_ID:
         raise PlanError(f"repartitionById needs Spark 4.1 and this is {version[0]}.{version[1]}; leave by_id out")

@@ -5,7 +5,7 @@ given to it, the last one: the int for which that hash is the wanted partition (
 on the salt, and each kind of operator bears that in its own way:
 
 - An aggregate over windows, in append mode: a split key's group is in fragments, one in each of its partitions. All
-  come out in one batch, that in which the watermark passes the window's end, so whoever gets the batch can merge them.
+  come out in one batch, that in which the watermark passes the window's end, so its handler can merge them.
   In update mode only those come out that have changed, and a merge of these would be wrong; in complete mode state is
   kept for ever. A session's end is not known when its rows are salted. Those are refused.
 - ``dropDuplicates`` and functions with state of their own: one state per key. So one salt per key, the same as long as

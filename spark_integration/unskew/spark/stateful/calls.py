@@ -31,7 +31,7 @@ __all__ = ["FORMS", "CallResult", "KeyedRows", "Shapes", "call", "check_arity"]
 
 Function = Callable[..., Any]
 FORMS = {"pandas": "fn(key, rows, state)", "arrow": "fn(key, rows, state)", "table": "fn(rows, states)"}
-_NOTHING = (0, False)  # what stands for a NULL that nobody sees
+_NOTHING = (0, False)  # what stands for a NULL where it is not looked at
 _KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -64,8 +64,8 @@ class Shapes:
 
 @dataclass(frozen=True, eq=False)
 class KeyedRows:
-    """Keys and what is known of them: their rows, one key after another from ``starts`` on, and their states, where
-    they have one."""
+    """Keys with their rows, one key after another from ``starts`` on, and their states, where
+    they have one (``has_state``)."""
 
     keys: pa.Table
     rows: pa.Table

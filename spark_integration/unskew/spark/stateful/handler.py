@@ -154,7 +154,7 @@ class Stateful:
 
 class _StatefulQuery:
     """One run of the query, from the first batch that is seen of it: another one may have other columns, or another
-    checkpoint. Where the run cannot be told (Connect) each has a process of its own."""
+    checkpoint. Where Spark does not say which run it is (Connect) each has a process of its own."""
 
     def __init__(self, settings: StatefulSettings, df: DataFrame, run: str | None) -> None:
         check_checkpoint(df, settings.checkpoint)
@@ -198,7 +198,7 @@ class _StatefulQuery:
         return self.last
 
     def _batch(self, before: Manifest | None, number: int) -> StatefulBatch:
-        """What its tasks are told: a function of what is committed, and of the settings."""
+        """What its tasks get: a function of what is committed, and of the settings."""
         if before is None:
             return StatefulBatch(self._job, number, None, (), first_plan(self._planner, self._origin(number)), None)
         plan = before.next_plan
@@ -225,7 +225,7 @@ class _StatefulQuery:
         results = sorted((done_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
         if [done.partition for done in results] != list(range(batch.plan.partitions)):
             raise StateError(
-                f"{len(results)} tasks have told what they did, of {batch.plan.partitions} partitions: something has "
+                f"{len(results)} tasks have reported, of {batch.plan.partitions} partitions: something has "
                 "changed their number after the plan placed the rows; see spark.sql.adaptive"
             )
         return results

@@ -115,7 +115,7 @@ class Log:
         self.folder.delete(*sorted(_listed([gone]) - _listed(kept)))
 
     def sweep(self, manifest: Manifest) -> list[Manifest]:
-        """Delete what no manifest lists now that this one is the last, whoever has left it; the manifests there are."""
+        """Delete what no manifest lists, now that this one is the last; return the manifests that are left."""
         older = [batch for batch in self.committed() if batch < manifest.batch]
         self.folder.delete(*map(_name, older[: len(older) + 1 - KEPT]))
         kept = [*map(self.read, older[len(older) + 1 - KEPT :]), manifest]

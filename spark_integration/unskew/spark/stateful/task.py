@@ -1,9 +1,9 @@
 """What one task of a stateful batch does: its partition's rows in, new state and output in files of its own.
 
-It is told everything beforehand: where the state of each partition lies, by which plan, and by which plan its rows have
+It gets everything beforehand: where the state of each partition lies, by which plan, and by which plan its rows have
 come. It reads the blocks that its keys are in, and of other partitions those of keys that have moved here, calls the
-function, and writes one file of state and one of output under names that no other attempt has. What it did it tells the
-driver; until the driver lists its files they are nobody's.
+function, and writes one file of state and one of output under names that no other attempt has. It reports to the
+driver what it did; until the driver lists its files they are garbage.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``for_each_batch``: what Spark calls for each micro-batch of a query.
 
-A batch is bound (``binding``), its rows are placed by what it is bound to, the user's function gets them, and the facts
-of the batch go to whoever decides for later batches (``planned``, ``learned``). Between the pin and the end of the
-batch nothing is asked of anybody.
+A batch is bound (``pin_log``), its rows are placed by what it is bound to (``plan_placer``, ``learning_placer``), the
+user's function gets them, and the facts of the batch decide for later batches. Between the pin and the end of the batch
+the service is not asked.
 
 Under Spark Connect the object is pickled and runs in another process: it holds only configuration. Threads and
 connections are made when a run of the query starts (``_StartedQuery``).
@@ -51,7 +51,7 @@ class BatchPlacer(Protocol):
         """The batch has a pin of an earlier run; ``now`` has the columns that rows would be placed by now."""
 
     def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
-        """What a batch that nobody has begun is to be bound to, and why; the present choice where nothing changes."""
+        """What a batch that has not begun is to be bound to, and why; the present choice where nothing changes."""
 
     def route(self, df: DataFrame, pin: StoredPin, batch: int) -> tuple[DataFrame, RowSampler | None]:
         """The rows in their places, and what samples them, if anything does."""

@@ -33,7 +33,7 @@ __all__ = ["RoundParticipant"]
 _log = logging.getLogger("unskew.spark")
 _WAIT = 10.0  # seconds, at most, that the service is asked to wait for the round
 _PAUSE = 0.2  # seconds to the next call where it does not wait for so long
-_LACKS = 1.5  # times fewer rows than in the round before: somebody was not in this one
+_LACKS = 1.5  # times fewer rows than in the round before: a partitioner was missing
 _HELD = 20  # DSYNCs, at most, that a round is held for a batch
 
 
