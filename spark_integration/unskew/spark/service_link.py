@@ -144,7 +144,7 @@ class ServiceLink:
         try:
             answer = self._call(self.client, call, within)
         except UnskewError as error:
-            self._log(f"{instead}. {error}")
+            self._log(f"{instead}: {error}")
             return None
         self._logged = ""
         return answer
