@@ -131,13 +131,6 @@ class Folder:
         for name in names:
             self._drop(self.path(name))
 
-    def remove(self, sub: str) -> None:
-        """A folder in here with all that is in it."""
-        try:
-            self.fs.delete_dir(self.path(sub))
-        except FileNotFoundError:
-            return
-
     # -- how --------------------------------------------------------------------------------------------------
 
     @property

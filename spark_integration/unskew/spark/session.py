@@ -105,19 +105,7 @@ class Unskew:
         timeout: float = 10.0,
         access: Mapping[str, Any] | None = None,
     ) -> None:
-        self._settings: dict[str, Any] = {
-            "stream": stream,
-            "partitions": partitions,
-            "policy": policy,
-            "service": service,
-            "parameters": parameters,
-            "weights": weights,
-            "seed": seed,
-            "sampling": sampling,
-            "required": required,
-            "timeout": timeout,
-            "access": dict(access or {}),
-        }
+        self._settings = {name: value for name, value in locals().items() if name not in ("self", "spark")}
         spec = spec_of(partitions, policy, parameters, weights, seed)
         spark_version(spark.range(0))
         self._plans = Plans.open(spark, stream, spec, service, required=required, timeout=timeout, access=access)

@@ -18,10 +18,9 @@ from unskew.spark.place.native import table_text
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Node", "dropped_exchange", "nodes", "python_workers", "shuffles"]
+__all__ = ["Node", "dropped_exchange", "nodes", "shuffles"]
 
 _LINE = re.compile(r"^((?:[:+| ][ -][ ]?)*)(?:\*\s?\(\d+\) )?(.*)$")
-_PYTHON = re.compile(r"Python|ArrowEval|InArrow|InPandas|Pandas", re.IGNORECASE)
 _STEP = 3  # characters by which explain indents a child
 _SHOWN = 120
 
@@ -53,11 +52,6 @@ def nodes(text: str) -> list[Node]:
 def shuffles(df: DataFrame) -> list[Node]:
     """The shuffles of a frame's physical plan, the last one first."""
     return [node for node in nodes(physical_text(df)) if node.name == "Exchange"]
-
-
-def python_workers(df: DataFrame) -> list[Node]:
-    """The nodes that send rows through a Python worker."""
-    return [node for node in nodes(physical_text(df)) if _PYTHON.search(node.name)]
 
 
 def dropped_exchange(df: DataFrame, plan: Plan) -> str | None:
