@@ -37,9 +37,9 @@ from unskew.spark.frame.jvm import input_partitions
 from unskew.spark.frame.physical import shuffles
 from unskew.spark.place import executor, task_reports
 from unskew.spark.place.by_tasks import _row_spread, place
-from unskew.spark.place.executor import TaskPin, TaskPlacement
+from unskew.spark.place.executor import TaskPlacement
 from unskew.spark.place.repartition import repartition, routed
-from unskew.spark.place.task_reports import PATIENCE
+from unskew.spark.place.task_pin import PATIENCE, TaskPin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -33,10 +33,10 @@ from unskew.spark.operators.user_functions import Function
 from unskew.spark.place.by_tasks import place
 from unskew.spark.place.dstream import partition_dstream
 from unskew.spark.place.native import route_column
+from unskew.spark.place.pin_maker import PinMaker
 from unskew.spark.place.rdd import partition_by
 from unskew.spark.place.repartition import repartition, routed
 from unskew.spark.place.salting import salt, salted_join, unsalted
-from unskew.spark.place.task_pins import PinMaker
 from unskew.spark.planning import Plans
 from unskew.spark.session_stream import spec_of
 from unskew.spark.stateful.handler import stateful
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from unskew.spark.place.executor import TaskPin
+    from unskew.spark.place.task_pin import TaskPin
 
 __all__ = ["Unskew"]
 
@@ -332,7 +332,7 @@ class Unskew:
         batch: int | None = None,
         source: str | None = None,
     ) -> TaskPin:
-        """What the tasks of one batch are bound to (``unskew.spark.place.task_pins``).
+        """What the tasks of one batch are bound to (``unskew.spark.place.pin_maker``).
 
         Parameters
         ----------

@@ -43,8 +43,9 @@ from unskew.spark.frame.keys import (
     spread_of,
 )
 from unskew.spark.frame.lineage import SAME, unsteady
-from unskew.spark.place.executor import TaskPin, TaskPlacement
+from unskew.spark.place.executor import TaskPlacement
 from unskew.spark.place.repartition import direct_way, pre_images
+from unskew.spark.place.task_pin import TaskPin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -26,7 +26,8 @@ from unskew.core.keys.hashing import hash_keys
 from unskew.core.keys.types import parse
 from unskew.core.plan.plan import Plan
 from unskew.core.rounds.partition_agent import PartitionRouting
-from unskew.spark.place.executor import TaskPin, this_partition
+from unskew.spark.place.executor import this_partition
+from unskew.spark.place.task_pin import TaskPin
 from unskew.spark.place.task_reports import report
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.spark.place.by_tasks import place
-from unskew.spark.place.executor import TaskPin
+from unskew.spark.place.task_pin import TaskPin
 from unskew.spark.streaming.round_participant import RoundParticipant
 from unskew.spark.streaming.settings import StreamingSettings
 from unskew.wire import StoredPin

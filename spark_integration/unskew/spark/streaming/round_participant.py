@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from unskew.core.rounds.sync_schedule import SyncSchedule
 from unskew.core.stream_spec import StreamSpec
-from unskew.spark.place.task_pins import drivers_report
+from unskew.spark.place.pin_maker import drivers_report
 
 if TYPE_CHECKING:
     from unskew.client import Client

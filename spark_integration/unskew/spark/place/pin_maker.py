@@ -28,7 +28,7 @@ from unskew.core.rounds.messages import Answer, Report
 from unskew.core.rounds.partition_agent import REPORTED, RoutingChoice
 from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream_spec import UNKNOWN_PARTS, Part
-from unskew.spark.place.executor import TaskPin
+from unskew.spark.place.task_pin import TaskPin
 
 if TYPE_CHECKING:
     from unskew.spark.planning import Plans
