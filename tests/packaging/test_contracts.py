@@ -22,6 +22,7 @@ PURE = "core is pure"
 LIGHT = "the data path is light"
 SIMULATED = "no service and no executor decides by a simulation"
 LAYERS = "inside core: arrays < keys < histogram < plan < planners < operators; routers and dalton beside them"
+SERVICE_LAYERS = "service: stores < events < engine < api < grpc | rest < app"
 
 BROKEN = [
     *[("core", portion, UP) for portion in ("wire", "v1", "client", "spark", "cli")],
@@ -54,6 +55,11 @@ FOREIGN = [
 UPWARD = [
     ("arrays", "keys"), ("keys", "histogram"), ("histogram", "plan"), ("plan", "planners"), ("planners", "operators"),
     ("dalton", "planners"), ("planners", "routers"), ("routers", "rounds"),
+]  # fmt: skip
+
+SERVICE_UPWARD = [
+    ("stores", "engine"), ("stores", "events.events"), ("events", "engine"), ("engine", "api.calls"),
+    ("grpc", "app.main"), ("grpc", "rest.app"),
 ]  # fmt: skip
 
 
@@ -116,6 +122,18 @@ def test_each_import_against_the_layers_of_core_is_reported(copy: Path) -> None:
         planted = copy / PORTIONS["core"] / lower / "planted.py"
         planted.write_text(f"import unskew.core.{higher}\n")
         if f"{LAYERS} BROKEN" not in lint(copy):
+            missed.append(f"{lower} -> {higher}")
+        planted.unlink()
+    assert missed == []
+
+
+def test_each_import_against_the_layers_of_the_service_is_reported(copy: Path) -> None:
+    """The same for the service's folders."""
+    missed = []
+    for lower, higher in SERVICE_UPWARD:
+        planted = copy / PORTIONS["service"] / lower / "planted.py"
+        planted.write_text(f"import unskew.service.{higher}\n")
+        if f"{SERVICE_LAYERS} BROKEN" not in lint(copy):
             missed.append(f"{lower} -> {higher}")
         planted.unlink()
     assert missed == []
