@@ -1,4 +1,4 @@
-"""What a verb can answer but success. The faces (``grpc_face``, ``http_face``) turn each into a status with details.
+"""What a verb can answer but success. ``grpc`` and ``rest`` turn each into a status with details.
 
 ``code`` is the name of a gRPC status; HTTP follows from it. A message says what was wrong, what is allowed, what to do.
 """

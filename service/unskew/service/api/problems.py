@@ -1,4 +1,4 @@
-"""What went wrong, said once for both faces: a gRPC status with google.rpc details, or an RFC 9457 problem.
+"""What went wrong, for gRPC and REST alike: a gRPC status with google.rpc details, or an RFC 9457 problem.
 
 ``Fault.of`` knows every error that is raised on purpose. Anything else is a bug of ours: the caller learns a number
 to look for in the log, and nothing more.
@@ -56,7 +56,7 @@ class BodyError(ServiceError):
 
 
 class FaultError(Exception):
-    """A fault that was made where it was met, on its way to the border."""
+    """Raises a fault where the status is known already."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -75,8 +75,7 @@ class Fault:
     def __post_init__(self) -> None:
         """A text that is too long would arrive as another error: gRPC refuses large trailers."""
         object.__setattr__(self, "message", _clipped(self.message))
-        left = tuple((name, _clipped(text)) for name, text in self.fields)
-        object.__setattr__(self, "fields", left)
+        object.__setattr__(self, "fields", tuple((name, _clipped(text)) for name, text in self.fields))
 
     @classmethod
     def of(cls, why: Exception) -> Fault:
@@ -119,7 +118,7 @@ class Fault:
 
     def problem(self) -> dict[str, Any]:
         """The problem document (RFC 9457)."""
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "type": f"urn:unskew:problem:{self.code.lower().replace('_', '-')}",
             "title": _title(self.status),
             "status": self.status,
@@ -127,8 +126,8 @@ class Fault:
             "code": self.code,
         }
         if self.fields:
-            found["errors"] = [{"field": name, "detail": text} for name, text in self.fields]
-        return found
+            document["errors"] = [{"field": name, "detail": text} for name, text in self.fields]
+        return document
 
     def headers(self) -> dict[str, str]:
         if self.code == UnauthenticatedError.code:

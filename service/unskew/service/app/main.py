@@ -89,7 +89,7 @@ class Running:
 
     async def _close(self) -> None:
         started = monotonic()
-        self._rest.lame = True
+        self._rest.draining = True
         await self._grpc_face.lame()
         _log.info("draining", extra={"delay": self.settings.drain_delay, "within": self.settings.drain})
         await asyncio.sleep(self.settings.drain_delay)

@@ -115,10 +115,5 @@ async def sync_document(synced: Synced, tables: EncodedTables) -> dict[str, Any]
 
 def _scale_document(advice: pb.GetScaleResponse) -> dict[str, Any]:
     """As ``models.Scale`` describes it."""
-    return {
-        "map_tasks": advice.map_tasks,
-        "reduce_tasks": advice.reduce_tasks,
-        "action": _ACTION_NAMES[advice.action],
-        "zone": advice.zone,
-        "reason": advice.reason,
-    }
+    plain = {name: getattr(advice, name) for name in ("map_tasks", "reduce_tasks", "zone", "reason")}
+    return {**plain, "action": _ACTION_NAMES[advice.action]}

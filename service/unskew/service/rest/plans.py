@@ -25,7 +25,7 @@ from unskew.service.rest.bodies import Bodies
 from unskew.service.rest.encoder import Encoded, decimals, encode_with
 from unskew.service.rest.negotiation import JSON, PROTOBUF, answer, entity_tags, json_answer, wants_protobuf
 from unskew.service.rest.operations import BYTES, Operations
-from unskew.service.rest.routing import STREAM, StreamName, who_asks
+from unskew.service.rest.routing import STREAM, CheckedStreamName, StreamName, who_asks
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import plan_from_bytes
 
@@ -120,7 +120,7 @@ class PlanOperations:
     async def by_version(
         self,
         request: Request,
-        stream: StreamName,
+        stream: CheckedStreamName,
         version: Annotated[str, Path(max_length=50, description="incarnation.number")],
     ) -> Response:
         """A plan by version: it never changes."""
