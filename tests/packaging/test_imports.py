@@ -14,6 +14,7 @@ import pytest
 HEAVY = [
     "fastapi",
     "uvicorn",
+    "orjson",
     "redis",
     "prometheus_client",
     "pyspark",

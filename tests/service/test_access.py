@@ -251,7 +251,7 @@ def test_the_matrix_has_every_rpc_and_every_route(guarded: Served) -> None:
     rpcs = {method.name for method in pb.DESCRIPTOR.services_by_name["PartitionerService"].methods}
     assert rpcs == set(_grpc_calls()) | {"ListStreams"}
     routes = {(m, r.path.replace("{stream:unskew_name}", "S").replace("{version}", "V"))
-              for r in guarded.running._http_face.api.routes for m in r.methods}  # fmt: skip
+              for r in guarded.running._rest.app.routes for m in r.methods}  # fmt: skip
     here = {
         (method, path.partition("?")[0].replace(PATH, "/v1/streams/S").replace("0.1", "V"))
         for _, method, path, _ in ROUTES

@@ -24,7 +24,7 @@ from unskew.service.events.spans import note
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import ACTIONS, OUTCOMES, histograms, round_messages, streams
 
-__all__ = ["Calls", "check_size", "synced_in_bytes"]
+__all__ = ["Calls", "check_size", "created_at", "stream_to_message", "synced_in_bytes"]
 
 T = TypeVar("T")
 
@@ -56,28 +56,37 @@ class Calls:
     # -- streams ----------------------------------------------------------------------------------------------
 
     async def put_stream(self, request: pb.PutStreamRequest, who: Identity) -> pb.PutStreamResponse:
-        with audited_change(who, "PutStream", request.stream) as change:
-            stream = self._allowed(who, "PutStream", request.stream)
-            spec = streams.spec_from_message(request.spec)
+        info, created = await self.put_stream_info(request.stream, request.spec, who)
+        return pb.PutStreamResponse(stream=stream_to_message(info), created=created)
+
+    async def put_stream_info(self, stream: str, message: pb.StreamSpec, who: Identity) -> tuple[StreamInfo, bool]:
+        with audited_change(who, "PutStream", stream) as change:
+            self._allowed(who, "PutStream", stream)
+            spec = streams.spec_from_message(message)
             most = who.allowance.max_streams or self.max_streams
             info, created = await self.verbs.put_stream(stream, spec, who.name, most)
             change.outcome = "created" if created else "changed"
             change.more = {"policy": spec.policy, "partitions": spec.partitions}
-        return pb.PutStreamResponse(stream=_stream(info), created=created)
+        return info, created
 
     async def get_stream(self, request: pb.GetStreamRequest, who: Identity) -> pb.GetStreamResponse:
-        stream = self._allowed(who, "GetStream", request.stream)
-        return pb.GetStreamResponse(stream=_stream(await self.verbs.get_stream(stream)))
+        return pb.GetStreamResponse(stream=stream_to_message(await self.stream_info(request.stream, who)))
+
+    async def stream_info(self, stream: str, who: Identity) -> StreamInfo:
+        return await self.verbs.get_stream(self._allowed(who, "GetStream", stream))
 
     async def list_streams(self, request: pb.ListStreamsRequest, who: Identity) -> pb.ListStreamsResponse:
-        """Those that the caller may read."""
-        if request.limit > _MOST_LISTED:
-            raise FieldError("limit", request.limit, f"1 to {_MOST_LISTED}, or 0 for {_LISTED}")
+        infos, following = await self.stream_infos(request.after, request.limit, who)
+        return pb.ListStreamsResponse(streams=map(stream_to_message, infos), next=following)
+
+    async def stream_infos(self, after: str, limit: int, who: Identity) -> tuple[Sequence[StreamInfo], str]:
+        """Those that the caller may read, and the ``after`` that asks for more."""
+        if limit > _MOST_LISTED:
+            raise FieldError("limit", limit, f"1 to {_MOST_LISTED}, or 0 for {_LISTED}")
         self.access.require(who, "ListStreams")
-        limit = request.limit or _LISTED
-        infos = await self.verbs.list_streams(request.after, limit, _readable_by(who, "ListStreams"))
-        messages = [_stream(info) for info in infos]
-        return pb.ListStreamsResponse(streams=messages, next=infos[-1].name if len(infos) >= limit else "")
+        limit = limit or _LISTED
+        infos = await self.verbs.list_streams(after, limit, _readable_by(who, "ListStreams"))
+        return infos, infos[-1].name if len(infos) >= limit else ""
 
     async def delete_stream(self, request: pb.DeleteStreamRequest, who: Identity) -> pb.DeleteStreamResponse:
         with audited_change(who, "DeleteStream", request.stream) as change:
@@ -87,17 +96,13 @@ class Calls:
 
     # -- for the page: over REST only -------------------------------------------------------------------------
 
-    async def get_overview(self, stream: str, who: Identity) -> tuple[pb.Stream, Overview]:
-        overview = await self.verbs.overview(self._allowed(who, "GetOverview", stream))
-        return _stream(overview.info), overview
+    async def get_overview(self, stream: str, who: Identity) -> Overview:
+        return await self.verbs.overview(self._allowed(who, "GetOverview", stream))
 
-    async def list_overviews(
-        self, after: str, limit: int, who: Identity
-    ) -> tuple[Sequence[tuple[pb.Stream, Summary]], str]:
+    async def list_overviews(self, after: str, limit: int, who: Identity) -> tuple[Sequence[Summary], str]:
         """Those that the caller may read, and the ``after`` that asks for more."""
-        lines = await self.verbs.summaries(after, limit, _readable_by(who, "ListOverviews"))
-        more = lines[-1].info.name if len(lines) >= limit else ""
-        return [(_stream(line.info), line) for line in lines], more
+        summaries = await self.verbs.summaries(after, limit, _readable_by(who, "ListOverviews"))
+        return summaries, summaries[-1].info.name if len(summaries) >= limit else ""
 
     # -- histograms and plans ---------------------------------------------------------------------------------
 
@@ -237,16 +242,20 @@ async def _in_thread(work: Callable[[], T], size: int) -> T:
     return work() if size < _LARGE else await asyncio.to_thread(work)
 
 
-def _stream(info: StreamInfo) -> pb.Stream:
-    created = Timestamp()
-    created.FromNanoseconds(math.floor(info.created * 1e6) * 1000)
+def stream_to_message(info: StreamInfo) -> pb.Stream:
     return pb.Stream(
         name=info.name,
         spec=streams.spec_to_message(info.spec),
-        created=created,
+        created=created_at(info),
         version=None if info.version is None else streams.version_to_message(info.version),
         plan_digest=info.digest,
         epoch=info.epoch,
         agents=info.agents,
         dsync_seconds=info.dsync,
     )
+
+
+def created_at(info: StreamInfo) -> Timestamp:
+    created = Timestamp()
+    created.FromNanoseconds(math.floor(info.created * 1e6) * 1000)
+    return created

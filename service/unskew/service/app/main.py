@@ -71,7 +71,7 @@ class Running:
     settings: Settings
     tls: Tls | None
     _grpc_face: GrpcServer
-    _http_face: RestApp
+    _rest: RestApp
     _grpc_server: Any
     _web: list[tuple[_Server, asyncio.Task[None]]]
     _tasks: list[asyncio.Task[None]]
@@ -90,7 +90,7 @@ class Running:
 
     async def _close(self) -> None:
         started = monotonic()
-        self._http_face.lame = True
+        self._rest.draining = True
         await self._grpc_face.lame()
         _log.info("draining", extra={"delay": self.settings.drain_delay, "within": self.settings.drain})
         await asyncio.sleep(self.settings.drain_delay)
@@ -194,7 +194,7 @@ async def _listening(
     closing: list[Callable[[], Awaitable[None]]],
 ) -> Running:
     calls = Calls(parts.verbs, parts.access, settings.max_streams, settings.max_histogram_keys)
-    http_face = RestApp(
+    rest = RestApp(
         calls,
         parts.access,
         parts.ready.trouble,
@@ -208,8 +208,8 @@ async def _listening(
         owned.callback(one.close)
     grpc_server, grpc_port = await _grpc(settings, grpc_face, parts)
     owned.push_async_callback(grpc_server.stop, 0)
-    rest = http_face.app if parts.telemetry is None else parts.telemetry.http(http_face.app)
-    apps = (rest, metrics_app(parts.metrics, parts.access))
+    web_app = rest.app if parts.telemetry is None else parts.telemetry.http(rest.app)
+    apps = (web_app, metrics_app(parts.metrics, parts.access))
     web = [_web(settings, app, one, parts.tls) for app, one in zip(apps, sockets, strict=True)]
     while not all(server.started for server, _ in web):
         for _, task in web:
@@ -227,7 +227,7 @@ async def _listening(
         settings,
         parts.tls,
         grpc_face,
-        http_face,
+        rest,
         grpc_server,
         web,
         [look],

@@ -36,7 +36,6 @@ __all__ = [
     "Role",
     "audit",
     "audited_change",
-    "changing",
     "read_credentials",
 ]
 
@@ -159,9 +158,6 @@ class audited_change:  # noqa: N801 - used as a statement
         outcome = self.outcome if why is None else _refused(why)
         if outcome:
             audit(self._who, self._verb, self._stream, outcome, **self.more)
-
-
-changing = audited_change  # as rest/app.py calls it
 
 
 def _refused(why: BaseException) -> str:
