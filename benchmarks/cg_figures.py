@@ -18,9 +18,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from papers.grouping import GroupingRules
+from papers.grouping_events import GroupingRules
 from papers.replay import Capacities, Grouped, Routing, Sources, Trace, arrivals, replay
 from unskew.core import make_router, quality
+from unskew.core.grouping.signals import SignalRules
 from unskew.core.routers.base import Router
 from unskew.core.routers.cg import ConsistentGrouping
 from unskew.simulate.key_streams import zipf_keys, zipf_probabilities
@@ -30,7 +31,7 @@ F64 = NDArray[np.float64]
 
 KEYS, RATE, N, LOAD = 100_000, 20_000, 10, 0.8
 WIKIPEDIA, TWITTER = 0.0932, 0.247
-BINARY = GroupingRules(as_published=True)
+BINARY = GroupingRules(SignalRules(as_published=True))
 STRONG = np.array([5.0] * 3 + [1.0] * 7)
 ROUTERS = (("KG", "hash"), ("PKG", "pk2"), ("PoTC", "potc"), ("SG", "shuffle"), ("PoRC", "porc"), ("CH-BL", "chbl"))
 

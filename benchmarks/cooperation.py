@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.quality.windows import slide_imbalance, window_imbalance, window_replication
+from unskew.core.quality.windows import window_imbalance, window_replication
 from unskew.simulate.fleet import Fleet
 from unskew.simulate.key_streams import zipf_keys
 
@@ -83,7 +83,7 @@ def run(
     return Figures(
         float(window_imbalance(out, workers, WINDOW, SLIDE)[first:].mean()),
         float(window_replication(keys[WARM:], out[WARM:], WINDOW, WINDOW // 4).mean()),
-        float(slide_imbalance(out[WARM:], workers, SLIDE).mean()),
+        float(window_imbalance(out[WARM:], workers, SLIDE, SLIDE).mean()),
         fleet.rounds.merged,
     )
 

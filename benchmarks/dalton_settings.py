@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.grid import SLIDE, WINDOW, Bound, Stream, bound_of, stream_of
 from unskew.core import make_router
 from unskew.core.kernels import base as kernels
-from unskew.core.quality.windows import slide_imbalance, window_imbalance, window_replication
+from unskew.core.quality.windows import window_imbalance, window_replication
 from unskew.core.routers.dalton import PAPER
 from unskew.simulate.key_streams import drifting
 
@@ -70,7 +70,7 @@ def cell(stream: Stream, n: int, bound: Bound, settings: Settings) -> tuple[floa
     late, keys = out[stream.dose.warm :], rows[stream.dose.warm :]
     even = window_imbalance(late, n, WINDOW, SLIDE).mean() / bound.window.mean()
     replication = window_replication(keys, late, WINDOW).mean()
-    return float(even), float(replication), float(slide_imbalance(late, n, SLIDE).mean())
+    return float(even), float(replication), float(window_imbalance(late, n, SLIDE, SLIDE).mean())
 
 
 def recovery(seeds: int, settings: Settings, exponent: float = 1.5, n: int = 64) -> tuple[int, float]:
@@ -82,7 +82,7 @@ def recovery(seeds: int, settings: Settings, exponent: float = 1.5, n: int = 64)
         ranks = drifting(rng, 5 * CHANGE, KEYS, exponent, CHANGE, HOT)
         keys = rng.integers(0, 2**64, KEYS, dtype=np.uint64)[ranks]
         out = make_router("dalton", n, seed, WINDOW, SLIDE, **settings).route(keys)
-        spans.append(slide_imbalance(out, n, SLIDE)[CHANGE // SLIDE :].reshape(4, -1).mean(axis=0))
+        spans.append(window_imbalance(out, n, SLIDE, SLIDE)[CHANGE // SLIDE :].reshape(4, -1).mean(axis=0))
     each = np.mean(spans, axis=0)
     steady = float(each[len(each) // 2 :].mean())
     within = np.flatnonzero(each <= 1.1 * steady)

@@ -20,7 +20,7 @@ from benchmarks.grid import KEYS, SLIDE, WINDOW
 from papers.microbatch import BatchRouter
 from unskew.core import make_router
 from unskew.core.kernels import base as kernels
-from unskew.core.quality.windows import slide_imbalance, window_replication
+from unskew.core.quality.windows import window_imbalance, window_replication
 from unskew.simulate.key_streams import drifting
 
 CHANGE, SPANS, HOT, BATCH = 200_000, 4, 64, 10_000
@@ -56,7 +56,7 @@ def settled(exponent: float, n: int, seeds: int, step: int, spans: int = SPANS) 
     for seed in range(seeds):
         rows = drift_of(exponent, seed, spans).rows
         out = routed(rows, n, seed, step)
-        total += slide_imbalance(out, n, step)[CHANGE // step :].reshape(spans, -1).mean(axis=0)
+        total += window_imbalance(out, n, step, step)[CHANGE // step :].reshape(spans, -1).mean(axis=0)
     each = total / seeds
     return np.asarray(each / each[len(each) // 2 :].mean())
 

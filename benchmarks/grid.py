@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from papers.microbatch import BatchRouter
 from unskew.core.keys.hashing import mix
-from unskew.core.quality.windows import slide_imbalance, window_imbalance
+from unskew.core.quality.windows import window_imbalance
 from unskew.core.routers import make_router
 from unskew.core.routers.base import common
 from unskew.simulate.key_streams import zipf_keys
@@ -194,7 +194,7 @@ def figures(stream: Stream, out: I32, n: int, bound: Bound, nanoseconds: float =
         worst=float((even / bound.window).max()),
         replication=float(np.mean([pairs_a_key(ranks[a:b], late[a:b], n) for a, b in _cuts(len(late))])),
         whole=pairs_a_key(stream.ranks, out, n),
-        batch={size: float(slide_imbalance(late, n, size).mean()) for size in BATCHES},
+        batch={size: float(window_imbalance(late, n, size, size).mean()) for size in BATCHES},
         batch_bound={size: float(bound.batch[size].mean()) for size in BATCHES},
         nanoseconds=nanoseconds,
     )

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from papers.accumulator import Accumulator, MicroBatch
 from papers.early_release import EarlyRelease, IntervalOpened, PlanBuilt, ReleaseRules
-from unskew.core.operators.bucket_allocator import allocate, hash_buckets, split_keys
+from papers.reference_table import split_keys
+from unskew.core.operators.bucket_allocator import allocate, hash_buckets
 from unskew.core.scaling.autoscale import AutoScaler
 from unskew.core.scaling.values import BatchStats, ScaleDecision, ScaleRules, ScaleState
 

@@ -18,8 +18,9 @@ import datasketches
 import numpy as np
 
 from papers.countmin import CountMin
+from papers.hyperloglog import HyperLogLog
 from unskew.core.keys.hashing import mix
-from unskew.core.sketches import FrequentItems, HyperLogLog
+from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.sketches.tally import U64, tally
 
 KEYS = 100_000

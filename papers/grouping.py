@@ -33,38 +33,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.arrays.apportion import apportion
-from unskew.core.errors import ConfigError
-from unskew.core.grouping.signals import (
+from papers.grouping_events import (
     Action,
     Aggregate,
     Event,
     GroupingRules,
-    GroupingTick,
     Ignored,
-    Kind,
     Moved,
-    Signal,
     WorkerJoined,
     WorkerLeft,
-    sense,
 )
+from unskew.core.arrays.apportion import apportion
+from unskew.core.errors import ConfigError
+from unskew.core.grouping.signals import Kind, Signal, SignalRules
 from unskew.core.limits import MAX_PARTITIONS
 
-__all__ = [
-    "Action",
-    "Aggregate",
-    "Event",
-    "Grouping",
-    "GroupingRules",
-    "GroupingTick",
-    "Ignored",
-    "Moved",
-    "Signal",
-    "WorkerJoined",
-    "WorkerLeft",
-    "sense",
-]
+__all__ = ["Grouping"]
 
 _NEARLY = 1.0 - 1e-9  # of a slot: times are sums of slots, which round
 
@@ -176,7 +160,9 @@ class Grouping:
         """The inverse of ``to_fields``."""
         values = dict(fields)
         machine = cls.__new__(cls)
-        machine.virtual, machine.rules = int(values.pop("virtual")), GroupingRules(**values.pop("rules"))
+        rules = values.pop("rules")
+        machine.virtual = int(values.pop("virtual"))
+        machine.rules = GroupingRules(**{**rules, "signals": SignalRules(**rules["signals"])})
         members = {worker: _Member(**member) for worker, member in deepcopy(values.pop("members"))}
         machine._state = _State(members=members, gone=dict(values.pop("gone")), **deepcopy(values))
         owned = sorted(one for member in members.values() for one in member.held)

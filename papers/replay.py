@@ -24,9 +24,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from papers.grouping import Grouping, GroupingRules, Moved, sense
+from papers.grouping import Grouping
+from papers.grouping_events import GroupingRules, Moved
 from unskew.core.arrays.mixing import mix
 from unskew.core.errors import ConfigError
+from unskew.core.grouping.signals import sense
 from unskew.core.kernels.base import kernel
 from unskew.core.routers.base import Router
 from unskew.core.routers.cg import ConsistentGrouping
@@ -150,7 +152,7 @@ class Grouped(Sources):
     def observe(self, slot: Slot) -> None:
         before = self.machine.version
         for worker in self.machine.workers:
-            signal = sense(self.machine.rules, worker, float(slot.utilisation[worker]), slot.end)
+            signal = sense(self.machine.rules.signals, worker, float(slot.utilisation[worker]), slot.end)
             for action in self.machine.handle(signal, slot.end):
                 self.moved += len(action.virtual) if isinstance(action, Moved) else 0
         if self.machine.version != before:

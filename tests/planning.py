@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.histogram.histogram import Histogram
 
-__all__ = ["key_hashes", "some_histogram", "spread_of", "zipf_counts"]
+__all__ = ["defaults_of", "key_hashes", "some_histogram", "spread_of", "zipf_counts"]
+
+
+def defaults_of(algorithm: type[Any]) -> dict[str, Any]:
+    """The parameters of a planner's or router's algorithm (a dataclass) and their defaults."""
+    parameters = (field for field in fields(algorithm) if field.init and field.default is not MISSING)
+    return {field.name: field.default for field in parameters}
 
 
 def key_hashes(count: int, seed: int = 1) -> NDArray[np.uint64]:

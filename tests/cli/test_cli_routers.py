@@ -281,7 +281,7 @@ def test_holistics_rule_is_told_beside_what_was_measured(capsys: pytest.CaptureF
         assert json.loads(whatif(capsys, path, "--policies", "kip", "--json").out)["selection_rule"] is None
 
 
-@pytest.mark.parametrize(("width", "columns"), [(60, 8), (80, 8), (120, 10)])
+@pytest.mark.parametrize(("width", "columns"), [pytest.param(60, 8, marks=pytest.mark.long), (80, 8), (120, 10)])
 def test_no_cell_is_cut_on_any_terminal(width: int, columns: int, stream: Path) -> None:
     """At 80 the makespan and the kind are left out, and the label still tells a router of a planner's name."""
     options = ["--column", "key", "--policies", "cg,dagreedy,wchoices", "--partitions", "64", "--batch", "2000"]

@@ -37,7 +37,15 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize(("width", "columns"), [(60, MAIN), (80, MAIN), (100, MAIN), (120, ALL)])
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        pytest.param(60, MAIN, marks=pytest.mark.long),
+        (80, MAIN),
+        pytest.param(100, MAIN, marks=pytest.mark.long),
+        (120, ALL),
+    ],
+)
 def test_no_cell_is_cut_on_any_terminal(width: int, columns: list[str], tmp_path: Path) -> None:
     """Every policy's name and every figure is whole; what does not fit is left out by columns, at 120 nothing is. Lines
     are broken between words."""

@@ -593,9 +593,9 @@ async def changes_wake_every_listener_of_every_replica(backend: Backend) -> None
 
     wanted = {News("clicks", "plan"), News("clicks", "round"), News("clicks", "stream")}
     tasks = [asyncio.create_task(listen(number)) for number in range(2)]
-    await asyncio.wait_for(change(), 20.0)
+    await asyncio.wait_for(change(), 60.0)
     await backend.close()
-    await asyncio.wait_for(asyncio.gather(*tasks), 20.0)  # closing a store ends its listeners
+    await asyncio.wait_for(asyncio.gather(*tasks), 60.0)  # closing a store ends its listeners
 
 
 @law

@@ -16,7 +16,7 @@ from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.struct_pb2 import Struct
 from hypothesis import strategies as st
 
-from unskew.core.parameters import defaults_of
+from tests.planning import defaults_of
 from unskew.core.planners import PLANNERS
 from unskew.v1 import partitioner_pb2 as pb
 

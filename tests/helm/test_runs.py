@@ -147,7 +147,7 @@ def _scraped(service: Started, token: bytes) -> int:
 def _drains(service: Started) -> None:
     """While load balancers take note it answers, and says that it is not ready."""
     service.process.terminate()
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while service.probe("readinessProbe"):
         assert time.monotonic() < end
         time.sleep(0.02)  # the signal is on its way

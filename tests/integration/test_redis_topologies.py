@@ -29,7 +29,7 @@ from unskew.service.stores.redis.store import RedisStore
 # All laws and one failover belong to `make test`. The other failovers are long: each takes seconds of waiting.
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("redis-topologies")]
 
-WAIT = 30.0
+WAIT = 90.0
 PACE = 0.02
 
 

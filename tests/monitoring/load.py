@@ -88,7 +88,7 @@ def _loaded(made: World) -> Iterator[None]:
         finally:
             made.ended.set()
             for thread in threads:
-                thread.join(30)
+                thread.join(90)
 
 
 def _turns(made: World, name: str, turn: Callable[[int], None]) -> None:

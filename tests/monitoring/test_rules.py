@@ -202,4 +202,4 @@ def test_the_queries_and_calls_of_a_runbook_are_right(watched: Watched, page: Pa
 @cache
 def _help(command: str) -> str:
     line = [sys.executable, "-m", "unskew.cli.entry", command, "--help"]
-    return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(line, capture_output=True, text=True, check=True, timeout=240).stdout

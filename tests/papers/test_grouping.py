@@ -5,26 +5,25 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from papers.grouping import (
+from papers.grouping import Grouping
+from papers.grouping_events import (
     Aggregate,
-    Grouping,
     GroupingRules,
     GroupingTick,
     Ignored,
     Moved,
-    Signal,
     WorkerJoined,
     WorkerLeft,
-    sense,
 )
 from tests.planning import key_hashes
 from tests.property.test_router_laws import stream
 from unskew.core import make_router, quality
 from unskew.core.errors import ConfigError
+from unskew.core.grouping.signals import Signal, SignalRules, sense
 from unskew.core.routers.base import Router
 from unskew.core.routers.cg import ConsistentGrouping
 
-BINARY = GroupingRules(as_published=True)
+BINARY = GroupingRules(SignalRules(as_published=True))
 
 
 def grouping(router: Router) -> ConsistentGrouping:
@@ -54,14 +53,14 @@ def held(machine: Grouping) -> list[int]:
 )
 def test_a_worker_is_busy_above_and_idle_below_the_thresholds(utilisation: float, kind: str) -> None:
     """CG section 7, Q2: 0.85 and 0.75."""
-    assert sense(GroupingRules(), 1, utilisation, at=3.0).kind == kind
+    assert sense(SignalRules(), 1, utilisation, at=3.0).kind == kind
 
 
 def test_a_signal_says_how_far_the_worker_is_from_the_middle() -> None:
     """At twice the load it would be rid of half, at half of it it would bear as much again; as published, nothing."""
-    assert sense(GroupingRules(), 1, 1.6, at=3.0).share == pytest.approx(0.5)
-    assert sense(GroupingRules(), 1, 0.4, at=3.0).share == pytest.approx(1.0)
-    assert {sense(BINARY, 1, used, at=3.0).share for used in (0.0, 0.4, 0.8, 1.6)} == {0.0}
+    assert sense(SignalRules(), 1, 1.6, at=3.0).share == pytest.approx(0.5)
+    assert sense(SignalRules(), 1, 0.4, at=3.0).share == pytest.approx(1.0)
+    assert {sense(BINARY.signals, 1, used, at=3.0).share for used in (0.0, 0.4, 0.8, 1.6)} == {0.0}
 
 
 # -- pairings -----------------------------------------------------------------------------------------------
@@ -252,7 +251,7 @@ def test_a_merge_that_is_due_comes_before_the_move() -> None:
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        (lambda: GroupingRules(busy=0.5), "busy"),
+        (lambda: SignalRules(busy=0.5), "busy"),
         (lambda: GroupingRules(slot=0.0), "slot"),
         (lambda: GroupingRules(patience=0), "patience"),
         (lambda: GroupingRules(aggregate=-1.0), "aggregate"),
@@ -261,7 +260,7 @@ def test_a_merge_that_is_due_comes_before_the_move() -> None:
         (lambda: Signal(1, float("nan"), "busy"), "at"),
         (lambda: Signal(1, 0.0, "tired"), "kind"),
         (lambda: Signal(1, 0.0, "busy", -0.1), "share"),
-        (lambda: sense(GroupingRules(), 1, -1.0, 0.0), "utilisation"),
+        (lambda: sense(SignalRules(), 1, -1.0, 0.0), "utilisation"),
         (lambda: Grouping(0), "workers"),
         (lambda: Grouping(2, alpha=0), "alpha"),
         (lambda: Grouping(2).handle(GroupingTick(), float("inf")), "now"),

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from papers.grouping import (
+from papers.grouping import Grouping
+from papers.grouping_events import (
     Action,
     Event,
-    Grouping,
     GroupingRules,
     GroupingTick,
     Ignored,
     Moved,
     WorkerJoined,
     WorkerLeft,
-    sense,
 )
+from unskew.core.grouping.signals import SignalRules, sense
 
 WORKERS, ALPHA = 4, 5
 
@@ -41,7 +41,7 @@ class Network(RuleBasedStateMachine):
     @rule(worker=st.integers(0, 6), load=st.floats(0.0, 5.0), binary=st.booleans(), skew=st.floats(0.0, 3.0))
     def signals(self, worker: int, load: float, binary: bool, skew: float) -> None:
         """Each by its own clock, which may be ahead."""
-        rules = GroupingRules(as_published=binary)
+        rules = SignalRules(as_published=binary)
         self.under_way.append(sense(rules, worker, load, self.now + skew * (worker % 2)))
 
     @rule(worker=st.integers(0, 6))
@@ -140,6 +140,6 @@ def test_any_capacities_are_found_and_found_again(
             queue = np.maximum(used - 1.0, 0.0) * phase
             for worker in rng.permutation(n).tolist():
                 for _ in range(int(rng.random() >= loss) + int(rng.random() < loss)):
-                    machine.handle(sense(machine.rules, worker, float(used[worker]), float(slot)), float(slot))
-        assert used.max() <= machine.rules.busy + 1e-9
+                    machine.handle(sense(machine.rules.signals, worker, float(used[worker]), float(slot)), float(slot))
+        assert used.max() <= machine.rules.signals.busy + 1e-9
         assert queue.max() == 0.0

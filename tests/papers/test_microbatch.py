@@ -17,7 +17,7 @@ from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import ConfigError, HistogramError, KeyTypeError
 from unskew.core.kernels import base as kernels
 from unskew.core.keys.hashing import mix
-from unskew.core.quality.windows import slide_imbalance
+from unskew.core.quality.windows import window_imbalance
 from unskew.simulate.key_streams import zipf_keys
 
 U64 = np.ndarray
@@ -312,6 +312,6 @@ def test_batches_are_as_even_as_their_oracle_allows(exponent: float, n: int, siz
     router, rows = BatchRouter(n, stream.seed), stream.rows
     late = np.concatenate([router.route(rows[at : at + size]) for at in range(0, len(rows), size)])[60_000:]
     bound = bound_of(stream, n, size, size, batches=()).window
-    assert slide_imbalance(late, n, size).mean() <= 1.15 * bound.mean()
+    assert window_imbalance(late, n, size, size).mean() <= 1.15 * bound.mean()
     if exponent == 0.0:
         assert late.tolist() == make_router("hash", n).route(rows[60_000:]).tolist()

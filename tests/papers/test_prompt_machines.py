@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -119,15 +117,13 @@ rules = st.builds(
 
 @given(rules, st.lists(st.tuples(stats, st.integers(1, 8)), max_size=12))
 def test_scaling_keeps_its_promises(rule, phases):
-    """Within bounds, by increments, at most twice the tasks, d batches apart, no reverse in grace, state restorable."""
+    """Within bounds, by increments, at most twice the tasks, d batches apart, no reverse in grace."""
     state = ScaleState(4, 4)
     last, since = "hold", 0
     for one in (one for one, times in phases for _ in range(times)):
         before = state
-        restored = ScaleState.from_fields(json.loads(json.dumps(state.to_fields())))
         state, decision = step(rule, state, one)
         since += 1
-        assert step(rule, restored, one) == (state, decision)
         assert 2 <= decision.p <= 12
         assert 1 <= decision.r <= 9
         assert (decision.p, decision.r) == (state.p, state.r)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from papers.grouping import GroupingRules
+from papers.grouping_events import GroupingRules
 from papers.replay import (
     Capacities,
     Grouped,
@@ -24,6 +24,7 @@ from papers.replay import (
 from tests.planning import key_hashes
 from unskew.core import make_router
 from unskew.core.errors import ConfigError
+from unskew.core.grouping.signals import SignalRules
 from unskew.core.kernels import base as kernels
 from unskew.core.keys.hashing import mix
 from unskew.simulate.key_streams import zipf_keys
@@ -248,7 +249,7 @@ def test_figure_8(alpha: int) -> None:
 
 def test_figure_8_as_published_gets_there_in_the_end() -> None:
     """One virtual worker a signal, alpha 10: slower, in the band most of the time, and no queue grows for good."""
-    rules = GroupingRules(as_published=True)
+    rules = GroupingRules(SignalRules(as_published=True))
     trace = run(Grouped.of(N, alpha=10, rules=rules), Capacities(sized(STRONG)), slots=120)
     assert trace.spread[10] > band(STRONG, 10)
     assert (trace.spread[60:] <= band(STRONG, 10)).mean() >= 0.9

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.planning import key_hashes
+from tests.planning import defaults_of, key_hashes
 from unskew.core import quality
 from unskew.core.errors import ConfigError, UnskewError
-from unskew.core.parameters import defaults_of
 from unskew.core.routers import ROUTERS, make_router
 
 every_router = pytest.mark.parametrize("name", sorted(ROUTERS))

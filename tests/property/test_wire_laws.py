@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as some
 
 from tests.messages import a_report, an_answer, same_answer, same_report, with_everything
+from tests.planning import defaults_of
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import UnskewError
 from unskew.core.histogram.histogram import Histogram, Tail
-from unskew.core.parameters import defaults_of
 from unskew.core.plan.plan import Version
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.messages import Answer, Report
@@ -31,7 +31,7 @@ from unskew.wire import histograms, round_messages, streams
 from unskew.wire.histograms import Assembler
 
 HASHES = st.integers(0, 2**64 - 1)
-NAMES = st.text("abcXYZ019._:/-", min_size=1, max_size=20)
+NAMES = st.text("abcXYZ019._:/-", min_size=1, max_size=20).filter(lambda name: name not in (".", ".."))
 SECONDS = st.floats(0, 1e9)
 
 

@@ -26,8 +26,8 @@ __all__ = ["Cuttable", "Log", "a_report", "engines", "run", "skewed", "until"]
 T = TypeVar("T")
 
 
-def run(main: Coroutine[Any, Any, T], seconds: float = 20.0) -> T:
-    """To its end, or fail."""
+def run(main: Coroutine[Any, Any, T], seconds: float = 180.0) -> T:
+    """To its end, or fail. Long, as in ``until``: it ends what hangs, and judges no speed."""
 
     async def limited() -> T:
         return await asyncio.wait_for(main, seconds)
@@ -99,8 +99,8 @@ async def engines(store: Any = None, count: int = 1, **options: Any) -> AsyncIte
             await own.close()
 
 
-async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Until this holds."""
+async def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Until this holds, on a busy machine too."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it never came true"

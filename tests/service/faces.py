@@ -216,7 +216,7 @@ class Served:
 
     def run(self, work: Any) -> Any:
         """Run a coroutine on the service's own loop."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
 
 @contextlib.contextmanager
@@ -230,11 +230,11 @@ def served(verbs: Any | None = None, **given: Any) -> Iterator[Served]:
     try:
         own = FakeVerbs() if verbs is None else verbs
         start = build(settings, None if own == "engine" else own)
-        running = asyncio.run_coroutine_threadsafe(start, loop).result(20)
+        running = asyncio.run_coroutine_threadsafe(start, loop).result(60)
         try:
             yield Served(running, own, loop)
         finally:
-            asyncio.run_coroutine_threadsafe(running.close(), loop).result(20)
+            asyncio.run_coroutine_threadsafe(running.close(), loop).result(60)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -250,7 +250,7 @@ def channel(served: Served) -> Iterator[grpc.Channel]:
 
 @contextlib.contextmanager
 def web(served: Served, **headers: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.base, headers=headers, trust_env=False, timeout=20) as client:
+    with httpx.Client(base_url=served.base, headers=headers, trust_env=False, timeout=60) as client:
         yield client
 
 

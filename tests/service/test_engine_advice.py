@@ -119,7 +119,7 @@ def test_a_watcher_is_told_after_a_report_and_ends_with_the_stream() -> None:
             await report(engine, range(5))
             second: ScaleAnswer = await anext(watch)
             assert (second.zone, second.since >= first.since) == (3, True)
-            assert time.monotonic() - began < 10.0
+            assert time.monotonic() - began < 40.0
             await engine.delete_stream("clicks")
             with pytest.raises(NotFoundError):
                 await anext(watch)
@@ -136,7 +136,7 @@ def test_a_closing_service_ends_its_watchers() -> None:
             waiting = asyncio.ensure_future(anext(watch, None))
             await asyncio.sleep(0)
             await engine.close()
-            assert await asyncio.wait_for(waiting, 5.0) is None
+            assert await asyncio.wait_for(waiting, 60.0) is None
 
     run(main())
 

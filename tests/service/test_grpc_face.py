@@ -211,7 +211,7 @@ METHODS = [method.name for method in pb.DESCRIPTOR.services_by_name["Partitioner
 def test_no_bytes_bring_it_down(service: Served, verbs: FakeVerbs, method: str, data: bytes) -> None:
     """Any bytes on any method: an answer or a status of the caller's own, never INTERNAL or UNKNOWN."""
     with channel(service) as opened:
-        call = opened.stream_stream(f"/{SERVICE}/{method}")(iter([data]), timeout=5)
+        call = opened.stream_stream(f"/{SERVICE}/{method}")(iter([data]), timeout=60)
         code = "OK"
         try:
             next(call, None)
@@ -285,21 +285,21 @@ def test_draining_ends_watches_and_waits_well_and_says_so_in_health() -> None:
         assert next(health).status == health_pb2.HealthCheckResponse.SERVING
         watch = pool.submit(lambda: list(stub.WatchPlans(pb.WatchPlansRequest(stream=STREAM))))
         message = pb.SyncRequest(stream=STREAM, report=round_messages.report_to_message(report()), wait_seconds=60)
-        verbs.waiting.wait(10)
+        verbs.waiting.wait(60)
         verbs.waiting.clear()
         wait = pool.submit(stub.Sync, message)
-        assert verbs.waiting.wait(10)
+        assert verbs.waiting.wait(60)
         closing = threading.Thread(target=lambda: running.run(running.running.close()))
         closing.start()
         assert next(health).status == health_pb2.HealthCheckResponse.NOT_SERVING
         health.cancel()
-        assert len(watch.result(10)) == 1
+        assert len(watch.result(60)) == 1
         # asked again with no wait, so that what the engine has by now is not lost
-        assert wait.result(10).answer.epoch == 7
+        assert wait.result(60).answer.epoch == 7
         closing.join()
 
 
-def until(true: object, seconds: float = 10.0) -> None:
+def until(true: object, seconds: float = 60.0) -> None:
     """Poll for something that another thread brings about."""
     pause = threading.Event()
     for _ in range(int(seconds / 0.01)):

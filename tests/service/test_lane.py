@@ -51,7 +51,7 @@ class Server:
 
 
 @asynccontextmanager
-async def lane_to(talk: Talk, timeout: float = 5.0) -> AsyncIterator[tuple[PipelinedConnection, Server]]:
+async def lane_to(talk: Talk, timeout: float = 60.0) -> AsyncIterator[tuple[PipelinedConnection, Server]]:
     server = Server(talk)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]

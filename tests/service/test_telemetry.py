@@ -130,7 +130,7 @@ def test_calls_are_spans_of_the_callers_trace_and_say_what_they_were_about(tmp_p
         with process(tmp_path, **about) as service:
             version = called(service)
             service.run.terminate()
-            assert service.run.wait(20) == 0
+            assert service.run.wait(60) == 0
     assert found.services == {"unskew"}
     verbs = ["PutStream", "ReportHistogram", "BuildPlan", "Sync", "WatchPlans", "GetPlan", "GetPlan", "GetStream"]
     calls = {}
@@ -166,8 +166,8 @@ def test_a_collector_that_is_away_neither_stops_nor_keeps_the_service(tmp_path: 
         assert httpx.put(service.url("/v1/streams/x"), json={"partitions": 2}, trust_env=False).status_code == 201
         service.run.terminate()
         started = time.monotonic()
-        assert service.run.wait(20) == 0
-        assert time.monotonic() - started < 15
+        assert service.run.wait(60) == 0
+        assert time.monotonic() - started < 40
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_without_the_wish_nothing_of_it_is_loaded() -> None:
         "print([name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])\n"
     )
     env = {name: value for name, value in environment().items() if not name.startswith("OTEL_")}
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=240)
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
 
 

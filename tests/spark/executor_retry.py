@@ -9,7 +9,7 @@ import json
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -58,7 +58,7 @@ def run(spark: SparkSession, target: str, kind: str) -> dict[str, int]:
     with Unskew(spark, stream=f"retry-{kind}", partitions=5, policy="prompt", service=target, required=True) as sk:
         if kind == "plan":
             sk.plan(rows, "k")
-        pin = sk.pin(learn=kind == "learn", batch=40)
+        pin = replace(sk.pin(learn=kind == "learn", batch=40), patience=60.0)
         spark.sparkContext.setJobGroup(kind, kind)
         placed = sk.place(rows, "k", pin=pin).select("id", F.spark_partition_id().alias("p"))
         out = placed.toArrow()

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tests.conformance.vectors import column, load
-from unskew.core.keys.hashing import hash_keys, placement_salt, spark_hash
+from tests.spark_hash import placement_salt, spark_hash
+from unskew.core.keys.hashing import hash_keys
 from unskew.core.keys.types import common_type
 
 if TYPE_CHECKING:

@@ -76,7 +76,7 @@ def test_each_batch_is_placed_by_the_plan_of_its_time(spark: SparkSession, strea
     stream = streaming.queueStream(queue).transform(partition_dstream(key, newest, told_apart, TYPES))
     stream.foreachRDD(keep)
     streaming.start()
-    assert done.wait(60)
+    assert done.wait(180)
     for records, (time, placed) in zip(BATCHES, got, strict=True):
         assert sorted(record for each in placed for record in each) == sorted(records)
         dealing = Dealing(plans[time], key, told_apart, TYPES)

@@ -167,7 +167,7 @@ def test_each_partition_is_reported_once(spark: SparkSession) -> None:
         assert sk.client is not None
         sk.client.put_stream("r", partitions=N, policy="kip", key_types=("bigint",))
         plan = typed(keys, "bigint")
-        pin = sk.pin(plan, batch=3)
+        pin = replace(sk.pin(plan, batch=3), patience=60.0)
         out = sk.partition_by(spark.sparkContext.parallelize(keys, 4), lambda record: record, pin=pin)
         assert out.count() == out.count() == 900
         built = sk.client.build_plan("r", pin.number, fresh=True)
@@ -189,7 +189,7 @@ def test_a_dstream_is_transformed(spark: SparkSession) -> None:
         stream = streaming.queueStream(batches).transform(lambda rdd: partition_by(rdd, lambda record: record, plan))
         stream.glom().foreachRDD(lambda rdd: got.append(rdd.collect()))
         streaming.start()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while sum(len(part) for batch in got for part in batch) < 20 and time.monotonic() < end:
             time.sleep(0.05)
         streaming.stop(stopSparkContext=False, stopGraceFully=False)

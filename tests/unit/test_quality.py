@@ -65,12 +65,6 @@ def test_aggregation_may_cost_more_than_it_saves() -> None:
     assert not c.affordable
 
 
-def test_utilisation_spread_is_capacity_aware() -> None:
-    assert quality.utilisation_spread([10, 10], [1, 2]) == pytest.approx(10 - 7.5)
-    with pytest.raises(ConfigError, match="capacity"):
-        quality.utilisation_spread([1], [0])
-
-
 NOTHING = np.zeros(0, np.int64)
 NO_KEYS = np.zeros(0, np.uint64)
 
@@ -80,7 +74,6 @@ def test_nothing_is_perfectly_even() -> None:
     assert quality.load_imbalance([]) == quality.load_imbalance([], []) == 1.0
     assert quality.load_imbalance([0, 0], [1, 2]) == 1.0
     assert quality.imbalance(NOTHING, 2, [1, 2]) == 1.0
-    assert quality.utilisation_spread([], []) == 0.0
     assert quality.moved_share(NOTHING, NOTHING) == quality.moved_share(NOTHING, NOTHING, []) == 0.0
     assert quality.replication(NO_KEYS, NOTHING) == 1.0
     assert quality.fragment_count(NO_KEYS, NOTHING) == 0
@@ -112,7 +105,6 @@ def test_nothing_is_perfectly_even() -> None:
         ("keys", lambda: quality.metrics_of(np.array([1, 2]), np.array([1]), 2)),
         ("weights", lambda: quality.block_metrics(KEYS, OUT, 3, weights=(0.5, 0.5))),  # type: ignore[arg-type]
         ("reducers", lambda: quality.holistic(KEYS, OUT, 3, reducers=0)),
-        ("capacity", lambda: quality.utilisation_spread([1, 2], [1])),
         ("after", lambda: quality.moved_share(OUT, OUT[:1])),
         ("rows", lambda: quality.moved_share(OUT, OUT, rows=[1])),
         ("keys", lambda: LinearCost().tasks([1, 2], [1])),

@@ -7,7 +7,7 @@ import pytest
 
 from tests.planning import key_hashes, some_histogram, spread_of, zipf_counts
 from unskew.core.errors import ConfigError
-from unskew.core.grouping.signals import GroupingRules, sense
+from unskew.core.grouping.signals import SignalRules, sense
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Feedback, make_planner
@@ -210,7 +210,7 @@ def test_capacities_that_change_are_followed_within_slots() -> None:
         shares = plan.loads(histogram) / histogram.total
         used = shares * 0.8 * capacity.sum() / capacity
         spreads.append(used.max() - used.mean())
-        signals = [sense(GroupingRules(), one, float(used[one]), 0.0) for one in range(8)]
+        signals = [sense(SignalRules(), one, float(used[one]), 0.0) for one in range(8)]
         sign = {"busy": -1.0, "idle": 1.0, "fine": 0.0}
         plan = planner.plan(
             histogram,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from unskew.core import quality
 from unskew.core.errors import ConfigError
 from unskew.core.quality import windows
-from unskew.core.quality.windows import slide_imbalance, window_imbalance, window_replication
+from unskew.core.quality.windows import window_imbalance, window_replication
 
 N = 3
 Routed = tuple[np.ndarray, np.ndarray]
@@ -99,8 +99,8 @@ def test_slides_show_what_a_window_hides() -> None:
     """All rows of a slide on one partition, in turn: even per window, as bad as can be per slide."""
     at = np.repeat([0, 1, 2, 0, 1, 2], 10)
     assert window_imbalance(at, N, 30, 10).tolist() == [1.0] * 4
-    assert slide_imbalance(at, N, 10).tolist() == [3.0] * 6
-    assert slide_imbalance(at, N, 10, relative=[1, 1, 2]).tolist() == [4.0, 4.0, 2.0] * 2
+    assert window_imbalance(at, N, 10, 10).tolist() == [3.0] * 6
+    assert window_imbalance(at, N, 10, 10, relative=[1, 1, 2]).tolist() == [4.0, 4.0, 2.0] * 2
 
 
 def test_a_long_stream_agrees_with_window_by_window() -> None:

@@ -8,7 +8,7 @@ from dataclasses import MISSING, Field, fields
 
 from unskew.core.errors import ConfigError
 
-__all__ = ["checked", "defaults_of"]
+__all__ = ["checked"]
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
@@ -17,11 +17,6 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "None": (type(None),),
 }
-
-
-def defaults_of(algorithm: type) -> dict[str, object]:
-    """The parameters of an algorithm (a dataclass) and their defaults."""
-    return {name: field.default for name, field in _parameters(algorithm).items()}
 
 
 def checked(policy: str, algorithm: type, given: Mapping[str, object]) -> dict[str, object]:

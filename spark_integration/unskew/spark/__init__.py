@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from unskew.spark.frame.physical import dropped_exchange
     from unskew.spark.operators.group_memory import GroupMemoryWarning
     from unskew.spark.operators.joins import JoinWarning
-    from unskew.spark.planning import ServiceWarning
+    from unskew.spark.service_link import ServiceWarning
     from unskew.spark.session import Unskew
 
 __all__ = [
@@ -38,7 +38,7 @@ _HOMES = {
     "JoinPlan": "unskew.core.operators.join_plan",
     "JoinWarning": "unskew.spark.operators.joins",
     "Sampling": "unskew.spark.frame.histogram",
-    "ServiceWarning": "unskew.spark.planning",
+    "ServiceWarning": "unskew.spark.service_link",
     "Unskew": "unskew.spark.session",
     "dropped_exchange": "unskew.spark.frame.physical",
 }

@@ -92,8 +92,8 @@ class Folder:
         """The finished files here or in a folder in here, sorted; none where there is no such folder."""
         from pyarrow.fs import FileSelector, FileType
 
-        found = self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True))
-        files = [one.base_name for one in found if one.type == FileType.File]
+        entries = self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True))
+        files = [one.base_name for one in entries if one.type == FileType.File]
         return sorted(name for name in files if not name.startswith(_TEMPORARY) and not name.endswith(".crc"))
 
     def tidy(self, sub: str = "") -> None:
@@ -142,8 +142,8 @@ class Folder:
 
     @property
     def _scheme(self) -> str:
-        found = _URI.fullmatch(self.where)
-        name = found[1].lower() if found else "file"
+        uri = _URI.fullmatch(self.where)
+        name = uri[1].lower() if uri else "file"
         return _SAME.get(name, name)
 
     def _resolved(self) -> tuple[FileSystem, str]:
@@ -203,11 +203,11 @@ class Folder:
 
 def _connected(kind: type[FileSystem], where: str) -> tuple[FileSystem, str]:
     try:
-        found, path = kind.from_uri(where)
+        fs, path = kind.from_uri(where)
     except Exception as why:  # what Arrow raises depends on the file system
         allowed = "a local path, or a URI that pyarrow.fs.FileSystem.from_uri can open (file:, hdfs:, s3:, gs:, abfss:)"
         raise ConfigError("checkpoint", where, f"{allowed}: {why}") from why
-    return found, path
+    return fs, path
 
 
 def _linked(temporary: str, final: str) -> bool:

@@ -133,7 +133,7 @@ def _run(spark: SparkSession, target: str, folder: Path, number: int, face: str,
         spark.sparkContext.setJobGroup(stream, "harmed")
         harming.start()
         table = gated.toArrow()
-        harming.join(30.0)
+        harming.join(90.0)
         newer = sk.client is not None and sk.client.get_stream(stream).digest != plan.digest
     arrivals = [*before.arrivals(), *after.arrivals()]
     return Outcome(

@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 
 def wait_for_rounds() -> None:
     """What a batch has taught is known when the next one begins, so that each batch has a pin of its own to die at."""
-    seen = Learned.seen
+    finished = Learned.finished
 
     def settled(self: Learned, *given: Any) -> None:
-        seen(self, *given)
-        assert self._syncs is not None
-        assert self._syncs.settle(60.0)
+        finished(self, *given)
+        assert self.settle(60.0)
 
-    Learned.seen = settled  # type: ignore[method-assign]
+    Learned.finished = settled  # type: ignore[method-assign]
 
 
 def run(folder: str, orders: Orders) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import find
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import LearningSettings, UpdateRule
 
@@ -69,10 +70,8 @@ def pour(
     from unskew.core.dalton.batch_loop import learn_batch  # here, so that only who learns loads the compiler
 
     values, placed = np.full((len(hashes), len(tail)), UNTRIED), np.zeros((len(hashes), len(tail)), np.int64)
-    if len(table):
-        at = np.minimum(np.searchsorted(table.hashes, hashes), len(table) - 1)
-        known = table.hashes[at] == hashes
-        values[known] = table.values[at[known]]
+    at, learned = find(table.hashes, hashes)
+    values[learned] = table.values[at[learned]]
     with np.errstate(over="ignore"):
         learn_batch(counts, homes, most, relative, rule, np.uint64(seed & _ALL), values, tail.copy(), placed)
     return BatchRouting(placed, _after(table, hashes, values, counts, placed))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.arrays.frozen import by_fields, frozen, hashes_of
+from unskew.core.arrays.ranking import ascending
 from unskew.core.errors import HistogramError
 
 __all__ = ["UNTRIED", "QTable"]
@@ -49,7 +50,7 @@ class QTable:
                 f"Q-table: {keys} keys, values {self.values.shape}, rows {self.rows.shape}, held {self.held.shape}; "
                 "give one row of values and held, and one number of tuples, for each key"
             )
-        if keys and (self.hashes[1:] <= self.hashes[:-1]).any():
+        if not ascending(self.hashes):
             raise HistogramError("Q-table: keys are not in ascending order without repeats; sort them by hash")
         # A NaN makes both ends NaN, which is within no bound.
         if self.values.size and not (self.values.min() >= UNTRIED and self.values.max() <= 2.0):

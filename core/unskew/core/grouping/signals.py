@@ -1,10 +1,10 @@
-"""The words of Consistent Grouping's delegation: its rules, what happens (events), what is to be done (actions).
+"""What a worker says about its load in Consistent Grouping (CG, section 5.3): busy, idle or fine.
 
-``sense`` is the worker's side (CG, section 5.3): each worker watches its own utilisation, by any measure of its own,
-and says busy, idle or fine; the signal rides on a report that it sends anyway. The other side is ``grouping``.
+``sense`` turns a measured utilisation into a signal, which rides on a report that the worker sends anyway. The planner
+``cg`` acts on signals; the paper's own delegation machine is in ``papers/grouping.py``.
 
-- A signal may say what share of its load the worker would be rid of, or would bear besides; the paper's is binary
-  (``as_published``). Why: docs/decisions, 0009.
+Deviation: a signal may also say what share of its load the worker wants to lose, or could take on; the paper's is
+binary (``as_published``). The reason is in docs/decisions, 0009.
 """
 
 from __future__ import annotations
@@ -16,44 +16,23 @@ from typing import Literal
 from unskew.core.errors import ConfigError
 from unskew.core.limits import MAX_PARTITIONS
 
-__all__ = [
-    "Action",
-    "Aggregate",
-    "Event",
-    "GroupingRules",
-    "GroupingTick",
-    "Ignored",
-    "Moved",
-    "Signal",
-    "WorkerJoined",
-    "WorkerLeft",
-    "sense",
-]
+__all__ = ["Kind", "Signal", "SignalRules", "check_worker", "sense"]
 
 Kind = Literal["busy", "idle", "fine"]
-_LEAST = 0.01  # a utilisation below counts as this, so that nobody asks for more than 80 times its load
+_LEAST = 0.01  # a lower utilisation counts as this, so that nobody asks for more than 80 times its load
 
 
 @dataclass(frozen=True)
-class GroupingRules:
-    """Parameters of the delegation; times in seconds. ``aggregate`` None: no merge is ever due."""
+class SignalRules:
+    """The thresholds of utilisation: above ``busy`` a worker is busy, below ``idle`` it is idle."""
 
     busy: float = 0.85
     idle: float = 0.75
-    slot: float = 1.0
-    patience: int = 2
-    aggregate: float | None = 60.0
     as_published: bool = False
 
     def __post_init__(self) -> None:
         if not 0.0 < self.idle < self.busy < math.inf:
             raise ConfigError("busy", (self.idle, self.busy), "thresholds with 0 < idle < busy")
-        if not 0.0 < self.slot < math.inf:
-            raise ConfigError("slot", self.slot, "seconds above 0")
-        if not 1 <= self.patience <= 1_000:
-            raise ConfigError("patience", self.patience, "1 to 1000 slots")
-        if self.aggregate is not None and not 0.0 < self.aggregate < math.inf:
-            raise ConfigError("aggregate", self.aggregate, "seconds above 0, or None")
 
     @property
     def target(self) -> float:
@@ -63,8 +42,8 @@ class GroupingRules:
 
 @dataclass(frozen=True)
 class Signal:
-    """A worker at its own time ``at``: busy, idle or fine. ``share`` is the part of its load that it would be rid of,
-    or would bear besides; 0 asks for one virtual worker."""
+    """What a worker says at its own time ``at``. ``share`` is the part of its load that it wants to lose (busy), or
+    could take on besides (idle); 0 asks for one virtual worker."""
 
     worker: int
     at: float
@@ -72,73 +51,17 @@ class Signal:
     share: float = 0.0
 
     def __post_init__(self) -> None:
-        _check(self.worker, self.at)
+        check_worker(self.worker, self.at)
         if self.kind not in ("busy", "idle", "fine"):
             raise ConfigError("kind", self.kind, ("busy", "idle", "fine"))
         if not 0.0 <= self.share < math.inf:
             raise ConfigError("share", self.share, "0 or more")
 
 
-@dataclass(frozen=True)
-class WorkerJoined:
-    """A worker is there since ``at``; one that is known already has been started anew."""
+def sense(rules: SignalRules, worker: int, utilisation: float, at: float) -> Signal:
+    """The signal of a worker with this utilisation, in any measure of which 1 is all that the worker can do.
 
-    worker: int
-    at: float
-
-    def __post_init__(self) -> None:
-        _check(self.worker, self.at)
-
-
-@dataclass(frozen=True)
-class WorkerLeft:
-    """A worker has been gone since ``at``."""
-
-    worker: int
-    at: float
-
-    def __post_init__(self) -> None:
-        _check(self.worker, self.at)
-
-
-@dataclass(frozen=True)
-class GroupingTick:
-    """Time has passed; ``Grouping.wake`` says when one is needed."""
-
-
-@dataclass(frozen=True)
-class Moved:
-    """These virtual workers are the taker's for all later rows. ``version`` counts moves: sources adopt newer only."""
-
-    version: int
-    giver: int
-    taker: int
-    virtual: tuple[int, ...]
-    reason: str
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """Merge the partial states of all keys now, for the ``number``-th time."""
-
-    number: int
-
-
-@dataclass(frozen=True)
-class Ignored:
-    """The event changed nothing, and why."""
-
-    reason: str
-
-
-Event = Signal | WorkerJoined | WorkerLeft | GroupingTick
-Action = Moved | Aggregate | Ignored
-
-
-def sense(rules: GroupingRules, worker: int, utilisation: float, at: float) -> Signal:
-    """What a worker says of its utilisation, by any measure of its own in which 1 is all that it can do.
-
-    >>> sense(GroupingRules(), 3, 1.6, at=10.0)
+    >>> sense(SignalRules(), 3, 1.6, at=10.0)
     Signal(worker=3, at=10.0, kind='busy', share=0.5)
     """
     if not 0.0 <= utilisation < math.inf:
@@ -152,7 +75,8 @@ def sense(rules: GroupingRules, worker: int, utilisation: float, at: float) -> S
     return Signal(worker, at, kind, share)
 
 
-def _check(worker: int, at: float) -> None:
+def check_worker(worker: int, at: float) -> None:
+    """Refuse a worker number or a time that cannot be one."""
     if isinstance(worker, bool) or not isinstance(worker, int) or not 0 <= worker < MAX_PARTITIONS:
         raise ConfigError("worker", worker, f"a whole number from 0 to {MAX_PARTITIONS - 1}")
     if not 0.0 <= at < math.inf:

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.arrays.frozen import by_fields, derived, frozen, hashes_of, sealed
+from unskew.core.arrays.ranking import ascending, heaviest, look_up, marked, run_starts
 from unskew.core.errors import HistogramError
 from unskew.core.sketches.tally import exact_sum
 
-__all__ = ["MAX_ROWS", "Histogram", "Tail", "fold_hosts", "host_of", "top_rows"]
+__all__ = ["MAX_ROWS", "Histogram", "Tail", "fold_hosts", "host_of"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -44,20 +45,6 @@ def fold_hosts(per_host: I64, bits: int) -> I64:
     spread = np.repeat(share, parts).reshape(-1, parts)
     spread += np.arange(parts) < rest[:, None]
     return spread.reshape(-1)
-
-
-def top_rows(hashes: U64, counts: I64, limit: int) -> NDArray[np.intp]:
-    """Indices of the ``limit`` heaviest keys, heaviest first, ties by hash; linear but for the listed ones."""
-    if limit <= 0 or len(counts) == 0:
-        return np.zeros(0, np.intp)
-    index = np.arange(len(counts))
-    if limit < len(counts):
-        least = np.partition(counts, len(counts) - limit)[len(counts) - limit]
-        over = np.flatnonzero(counts > least)
-        even = np.flatnonzero(counts == least)
-        even = even[np.argsort(hashes[even], kind="stable")][: limit - len(over)]
-        index = np.concatenate([over, even])
-    return index[np.lexsort((hashes[index], -counts[index]))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +119,7 @@ class Histogram:
         }
         if len(lengths) > 1:
             raise HistogramError(f"{len(self.hashes)} hashes but {len(self.counts)} counts: give one of each a key")
-        if (self.hashes[1:] <= self.hashes[:-1]).any():
+        if not ascending(self.hashes):
             raise HistogramError("hashes must be sorted and distinct: build with Histogram.from_counts")
         if (self.counts <= 0).any():
             raise HistogramError("counts must be 1 or more: leave out the keys that have no row")
@@ -145,7 +132,7 @@ class Histogram:
     def from_hashes(cls, hashes: U64) -> Histogram:
         """Count every key hash (from ``hash_keys``, never the key itself) once for each time it occurs."""
         ordered = np.sort(hashes_of(hashes, "hashes"))
-        first = _group_starts(ordered)
+        first = run_starts(ordered)
         return cls(sealed(ordered[first]), sealed(np.diff(first, append=len(ordered))), _checked=True)
 
     @classmethod
@@ -160,7 +147,7 @@ class Histogram:
         keys, rows = keys[rows > 0], rows[rows > 0]
         order = np.argsort(keys, kind="stable")
         keys, rows = keys[order], rows[order]
-        first = _group_starts(keys)
+        first = run_starts(keys)
         summed = np.add.reduceat(rows, first) if len(first) else rows
         return cls(sealed(keys[first]), sealed(summed), tail, _checked=True)
 
@@ -214,16 +201,12 @@ class Histogram:
 
     def top(self, limit: int) -> tuple[U64, I64]:
         """The heaviest listed keys and their rows, heaviest first, ties by hash."""
-        index = top_rows(self.hashes, self.counts, limit)
+        index = heaviest(self.hashes, self.counts, limit)
         return self.hashes[index], self.counts[index]
 
     def count(self, hashes: U64) -> I64:
         """Rows of each of these keys; 0 where a key is not listed."""
-        hashes = hashes_of(hashes, "hashes")
-        if len(self.hashes) == 0:
-            return np.zeros(len(hashes), np.int64)
-        at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
-        return np.where(self.hashes[at] == hashes, self.counts[at], 0)
+        return look_up(self.hashes, self.counts, hashes_of(hashes, "hashes"))
 
     def decay(self, factor: float) -> Histogram:
         """Every count times ``factor``, rounded down; keys that fall below one row are forgotten."""
@@ -239,6 +222,12 @@ class Histogram:
             rows = _scaled(self.tail.rows, factor)
             tail = Tail(rows, np.minimum(self.tail.keys, rows))
         return Histogram(self.hashes[kept], counts[kept], tail, spread, _checked=True)
+
+    def shortened(self, limit: int, bits: int) -> Histogram:
+        """The ``limit`` heaviest keys one by one, all others by host among ``2**bits``."""
+        listed = marked(heaviest(self.hashes, self.counts, limit), len(self.hashes))
+        spread = None if self.spread is None else self.spread[listed]
+        return Histogram(self.hashes[listed], self.counts[listed], self.fold(listed, bits), spread)
 
     def fold(self, listed: NDArray[np.bool_], bits: int) -> Tail:
         """All keys but the ``listed`` ones, by host."""
@@ -263,12 +252,6 @@ def _binned(hosts: NDArray[np.int64], counts: I64, size: int) -> I64:
     sums = np.zeros(size, np.int64)
     np.add.at(sums, hosts, counts)
     return sums
-
-
-def _group_starts(ordered: U64) -> NDArray[np.intp]:
-    if len(ordered) == 0:
-        return np.zeros(0, np.intp)
-    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
 
 
 def _as_counts(counts: ArrayLike) -> I64:

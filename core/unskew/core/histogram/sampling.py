@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.histogram.histogram import Histogram, Tail, host_of, top_rows
+from unskew.core.arrays.ranking import find, heaviest, new_values
+from unskew.core.histogram.histogram import Histogram, Tail, host_of
 from unskew.core.limits import listed_budget
 
 __all__ = ["Candidates", "candidates", "counted", "listed_for", "one_in", "sample_for"]
@@ -59,29 +60,23 @@ def candidates(hashes: U64, spread: U64 | None, limit: int, every: int = 1) -> C
     """The candidates of a sample of rows."""
     ordered = np.argsort(hashes, kind="stable") if spread is None else np.lexsort((spread, hashes))
     keys = hashes[ordered]
-    new = _starts(keys)
+    new = new_values(keys)
     at = np.flatnonzero(new)
     counts = np.diff(at, append=len(keys))
     values = None
     if spread is not None:
-        pairs = new | _starts(spread[ordered])
+        pairs = new | new_values(spread[ordered])
         values = np.add.reduceat(pairs.astype(np.int64), at) if len(at) else np.zeros(0, np.int64)
     found = keys[at]
-    top = np.sort(top_rows(found, counts, min(limit, int(np.count_nonzero(counts >= _SEEN)))))
+    top = np.sort(heaviest(found, counts, min(limit, int(np.count_nonzero(counts >= _SEEN)))))
     return Candidates(found[top], None if values is None else values[top], len(found), every)
-
-
-def _starts(ordered: U64) -> NDArray[np.bool_]:
-    return np.concatenate([np.ones(min(len(ordered), 1), bool), ordered[1:] != ordered[:-1]])
 
 
 def counted(chosen: Candidates, keys: U64, key_rows: I64, hosts: I64, host_rows: I64, bits: int) -> Histogram:
     """The histogram of an exact pass: ``keys`` are the candidates and the sampled keys, ``hosts`` have the rest."""
     rows = np.zeros(1 << bits, np.int64)
     np.add.at(rows, hosts, host_rows)
-    at = np.searchsorted(chosen.hashes, keys)
-    at = np.minimum(at, max(len(chosen.hashes) - 1, 0))
-    listed = chosen.hashes[at] == keys if len(chosen.hashes) else np.zeros(len(keys), bool)
+    at, listed = find(chosen.hashes, keys)
     np.add.at(rows, host_of(keys[~listed], bits), key_rows[~listed])
     order = np.argsort(keys[listed])
     sampled = int(np.count_nonzero(keys % np.uint64(chosen.every) == 0))

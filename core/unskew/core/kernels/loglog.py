@@ -1,6 +1,6 @@
 """The loop of Holistic's routers with one HyperLogLog a worker (section 3.2.2); by the rules of ``kernels``.
 
-Registers are those of ``sketches.hyperloglog`` (same place and rank for a key), kept register by register, all workers
+Registers are those of ``papers.hyperloglog`` (same place and rank for a key), kept register by register, all workers
 side by side: a key looks at one place of each of its choices, which then share a line of memory.
 
 How many keys a worker has is kept up to date row by row, without logarithm or scan: ``left[w]`` is the sum of

@@ -24,11 +24,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import heaviest
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.histogram.histogram import MAX_ROWS
 from unskew.core.sketches.tally import exact_sum
 
-__all__ = ["BucketAssignment", "allocate", "hash_buckets", "split_keys"]
+__all__ = ["BucketAssignment", "allocate", "hash_buckets"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -61,20 +62,6 @@ def hash_buckets(hashes: U64, buckets: int) -> I32:
     return (((mixed >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int32)
 
 
-def split_keys(hashes: U64, blocks: NDArray[np.integer]) -> Mask:
-    """The reference tables of all blocks: which (key, block) fragments belong to a key in several blocks."""
-    if hashes.shape != blocks.shape:
-        raise HistogramError(f"{hashes.size} keys but {blocks.size} blocks; give one block for each key fragment")
-    order = np.lexsort((blocks, hashes))
-    same_key = hashes[order][1:] == hashes[order][:-1]
-    crosses = same_key & (blocks[order][1:] != blocks[order][:-1])
-    _, key = np.unique(hashes, return_inverse=True)
-    split = np.zeros(key.max(initial=-1) + 1, dtype=np.bool_)
-    split[key[order[1:][crosses]]] = True
-    mask: Mask = split[key]
-    return mask
-
-
 def allocate(
     hashes: U64,
     counts: NDArray[np.integer],
@@ -101,7 +88,7 @@ def allocate(
     np.add.at(hashed, chosen[split], rows[split])
     before = hashed if split_share is None else _expected(split_share, int(rows.sum()), buckets)
     free = np.flatnonzero(~split)
-    free = free[np.lexsort((hashes[free], -rows[free]))]  # lines 3-4
+    free = free[heaviest(hashes[free], rows[free], len(free))]  # lines 3-4
     chosen[free], after = _worst_fit(rows[free], before, _start(task, buckets))
     return BucketAssignment(chosen, hashed + (after - before))
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import descending
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, Tail
 from unskew.core.plan.plan import Plan
@@ -216,7 +217,7 @@ def _stuck(cost: F64, rows: JoinRows, side: str, mean: float, partitions: int) -
 
 def _dearest(extra: F64, bound: float) -> NDArray[np.intp]:
     """The keys that must not be split for the others' copies to be within the bound: the most copied ones."""
-    order = np.argsort(-extra, kind="stable")
+    order = descending(extra)
     over = extra.sum() - np.cumsum(extra[order]) > bound
     return order[: int(np.count_nonzero(over)) + 1] if bound else order
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.histogram.histogram import Histogram, Tail, host_of, top_rows
+from unskew.core.histogram.histogram import Histogram, Tail, host_of
 from unskew.core.histogram.history import History
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Decision, Feedback, Origin, Planner
@@ -45,9 +45,7 @@ _PER_PARTITION = 8  # keys that are kept one by one, of all tasks: what a planne
 
 def brief(rows: Histogram, limit: int) -> Histogram:
     """The heaviest keys one by one, the rest by host."""
-    listed = np.zeros(len(rows.hashes), np.bool_)
-    listed[top_rows(rows.hashes, rows.counts, limit)] = True
-    return Histogram(rows.hashes[listed], rows.counts[listed], rows.fold(listed, HOST_BITS))
+    return rows.shortened(limit, HOST_BITS)
 
 
 def grown(before: U64, after: U64) -> I64:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from unskew.core.arrays.ranking import descending
 from unskew.core.errors import PlanError
 from unskew.core.plan.hot_keys import SplitSlots
 from unskew.core.plan.plan import Plan
@@ -28,7 +29,7 @@ def relabelled(plan: Plan, loads: ArrayLike | Sequence[float]) -> Plan:
     weights = np.asarray(loads, np.float64)
     if weights.shape != (plan.partitions,) or not np.isfinite(weights).all():
         raise PlanError(f"{weights.size} loads for {plan.partitions} partitions: give one finite number for each")
-    order = np.argsort(-weights, kind="stable")
+    order = descending(weights)
     number = np.empty(plan.partitions, np.int32)
     number[order] = np.arange(plan.partitions, dtype=np.int32)
     hot, slots = plan.hot, plan.hot.slots

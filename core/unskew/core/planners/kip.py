@@ -28,8 +28,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import heaviest, marked
 from unskew.core.errors import ConfigError
-from unskew.core.histogram.histogram import Histogram, host_of, top_rows
+from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import MAX_LISTED, host_bits, listed_budget
 from unskew.core.plan.build import Placement, build_plan
 from unskew.core.plan.plan import Plan, PlanInfo
@@ -109,7 +110,7 @@ class _Update:
         self.bits = len(self.tail).bit_length() - 1
         listed = self._listed(histogram)
         self.hashes, self.rows = histogram.hashes[listed], histogram.counts[listed]
-        self.unlisted = histogram.fold(_mask(listed, histogram), self.bits)
+        self.unlisted = histogram.fold(marked(listed, len(histogram.hashes)), self.bits)
         self.mean = histogram.total / n
         self.load: F64 = np.zeros(n)
         self.alone = np.zeros(n, bool)
@@ -140,7 +141,7 @@ class _Update:
         """The top lambda * N keys, and after them those that have a place of their own to lose."""
         n = self.settings.common.partitions
         limit = min(round(self.settings.factor * n), listed_budget(n))
-        top = top_rows(histogram.hashes, histogram.counts, limit)
+        top = heaviest(histogram.hashes, histogram.counts, limit)
         if self.before is None or self.settings.as_published or len(self.before.hot) == 0:
             return top
         hot = self.before.hot
@@ -149,7 +150,7 @@ class _Update:
         own[top] = False
         index = np.flatnonzero(own)
         most = min(round(self.settings.keep * limit), listed_budget(n)) - len(top)
-        kept = index[top_rows(histogram.hashes[index], histogram.counts[index], most)]
+        kept = index[heaviest(histogram.hashes[index], histogram.counts[index], most)]
         return np.concatenate([top, kept])
 
     def _place_key(self, rows: float, was: int, hashes_to: int) -> tuple[int, int]:
@@ -191,9 +192,3 @@ class _Update:
             return np.zeros(len(self.tail))
         listed = np.isin(self.state.hashes, self.hashes)
         return self.state.fold(listed, self.bits).rows.astype(np.float64)
-
-
-def _mask(index: NDArray[np.intp], histogram: Histogram) -> NDArray[np.bool_]:
-    mask = np.zeros(len(histogram.hashes), bool)
-    mask[index] = True
-    return mask

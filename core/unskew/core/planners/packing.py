@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import apportion, turns
+from unskew.core.arrays.ranking import descending
 
 __all__ = ["Rooms", "deal_hosts", "even_out", "pour"]
 
@@ -38,8 +39,8 @@ def deal_hosts(rows: I64, keys: I64, room: I64, weights: NDArray[np.float64]) ->
     for start in range(0, known, len(open_)):
         hosts = order[start : min(start + len(open_), known)]
         places = owner[start : start + len(open_)]
-        hosts = hosts[np.argsort(-rows[hosts], kind="stable")]
-        places = places[np.argsort(-left[places], kind="stable")]
+        hosts = hosts[descending(rows[hosts])]
+        places = places[descending(left[places])]
         tail[hosts] = places
         np.subtract.at(left, places, rows[hosts])
     return tail

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import turns
+from unskew.core.arrays.ranking import descending
 
 __all__ = ["Tenancy", "first_fit", "relieve"]
 
@@ -68,7 +69,7 @@ def _dealt(given: Tenancy, leaving: NDArray[np.bool_]) -> I32:
     heap = [(float(load[p] / given.relative[p]), p) for p in open_.tolist()]
     heapify(heap)
     hosts = np.flatnonzero(leaving & (given.weight > 0))
-    hosts = hosts[np.argsort(-given.weight[hosts], kind="stable")]
+    hosts = hosts[descending(given.weight[hosts])]
     share = (1.0 / given.relative).tolist()
     speck = max(float(given.weight.sum()), 1.0) * 1e-9  # hosts of hardly any weight take turns too
     for host, weight in zip(hosts.tolist(), (given.weight[hosts] + speck).tolist(), strict=True):

@@ -24,7 +24,6 @@ from unskew.core.quality.measures import (
     moved_share,
     replication,
     split_share,
-    utilisation_spread,
 )
 
 __all__ = [
@@ -43,5 +42,4 @@ __all__ = [
     "moved_share",
     "replication",
     "split_share",
-    "utilisation_spread",
 ]

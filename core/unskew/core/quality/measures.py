@@ -36,7 +36,6 @@ __all__ = [
     "moved_share",
     "replication",
     "split_share",
-    "utilisation_spread",
 ]
 
 U64 = NDArray[np.uint64]
@@ -210,13 +209,6 @@ def _scaled(load: I64) -> F64:
     span = high - low if high > low else np.inf
     scaled: F64 = (load.astype(np.float64) - low) / span
     return scaled
-
-
-def utilisation_spread(queue: ArrayLike, capacity: ArrayLike) -> float:
-    """CG's imbalance: max U - mean U with U = queue length / capacity (section 3)."""
-    length = np.asarray(queue, np.float64)
-    used = length / _capacities("capacity", capacity, length)
-    return float(used.max() - used.mean()) if used.size else 0.0
 
 
 def moved_share(before: NDArray[np.integer], after: NDArray[np.integer], rows: ArrayLike | None = None) -> float:

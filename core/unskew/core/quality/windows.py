@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.core.errors import ConfigError
 from unskew.core.quality.measures import load_imbalance, loads
 
-__all__ = ["slide_imbalance", "window_imbalance", "window_replication"]
+__all__ = ["window_imbalance", "window_replication"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -56,17 +56,6 @@ def window_imbalance(
         mean, most = load.mean(axis=1), (load / share).max(axis=1)
         np.divide(most, mean, out=out[first : first + len(load)], where=mean > 0)
     return out
-
-
-def slide_imbalance(
-    partitions: Partitions,
-    n: int,
-    slide: float,
-    relative: ArrayLike | None = None,
-    times: ArrayLike | None = None,
-) -> F64:
-    """The same slide by slide: what a window hides and the tasks of a micro-batch feel."""
-    return window_imbalance(partitions, n, slide, slide, relative, times)
 
 
 def window_replication(

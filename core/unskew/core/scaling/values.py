@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from unskew.core.errors import ConfigError
 
@@ -137,17 +136,6 @@ class ScaleState:
     window: tuple[Load, ...] = ()
     baseline: Load | None = None
     promised: float | None = None
-
-    def to_fields(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {**asdict(self), "window": [asdict(load) for load in self.window]}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> ScaleState:
-        """The inverse of ``to_fields``."""
-        window = tuple(Load(**load) for load in fields["window"])
-        baseline = Load(**fields["baseline"]) if fields["baseline"] else None
-        return cls(**{**fields, "window": window, "baseline": baseline})
 
 
 @dataclass(frozen=True)

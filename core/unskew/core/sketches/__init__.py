@@ -1,10 +1,4 @@
-"""Mergeable summaries of a key stream in bounded memory.
+"""Which keys are heavy, in bounded memory: a mergeable summary of a key stream, with its error stated.
 
-``FrequentItems`` says which keys are heavy and what it cannot know, ``HyperLogLog`` how many distinct keys there are.
-Both take key hashes (uint64) and keep plain arrays as state.
+Begin with ``frequent`` (``FrequentItems``). ``tally`` checks what comes in and folds a batch to distinct keys.
 """
-
-from unskew.core.sketches.frequent import Classes, FrequentItems, HeavyVerdict
-from unskew.core.sketches.hyperloglog import HyperLogLog, estimate_registers
-
-__all__ = ["Classes", "FrequentItems", "HeavyVerdict", "HyperLogLog", "estimate_registers"]

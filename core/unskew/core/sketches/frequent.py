@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import frozen
+from unskew.core.arrays.ranking import ascending, descending, look_up
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.sketches.tally import (
     I64,
@@ -45,11 +46,7 @@ from unskew.core.sketches.tally import (
     tally,
 )
 
-__all__ = ["Classes", "FrequentItems", "HeavyVerdict"]
-
-# Decay factors are multiples of 2**-32: exact in integers, so equal on every machine.
-_FACTOR_BITS = 32
-_LOW = np.uint64(0xFFFFFFFF)
+__all__ = ["FrequentItems", "HeavyVerdict"]
 
 
 class HeavyVerdict(IntEnum):
@@ -58,16 +55,6 @@ class HeavyVerdict(IntEnum):
     COLD = 0  # the true count is surely below it
     UNKNOWN = 1  # the summary's error does not allow to say
     HOT = 2  # the true count surely reaches it
-
-
-@dataclass(frozen=True, eq=False)
-class Classes:
-    """The listed keys by verdict (each sorted by hash), and the one verdict of all keys not listed."""
-
-    hot: U64
-    unknown: U64
-    cold: U64
-    unlisted: HeavyVerdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,10 +98,6 @@ class FrequentItems:
         """What ``error`` can never pass, from the sizes alone."""
         return self.total // (self.capacity + 1) + self.rounding
 
-    def copy(self) -> FrequentItems:
-        """Itself: nothing can change it."""
-        return self
-
     def update(self, hashes: U64, counts: NDArray[np.integer] | None = None) -> FrequentItems:
         """The summary after one more batch of rows (``counts``: how many rows each hash stands for)."""
         batch = tally(hashes, counts)
@@ -140,31 +123,9 @@ class FrequentItems:
         error = sum(part.error for part in parts) + cut
         return FrequentItems(capacity, kept, left, error, total, sum(part.rounding for part in parts))
 
-    def decay(self, factor: float) -> FrequentItems:
-        """The summary of the counts ``floor(factor * f(h))``: lets past rows weigh less.
-
-        ``factor`` is taken to the nearest multiple of 2**-32. Rounding an inexact summary can cost 1 of error
-        a decay, itself decaying after: ``rounding`` says how much of it the present state can hold.
-        """
-        if not 0.0 <= factor <= 1.0:
-            raise ConfigError("factor", factor, "a number from 0 to 1")
-        numerator = round(factor * (1 << _FACTOR_BITS))
-        counts = _scale(self.counts, numerator)
-        alive = counts > 0
-        total = self.total * numerator >> _FACTOR_BITS
-        # No key can hold more than what is left of the total beside the listed counts.
-        error = min(_scale_up(self.error, numerator), total - exact_sum(counts))
-        exact = numerator == 1 << _FACTOR_BITS
-        rounding = self.rounding if exact else min(_scale_up(self.rounding, numerator) + 1, error)
-        return FrequentItems(self.capacity, self.hashes[alive], counts[alive], error, total, rounding)
-
     def lower(self, hashes: U64) -> I64:
         """The least that each key's true count can be."""
-        wanted = check_hashes(hashes)
-        if not len(self.hashes):
-            return np.zeros(len(wanted), np.int64)
-        at = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
-        return np.where(self.hashes[at] == wanted, self.counts[at], np.int64(0))
+        return look_up(self.hashes, self.counts, check_hashes(hashes))
 
     def upper(self, hashes: U64) -> I64:
         """The most that each key's true count can be."""
@@ -174,21 +135,11 @@ class FrequentItems:
         """A ``HeavyVerdict`` for each key: does its true count reach ``threshold``?"""
         return self._judge(self.lower(hashes), threshold)
 
-    def classify(self, threshold: float) -> Classes:
-        """The listed keys as surely hot (f >= threshold), surely cold, or unknown; and the unlisted."""
-        listed = self._judge(self.counts, threshold)
-        unlisted = self._judge(np.zeros(1, np.int64), threshold)[0]
-        by = {verdict: self.hashes[listed == verdict] for verdict in HeavyVerdict}
-        return Classes(
-            by[HeavyVerdict.HOT], by[HeavyVerdict.UNKNOWN], by[HeavyVerdict.COLD], HeavyVerdict(int(unlisted))
-        )
-
     def top(self, n: int) -> tuple[U64, I64]:
         """The ``n`` heaviest listed keys and their lower bounds, heaviest first, ties by hash."""
         if n < 0:
             raise ConfigError("n", n, "a whole number, at least 0")
-        # Listed in hash order, so a stable sort by falling count leaves ties by hash.
-        order = np.argsort(-self.counts, kind="stable")[:n]
+        order = descending(self.counts)[:n]  # listed in hash order, which ties keep
         return self.hashes[order], self.counts[order]
 
     def _judge(self, lower: I64, threshold: float) -> NDArray[np.int8]:
@@ -204,7 +155,7 @@ class FrequentItems:
     def _check_state(self) -> None:
         if len(self.hashes) > self.capacity:
             raise HistogramError(f"hashes: {len(self.hashes)} counters, but the capacity is {self.capacity}")
-        if (self.hashes[1:] <= self.hashes[:-1]).any():
+        if not ascending(self.hashes):
             raise HistogramError("hashes: not in rising order without repeats; build summaries with update")
         if len(self.counts) and self.counts.min() < 1:
             raise HistogramError("counts: a listed key has no rows; list keys with a count of at least 1")
@@ -231,14 +182,3 @@ def _reduce(hashes: U64, counts: I64, capacity: int) -> tuple[U64, I64, int]:
     cut = np.partition(counts, place)[place]
     keep = counts > cut
     return hashes[keep], counts[keep] - cut, int(cut)
-
-
-def _scale(counts: I64, numerator: int) -> I64:
-    """floor(counts * numerator / 2**32), by halves so that nothing passes 64 bits."""
-    wide, by = counts.view(np.uint64), np.uint64(numerator)
-    shift = np.uint64(_FACTOR_BITS)
-    return ((wide >> shift) * by + ((wide & _LOW) * by >> shift)).view(np.int64)
-
-
-def _scale_up(value: int, numerator: int) -> int:
-    return -(-value * numerator >> _FACTOR_BITS)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import run_starts
 from unskew.core.errors import HistogramError
 
 __all__ = [
@@ -46,7 +47,7 @@ def tally(hashes: U64, counts: NDArray[np.integer] | None = None) -> Tally:
     keys = check_hashes(hashes)
     if counts is None:
         ordered = np.sort(keys)
-        starts = _group_starts(ordered)
+        starts = run_starts(ordered)
         return Tally(ordered[starts], np.diff(np.append(starts, len(ordered))), len(ordered))
     weights = check_counts(counts, len(keys))
     # The whole sum fits, so no key's share of it can wrap below.
@@ -56,7 +57,7 @@ def tally(hashes: U64, counts: NDArray[np.integer] | None = None) -> Tally:
         keys, weights = keys[present], weights[present]
     order = np.argsort(keys)
     ordered = keys[order]
-    starts = _group_starts(ordered)
+    starts = run_starts(ordered)
     sums = np.add.reduceat(weights[order], starts) if len(starts) else weights
     return Tally(ordered[starts], sums, total)
 
@@ -98,12 +99,3 @@ def add_totals(*totals: int) -> int:
             f"total: {total} rows pass the allowed 2**63 - 1; scale counts down, or decay or reset the sketch"
         )
     return total
-
-
-def _group_starts(ordered: U64) -> NDArray[np.intp]:
-    if not len(ordered):
-        return np.empty(0, np.intp)
-    first = np.empty(len(ordered), np.bool_)
-    first[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return np.flatnonzero(first)

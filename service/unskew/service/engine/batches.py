@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unskew.core.errors import ConfigError, HistogramError
-from unskew.core.grouping.signals import GroupingRules, Signal, sense
+from unskew.core.grouping.signals import Signal, SignalRules, sense
 from unskew.core.histogram.histogram import MAX_ROWS, Histogram
 from unskew.core.histogram.history import History
 from unskew.core.limits import MAX_PARTITIONS
@@ -235,7 +235,7 @@ def feedback_of(parts: Sequence[StoredPart], partitions: int | None = None) -> F
 def _signals(batch: BatchWork) -> list[Signal]:
     """CG's signals (``core.grouping.signals``). A partition's utilisation is its time, and that of what waits for it,
     over the interval; where that is not known, over what all have on average, taken for as much as is wanted."""
-    rules = GroupingRules()
+    rules = SignalRules()
     waits = [work.queue / work.capacity if work.capacity else 0.0 for work in batch.work]
     spent = [min(work.seconds + wait, _AGES) for work, wait in zip(batch.work, waits, strict=True)]
     whole = batch.interval or sum(spent) / len(spent) / rules.target

@@ -255,7 +255,7 @@ class _DemoRun:
         self._job(HASH, _hashed(df, self.demo), number)
 
     def _unskew(self, placed: DataFrame, number: int) -> None:
-        bound = self.sk.plans.bound
+        bound = self.sk.plans.context.batch
         self.plan = None if bound is None else bound.plan
         self._job(UNSKEW, placed, number)
 

@@ -35,13 +35,13 @@ __all__ = [
     "input_partitions",
     "input_splits",
     "jobs_of",
+    "metrics_of",
     "output_mode_of",
     "physical_text",
     "query_of",
     "request_slots",
     "rows_before",
     "run_of",
-    "seen_by",
     "shuffle_partitions",
     "slots_of",
     "spark_version",
@@ -120,8 +120,8 @@ def query_of(df: DataFrame) -> str | None:
     spark: Any = df.sparkSession
     if not hasattr(spark, "_jsparkSession"):
         return None
-    found = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-    return None if found is None else str(found)
+    query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    return None if query is None else str(query)
 
 
 def _running(df: DataFrame) -> Any | None:
@@ -142,9 +142,9 @@ def _running(df: DataFrame) -> Any | None:
 def batch_plan(df: DataFrame, rdd: Any) -> Any | None:
     """The analysed plan by which the rows of this thread's micro-batch come about, where ``rdd`` are those rows: the
     handler's frame shows them as they are, and not what made them. None where it is anything else."""
-    found = _running(df)
+    query = _running(df)
     try:
-        execution = None if found is None else found.lastExecution()
+        execution = None if query is None else query.lastExecution()
         return None if execution is None or execution.toRdd().id() != rdd.id() else execution.analyzed()
     except Py4JError as why:  # Spark's own affair, as above
         _log.warning("what made the rows of a batch cannot be told: %s", str(why).splitlines()[0])
@@ -153,20 +153,20 @@ def batch_plan(df: DataFrame, rdd: Any) -> Any | None:
 
 def checkpoint_of(df: DataFrame) -> str | None:
     """The checkpointLocation of the query that a batch's frame belongs to; None where that cannot be told."""
-    found = _running(df)
-    return None if found is None else str(found.resolvedCheckpointRoot())
+    query = _running(df)
+    return None if query is None else str(query.resolvedCheckpointRoot())
 
 
 def run_of(df: DataFrame) -> str | None:
     """The id of this run of the query that a batch's frame belongs to, another one after each start; None as above."""
-    found = _running(df)
-    return None if found is None else str(found.runId().toString())
+    query = _running(df)
+    return None if query is None else str(query.runId().toString())
 
 
 def output_mode_of(df: DataFrame) -> str | None:
     """The output mode, in small letters, of the query that a batch's frame belongs to; None as above."""
-    found = _running(df)
-    return None if found is None else str(found.outputMode().toString()).lower()
+    query = _running(df)
+    return None if query is None else str(query.outputMode().toString()).lower()
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,8 @@ def jobs_of(df: DataFrame, after: int) -> Jobs:
     group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
     if group is None:
         return Jobs((), after)
-    found = tuple(int(job) for job in spark.sparkContext.statusTracker().getJobIdsForGroup(group) if job > after)
-    return Jobs(found, max(found, default=after))
+    numbers = tuple(int(job) for job in spark.sparkContext.statusTracker().getJobIdsForGroup(group) if job > after)
+    return Jobs(numbers, max(numbers, default=after))
 
 
 def stage_times(df: DataFrame, jobs: Jobs) -> list[StageTime]:
@@ -239,8 +239,8 @@ def request_slots(spark: SparkSession, slots: int) -> bool:
 
 def rows_before(df: DataFrame) -> int | None:
     """How many rows the batch before this one had; None where that cannot be told."""
-    found = _running(df)
-    progress = None if found is None else found.lastProgress()
+    query = _running(df)
+    progress = None if query is None else query.lastProgress()
     return None if progress is None else int(progress.numInputRows())
 
 
@@ -253,9 +253,9 @@ def freed(frames: Sequence[DataFrame]) -> None:
             _log.warning("a persisted frame is still there: %s", str(why).partition("\n")[0])
 
 
-def seen_by(observation: Observation, wait: float) -> dict[str, Any] | None:
+def metrics_of(observation: Observation, wait: float) -> dict[str, Any] | None:
     """What a job has observed; None where none has run (``get`` would wait for ever), or the first one failed. Spark
-    tells it after the job, in a thread of its own that may be behind: so many seconds are given to that."""
+    delivers it after the job, in a thread of its own that may be behind: that may take ``wait`` seconds."""
     inner: Any = observation
     if not hasattr(inner, "_jo"):
         return dict(inner.get) or None

@@ -89,10 +89,10 @@ def key_of(df: DataFrame, key: Columns, *, plan: Plan | None = None, types: Sequ
         if len(types) != len(columns):
             raise ConfigError("types", list(types), f"one type for each of the {len(columns)} key columns")
         columns = [_column(one).cast(str(parse(name))) for one, name in zip(columns, types, strict=True)]
-    found = tuple(_key_type(name, kind) for name, kind in _resolved(df, columns, "key"))
+    kinds = tuple(_key_type(name, kind) for name, kind in _resolved(df, columns, "key"))
     if plan is not None:
-        _check_types(found, plan)
-    return Key(F.xxhash64(*columns), found)
+        _check_types(kinds, plan)
+    return Key(F.xxhash64(*columns), kinds)
 
 
 def key_columns(df: DataFrame, key: Columns) -> list[Column]:
@@ -146,20 +146,20 @@ def _spread_of_all(df: DataFrame) -> Spread:
     fields = df.schema.fields
     times = Counter(field.name.casefold() for field in fields)
     steady = unsteady(df) or [SAME] * len(fields)
-    told = [
+    usable = [
         times[field.name.casefold()] == 1 and level == SAME and hashable(field.dataType, bytes_only=True)
         for field, level in zip(fields, steady, strict=True)
     ]
-    told_by = tuple(field.name for field, tells in zip(fields, told, strict=True) if tells)
-    rest = tuple(field.name for field, tells in zip(fields, told, strict=True) if not tells)
-    if not told_by:
+    names = tuple(field.name for field, tells in zip(fields, usable, strict=True) if tells)
+    rest = tuple(field.name for field, tells in zip(fields, usable, strict=True) if not tells)
+    if not names:
         raise ConfigError(
             "spread",
             AUTO,
             "columns that Spark can hash and that are the same if a task runs again; of the frame's, "
             f"{', '.join(rest)}, none is",
         )
-    return Spread(spread_unseen([F.col(quoted(name)) for name in told_by]), told_by, rest)
+    return Spread(spread_unseen([F.col(quoted(name)) for name in names]), names, rest)
 
 
 def spread_unseen(spread: Columns) -> Column:
@@ -196,8 +196,8 @@ def check_new(df: DataFrame, column: str) -> None:
 def has_all(df: DataFrame, columns: Columns) -> bool:
     """Whether the frame has what is meant by name. Spark is not asked: what observes a frame would be told of it as
     of a job that failed."""
-    known = {name.casefold() for name in df.columns}
-    return all(_first_of(one).casefold() in known for one in _listed(columns) if isinstance(one, str))
+    names = {name.casefold() for name in df.columns}
+    return all(_first_of(one).casefold() in names for one in _listed(columns) if isinstance(one, str))
 
 
 def _first_of(name: str) -> str:
@@ -258,17 +258,17 @@ def hashable(kind: DataType, *, bytes_only: bool = False) -> bool:
     return True
 
 
-def _check_types(found: tuple[str, ...], plan: Plan) -> None:
-    if plan.key_types and found != plan.key_types:
-        _refuse_types(found, plan)
+def _check_types(types: tuple[str, ...], plan: Plan) -> None:
+    if plan.key_types and types != plan.key_types:
+        _refuse_types(types, plan)
 
 
-def _refuse_types(found: tuple[str, ...], plan: Plan) -> None:
-    raise PlanError(_other_types(", ".join(found), plan))
+def _refuse_types(types: tuple[str, ...], plan: Plan) -> None:
+    raise PlanError(_other_types(", ".join(types), plan))
 
 
-def _other_types(found: str, plan: Plan) -> str:
+def _other_types(types: str, plan: Plan) -> str:
     return (
-        f"the plan is for keys of type ({', '.join(plan.key_types)}) and the key columns are of ({found}): their "
+        f"the plan is for keys of type ({', '.join(plan.key_types)}) and the key columns are of ({types}): their "
         "hashes differ for equal keys. Cast the columns to the plan's types, or make a plan for this frame"
     )

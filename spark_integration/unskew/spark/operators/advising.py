@@ -49,10 +49,10 @@ def names_of(key: Columns) -> str | list[str]:
     if isinstance(key, str):
         return key
     names = [key] if isinstance(key, Column) else list(key)
-    told = [name for name in names if isinstance(name, str)]
-    if len(told) < len(names):
+    plain = [name for name in names if isinstance(name, str)]
+    if len(plain) < len(names):
         raise ConfigError("key", names, "names of columns that both sides have, as a join's on=")
-    return told
+    return plain
 
 
 def advise_on_join(asked: Join, counted: Callable[[], Histogram]) -> Advice:

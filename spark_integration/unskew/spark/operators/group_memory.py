@@ -97,10 +97,10 @@ def _overhead(spark: SparkSession) -> int:
 
 def _available() -> int | None:
     """Bytes that this machine can still give, where it says so."""
-    told = Path("/proc/meminfo")
-    if not told.exists():
+    meminfo = Path("/proc/meminfo")
+    if not meminfo.exists():
         return None
-    match = re.search(r"^MemAvailable:\s*(\d+) kB", told.read_text(), re.MULTILINE)
+    match = re.search(r"^MemAvailable:\s*(\d+) kB", meminfo.read_text(), re.MULTILINE)
     return int(match.group(1)) << 10 if match else None
 
 
@@ -116,14 +116,14 @@ def warn_of_large(df: DataFrame, key: Columns, plan: Plan, memory: Memory, form:
         return
     large = large[np.argsort(-hot.rows[large], kind="stable")]
     names = _names(df, key, hot.hashes[large[:_NAMED]])
-    told = [
+    groups = [
         f"{names.get(int(hot.hashes[i]), 'not seen again')} ({int(hot.rows[i]):,} rows, {_size(hot.rows[i] * row)})"
         for i in large[:_NAMED].tolist()
     ]
     more = f" and {len(large) - _NAMED} more" if len(large) > _NAMED else ""
     warnings.warn(
         f"{len(large)} group(s) may not fit in a Python worker's {_size(memory.bytes)} ({memory.source}): "
-        f"{', '.join(told)}{more}, as {form}. Select fewer columns, give workers more memory "
+        f"{', '.join(groups)}{more}, as {form}. Select fewer columns, give workers more memory "
         "(spark.executor.pyspark.memory, fewer cores an executor), use form='arrow', or aggregate if the groups' state "
         "can be merged",
         GroupMemoryWarning,
@@ -139,9 +139,9 @@ def _bytes_of_row(df: DataFrame, key: Columns, hashes: NDArray[np.uint64]) -> fl
 def _names(df: DataFrame, key: Columns, hashes: NDArray[np.uint64]) -> dict[int, str]:
     """The keys that have these hashes, as text."""
     hashes = np.sort(hashes)
-    found = key_of(df, key).hash
+    key_hash = key_of(df, key).hash
     shown = F.to_json(F.struct(*key_columns(df, key)), {"ignoreNullFields": "false"})
-    rows = df.select(found.alias("h"), shown.alias("k")).where(hot_column(find_lookup(hashes), hashes, F.col("h")))
+    rows = df.select(key_hash.alias("h"), shown.alias("k")).where(hot_column(find_lookup(hashes), hashes, F.col("h")))
     named: dict[int, Any] = {
         row["h"] % 2**64: row["k"] for row in rows.groupBy("h").agg(F.first("k").alias("k")).collect()
     }

@@ -137,21 +137,21 @@ class Join:
         stream: str = "",
     ) -> JoinPlan:
         """A plan by what both sides have: four jobs, a sample and a count of each side's key columns."""
-        told, how = bounds or Bounds(), sampling or Sampling(seed=seed)
+        limits, how = bounds or Bounds(), sampling or Sampling(seed=seed)
         rows = self._counted(how)
-        side = self.side or side_of(rows, told.work, self.partitions)
+        side = self.side or side_of(rows, limits.work, self.partitions)
         origin = Origin(stream=stream, key_types=self.keys.types)
-        made = join_plan(rows, side, self.partitions, told, weights=weights, seed=seed, origin=origin)
-        _LOG.info("%s", made)
-        if made.whole:
+        plan = join_plan(rows, side, self.partitions, limits, weights=weights, seed=seed, origin=origin)
+        _LOG.info("%s", plan)
+        if plan.whole:
             warnings.warn(
-                f"{made.whole} keys have more work than a partition should, and stay whole: the rows of each have too "
+                f"{plan.whole} keys have more work than a partition should, and stay whole: the rows of each have too "
                 f"few distinct values on the {side} side to be told apart. Give spread= columns that are different in "
                 "each row, or side= to split the other side of an inner join",
                 JoinWarning,
                 stacklevel=outside(),
             )
-        return made
+        return plan
 
     def _counted(self, how: Sampling) -> JoinRows:
         split = (self.side,) if self.side else HOWS[self.how]

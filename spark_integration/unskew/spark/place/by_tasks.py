@@ -74,18 +74,18 @@ def place(
     direct = direct_way(df, by_id=by_id)
     if column is not None:
         check_new(df, column)
-    found = key_of(df, key, plan=pin.plan)
+    key_hash = key_of(df, key, plan=pin.plan).hash
     _check_carried(df)
     _check_first(df, pin)
     if pin.learn:
         _check_steady(df, key)
     needed = pin.plan is None or pin.plan.splits
-    told, alike = _told_apart(df, spread) if needed else (None, False)
+    spread_hash, alike = _told_apart(df, spread) if needed else (None, False)
     name = helper(df.columns, "partition") if column is None else column
-    hashes = [found.hash.alias(_HASH), *([] if told is None else [told.alias(_SPREAD)])]
+    hashes = [key_hash.alias(_HASH), *([] if spread_hash is None else [spread_hash.alias(_SPREAD)])]
     parts = input_partitions(df) or UNKNOWN_PARTS
     pinned = replace(pin, bound=replace(pin.bound, alike=alike), parts=parts)
-    task = Placing(pinned, name, told is not None, None if direct else pre_images(pin.partitions))
+    task = Placing(pinned, name, spread_hash is not None, None if direct else pre_images(pin.partitions))
     schema = StructType([*df.schema.fields, StructField(name, IntegerType())])
     hashed = df.select("*", *hashes)
     # By position: mapInArrow looks columns up by name, and cannot find one with a dot in it or of two of one name.
@@ -137,17 +137,17 @@ def _told_apart(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
     'a') have one hash, and -0.0 has that of 0.0. So which columns are NULL, and the sign of zeros, are hashed too.
     Nested columns have NULLs inside: with those, or with columns that have no hash, equal hashes are not equal rows.
     """
-    told = spread_of(df, spread)
+    spread_key = spread_of(df, spread)
     if not is_auto(spread):
-        return told.hash, False
-    if told.left_out or any(_nested(f.dataType) for f in df.schema.fields):
-        return told.hash, False
+        return spread_key.hash, False
+    if spread_key.left_out or any(_nested(f.dataType) for f in df.schema.fields):
+        return spread_key.hash, False
     nullable = [f.name for f in df.schema.fields if f.nullable]
     extra = [_null_mask(nullable[at : at + _MASK]) for at in range(0, len(nullable), _MASK)] if nullable[1:] else []
     extra += [_zero(f.name) for f in df.schema.fields if isinstance(f.dataType, (FloatType, DoubleType))]
     if not extra:
-        return told.hash, True
-    return F.xxhash64(F.lit(SPREAD_SEED), *(F.col(quoted(n)) for n in told.names), *extra), True
+        return spread_key.hash, True
+    return F.xxhash64(F.lit(SPREAD_SEED), *(F.col(quoted(n)) for n in spread_key.names), *extra), True
 
 
 def _null_mask(names: list[str]) -> Column:

@@ -55,8 +55,8 @@ class _Plans:
         if self.folder is None:
             return plan_at(time)
         name = f"{round(time.timestamp() * 1000)}{_SUFFIX}"
-        if found := self.folder.read(name):
-            return plan_from_bytes(found)
+        if data := self.folder.read(name):
+            return plan_from_bytes(data)
         plan = plan_at(time)
         if not self.folder.create(name, plan_to_bytes(plan)):
             return self._settled(time, plan_at)

@@ -29,7 +29,7 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.rounds.partition_agent import PartitionRouting, RoutingChoice, decide
 from unskew.core.stream_spec import UNKNOWN_PARTS
-from unskew.spark.place.task_reports import PATIENCE, plan_for, tell
+from unskew.spark.place.task_reports import PATIENCE, plan_for, report
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,17 +118,17 @@ class Placing:
         return self._as_it_comes(batches, partition) if self.pin.bound.streams else self._whole(batches, partition)
 
     def _as_it_comes(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        plan, seen = plan_for(self.pin), []
+        plan, seen_keys = plan_for(self.pin), []
         if plan is None:
             raise PlanError("only a plan routes row by row")
         for batch in batches:
             keys, spread = self._hashes(batch)
             if self.pin.service is not None:
-                seen.append(keys)
+                seen_keys.append(keys)
             yield self._with(batch, plan.route(keys, spread if plan.splits else None))
         if self.pin.service is not None:
-            keys = np.concatenate(seen) if seen else np.zeros(0, np.uint64)
-            tell(self.pin, partition, PartitionRouting(np.zeros(0, np.int32), Histogram.from_hashes(keys)))
+            keys = np.concatenate(seen_keys) if seen_keys else np.zeros(0, np.uint64)
+            report(self.pin, partition, PartitionRouting(np.zeros(0, np.int32), Histogram.from_hashes(keys)))
 
     def _whole(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         keys, spreads = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
@@ -138,16 +138,16 @@ class Placing:
                 keys.append(key)
                 spreads.extend([] if spread is None else [spread])
                 held.add(self._bare(batch))
-            told = np.concatenate(spreads) if self.spread else None
-            bound = replace(self.pin.bound, plan=plan_for(self.pin))
-            decided = decide(bound, partition, np.concatenate(keys), told)
-            del keys, spreads, told
+            spread_hashes = np.concatenate(spreads) if self.spread else None
+            choice = replace(self.pin.bound, plan=plan_for(self.pin))
+            routing = decide(choice, partition, np.concatenate(keys), spread_hashes)
+            del keys, spreads, spread_hashes
             start = 0
             for batch in held:
-                yield self._with(batch, decided.partitions[start : start + batch.num_rows], bare=True)
+                yield self._with(batch, routing.partitions[start : start + batch.num_rows], bare=True)
                 start += batch.num_rows
         if self.pin.service is not None:
-            tell(self.pin, partition, decided)
+            report(self.pin, partition, routing)
 
     def _hashes(self, batch: pa.RecordBatch) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
         """Views of Spark's bigints, in place."""

@@ -27,7 +27,7 @@ from unskew.core.keys.types import parse
 from unskew.core.plan.plan import Plan
 from unskew.core.rounds.partition_agent import PartitionRouting
 from unskew.spark.place.executor import TaskPin, this_partition
-from unskew.spark.place.task_reports import tell
+from unskew.spark.place.task_reports import report
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -111,15 +111,15 @@ class Dealing:
     pin: TaskPin | None = None
 
     def __call__(self, records: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        rest, seen = iter(records), [np.zeros(0, np.uint64)]
+        rest, hashes_of_chunks = iter(records), [np.zeros(0, np.uint64)]
         while chunk := list(islice(rest, _CHUNK)):
             hashes, where = self._placed(chunk)
             if self._reports:
-                seen.append(hashes)
+                hashes_of_chunks.append(hashes)
             yield from zip(where, chunk, strict=True)
         if self.pin is not None and self._reports:
-            held = Histogram.from_hashes(np.concatenate(seen))
-            tell(self.pin, this_partition(), PartitionRouting(np.zeros(0, np.int32), held))
+            held = Histogram.from_hashes(np.concatenate(hashes_of_chunks))
+            report(self.pin, this_partition(), PartitionRouting(np.zeros(0, np.int32), held))
 
     @property
     def _reports(self) -> bool:
@@ -131,10 +131,10 @@ class Dealing:
 
     def _placed(self, records: Sequence[Any]) -> tuple[NDArray[np.uint64], list[int]]:
         hashes = self._hashes([self.key(record) for record in records])
-        told = None
+        spread = None
         if self.plan.splits and self.spread is not None:
-            told = np.fromiter((spread_hash(self.spread(one)) for one in records), np.uint64, len(records))
-        where: list[int] = self.plan.route(hashes, told).tolist()
+            spread = np.fromiter((spread_hash(self.spread(one)) for one in records), np.uint64, len(records))
+        where: list[int] = self.plan.route(hashes, spread).tolist()
         return hashes, where
 
     def _hashes(self, keys: list[Any]) -> NDArray[np.uint64]:

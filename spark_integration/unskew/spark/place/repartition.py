@@ -32,8 +32,8 @@ _BY_ID = (4, 1)
 
 def routed(df: DataFrame, plan: Plan, key: Columns, spread: Columns = AUTO) -> Column:
     """The partition of each row of ``df``, its key and spread columns checked. No job runs."""
-    found = key_of(df, key, plan=plan)
-    return route_column(plan, found.hash, spread_of(df, spread).hash if plan.splits else None)
+    hashed = key_of(df, key, plan=plan)
+    return route_column(plan, hashed.hash, spread_of(df, spread).hash if plan.splits else None)
 
 
 def repartition(

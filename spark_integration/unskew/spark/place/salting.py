@@ -165,9 +165,9 @@ def _grouped(
     """The columns that the operator groups by, or why it cannot do so by these and a salt."""
     if not df.isStreaming:
         raise ConfigError(what, "a frame that is no stream", "a streaming frame; for batches: aggregate, join, place")
-    found = {field.name: field for field in df.schema.fields}
+    fields = {field.name: field for field in df.schema.fields}
     for name in columns:
-        if name not in found:
+        if name not in fields:
             raise ConfigError(
                 "by",
                 name,
@@ -175,7 +175,7 @@ def _grouped(
             )
         if df.columns.count(name) > 1:
             raise ConfigError("by", name, "a name that the frame has once")
-        kind = found[name].dataType
+        kind = fields[name].dataType
         if not hashable(kind, bytes_only=True):
             raise KeyTypeError(
                 f"column {name} is of type {kind.simpleString()}: values that Spark calls equal have other bytes "
@@ -183,7 +183,7 @@ def _grouped(
             )
     if missing := [name for name in keys if name not in columns]:
         raise ConfigError("key", missing, f"columns that the operator groups by ({', '.join(columns)}), or name in by")
-    return {name: found[name] for name in columns}
+    return {name: fields[name] for name in columns}
 
 
 def _check_aggregate(fields: Mapping[str, StructField], mode: str | None) -> None:

@@ -37,7 +37,7 @@ _KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 def check_arity(fn: object, form: str) -> None:
     """Refuse what could not be called."""
-    wanted = FORMS[form].count(",") + 1
+    arguments = FORMS[form].count(",") + 1
     if not callable(fn):
         raise ConfigError("fn", fn, f"a function, {FORMS[form]}, for form={form!r}")
     try:
@@ -49,7 +49,7 @@ def check_arity(fn: object, form: str) -> None:
     positional = [one for one in given if one.kind in _KINDS]
     needed = [one for one in positional if one.default is Parameter.empty]
     keyword = [one for one in given if one.kind is Parameter.KEYWORD_ONLY and one.default is Parameter.empty]
-    if keyword or not len(needed) <= wanted <= len(positional):
+    if keyword or not len(needed) <= arguments <= len(positional):
         raise ConfigError("fn", f"a function of {len(needed)} arguments", f"{FORMS[form]} for form={form!r}")
 
 
@@ -110,8 +110,8 @@ def _each(form: str, touched: Touched) -> Iterator[tuple[tuple[Any, ...], Any, d
     states = touched.states.to_pylist()
     own = _slices(form, touched.rows)
     starts = touched.starts.tolist()
-    for number, (key, known) in enumerate(zip(keys, touched.known.tolist(), strict=True)):
-        yield key, own(starts[number], starts[number + 1]), states[number] if known else None
+    for number, (key, has_state) in enumerate(zip(keys, touched.known.tolist(), strict=True)):
+        yield key, own(starts[number], starts[number + 1]), states[number] if has_state else None
 
 
 def _slices(form: str, rows: pa.Table) -> Callable[[int, int], Any]:
@@ -202,10 +202,10 @@ def _output(outputs: Sequence[Any], schema: pa.Schema) -> pa.Table:
     frames = (one for one in outputs if isinstance(one, pd.DataFrame) and len(one))
     listed = [row for one in outputs if isinstance(one, (list, tuple)) for row in one]
     tables = [one for one in outputs if not isinstance(one, (pd.DataFrame, list, tuple))]
-    found = [_table(one, schema, "output") for one in tables]
+    parts = [_table(one, schema, "output") for one in tables]
     for _, alike in groupby(frames, _columns):  # put together, other columns would change each other's types
-        found.append(_table(pd.concat(list(alike), ignore_index=True), schema, "output"))
-    return pa.concat_tables([*found, _rows(listed, schema, "output")])
+        parts.append(_table(pd.concat(list(alike), ignore_index=True), schema, "output"))
+    return pa.concat_tables([*parts, _rows(listed, schema, "output")])
 
 
 def _columns(frame: pd.DataFrame) -> tuple[list[Any], list[Any]]:

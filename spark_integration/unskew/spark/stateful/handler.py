@@ -37,7 +37,7 @@ from unskew.wire.manifests import Done, Figures, Identity, Manifest, done_from_b
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from unskew.spark.session import Unskew
+    from unskew.spark.planning import Session
 
 __all__ = ["Stateful", "stateful"]
 
@@ -46,7 +46,7 @@ _SWEEP = 16  # batches from one look for garbage to the next
 
 
 def stateful(
-    sk: Unskew,
+    sk: Session,
     handle: Callable[[DataFrame, int], object],
     key: Columns,
     fn: Function,
@@ -74,7 +74,8 @@ def stateful(
 
     Rows of a key come in no set order. All rows that a partition has of a batch are in one Python worker's memory.
     """
-    spec = sk.plans.spec
+    stream = sk.plans.stream
+    spec = stream.spec
     made = Stateful(
         StatefulSettings(
             handle,
@@ -82,8 +83,8 @@ def stateful(
             names_only("key", key),
             schema_of("schema", schema),
             schema_of("state", state),
-            sk.stream,
-            sk.partitions,
+            stream.name,
+            spec.partitions,
             checkpoint,
             name,
             form,
@@ -97,7 +98,7 @@ def stateful(
         )
     )
     if is_remote(sk.spark):
-        check_remote(None, made)
+        check_remote(made)
     return made
 
 
@@ -196,24 +197,24 @@ class _StatefulQuery:
         if not rows:  # Spark starts no tasks for a frame that it finds empty, and keys may expire or move all the same
             each = df.sparkSession.range(0, batch.plan.partitions, 1, batch.plan.partitions)
             rows = each.mapInArrow(Task(batch, empty=True), "done binary").collect()
-        found = sorted((done_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
-        if [done.partition for done in found] != list(range(batch.plan.partitions)):
+        results = sorted((done_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
+        if [done.partition for done in results] != list(range(batch.plan.partitions)):
             raise StateError(
-                f"{len(found)} tasks have told what they did, of {batch.plan.partitions} partitions: something has "
+                f"{len(results)} tasks have told what they did, of {batch.plan.partitions} partitions: something has "
                 "changed their number after the plan placed the rows; see spark.sql.adaptive"
             )
-        return found
+        return results
 
-    def _folded(self, batch: StatefulBatch, before: Manifest | None, found: Sequence[Done]) -> Manifest:
+    def _folded(self, batch: StatefulBatch, before: Manifest | None, results: Sequence[Done]) -> Manifest:
         """All that the tasks did as one commit, and the plan that follows."""
         figures = Figures()
         keys = np.zeros(HOSTS, np.int64) if before is None else before.host_keys.copy()
-        for done in found:
+        for done in results:
             figures, keys = figures.plus(done.figures), keys + done.grown
         history = lengthened(
-            record_of() if before is None else before.history, (done.rows for done in found), batch.plan.partitions
+            record_of() if before is None else before.history, (done.rows for done in results), batch.plan.partitions
         )
-        latest = [done.latest for done in found if done.latest is not None]
+        latest = [done.latest for done in results if done.latest is not None]
         if before is not None and before.latest is not None:
             latest.append(before.latest)
         following = next_plan(self._planner, batch.plan, history, keys, self._origin(batch.number + 1))
@@ -222,8 +223,8 @@ class _StatefulQuery:
             batch.plan,
             following.plan,
             following.reason,
-            tuple(done.part for done in found),
-            tuple(done.output for done in found if done.output),
+            tuple(done.part for done in results),
+            tuple(done.output for done in results if done.output),
             figures,
             keys,
             history,

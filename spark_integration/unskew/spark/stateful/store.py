@@ -146,9 +146,9 @@ class Store:
         """The states that come here from another partition."""
         part = self.batch.part(old)
         index = self._reader.index(part)
-        found = self._here(self._reader.table(part, index[over(index, spans)]), old)
-        self.moved += found.num_rows
-        return found
+        states = self._here(self._reader.table(part, index[over(index, spans)]), old)
+        self.moved += states.num_rows
+        return states
 
     def _here(self, table: pa.Table, old: int) -> pa.Table:
         """Of what lies at ``old``: what was there to be found, and is to be here now."""

@@ -163,5 +163,5 @@ class _Run:
         time = self.batch.job.time
         if time is None or not rows.num_rows:
             return None
-        found = instants(rows.column(time)).drop_null().to_numpy()
-        return int(found.max()) if len(found) else None
+        times = instants(rows.column(time)).drop_null().to_numpy()
+        return int(times.max()) if len(times) else None

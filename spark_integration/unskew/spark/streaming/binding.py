@@ -54,18 +54,18 @@ class Binding:
         """What an earlier run, of the query or of the batch, has bound it to; None where nothing is there."""
         self._firsts = None  # what is on the disk counts
         self._folder.tidy()
-        known = self._known()
-        first = max((one for one in known if one <= batch), default=None)
-        if first is None and known:
+        firsts = self._known()
+        first = max((one for one in firsts if one <= batch), default=None)
+        if first is None and firsts:
             raise PlanError(
-                f"batch {batch} is older than every pin in {self._folder.where} (the oldest: {min(known)}): by which "
+                f"batch {batch} is older than every pin in {self._folder.where} (the oldest: {min(firsts)}): by which "
                 "plan it ran is no longer known. Begin with a new checkpoint, or delete that folder to let it be "
                 "routed anew"
             )
         if first is None:
             return None
-        found = self._read(first)
-        return self._taken(batch, found if first == batch else self._written(batch, found))
+        pin = self._read(first)
+        return self._taken(batch, pin if first == batch else self._written(batch, pin))
 
     def stay(self, batch: int) -> StoredPin:
         """The batch goes by the pin of the one before: nothing is written."""
@@ -76,9 +76,9 @@ class Binding:
     def bind(self, batch: int, bound: RoutingChoice, reason: str, began: int) -> StoredPin:
         """Bind the batch and those after it. Where somebody else was first, theirs is what counts."""
         mine = replace(self._identity, bound=replace(bound, batch=batch), reason=reason, began=began)
-        found = self._taken(batch, self._written(batch, mine))
+        pin = self._taken(batch, self._written(batch, mine))
         self._forget(batch)
-        return found
+        return pin
 
     def _taken(self, batch: int, pinned: StoredPin) -> StoredPin:
         self._present, self._newest = pinned, batch
@@ -108,22 +108,22 @@ class Binding:
                 "run by another plan. Put the file back, or begin with a new checkpoint"
             )
         try:
-            found = pinned_from_bytes(data)
+            pin = pinned_from_bytes(data)
         except PlanFormatError as why:
             raise PlanFormatError(
                 f"{name} in {self._folder.where}: {why}. A batch that ran by it must not be run by another plan: put "
                 "the file back as it was, or begin with a new checkpoint"
             ) from why
-        self._check(found)
-        return found
+        self._check(pin)
+        return pin
 
-    def _check(self, found: StoredPin) -> None:
+    def _check(self, pin: StoredPin) -> None:
         mine = self._identity
         for what, theirs, ours in (
-            ("stream", found.stream, mine.stream),
-            ("name", found.name, mine.name),
-            ("key", found.key, mine.key),
-            ("spread", found.spread, mine.spread),
+            ("stream", pin.stream, mine.stream),
+            ("name", pin.name, mine.name),
+            ("key", pin.key, mine.key),
+            ("spread", pin.spread, mine.spread),
         ):
             if theirs != ours:
                 raise ConfigError(

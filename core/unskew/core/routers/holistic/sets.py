@@ -21,15 +21,15 @@ from unskew.core.errors import ConfigError
 from unskew.core.kernels import holistic as exact
 from unskew.core.kernels import loglog
 from unskew.core.routers.base import RouterSettings, check_choices
-from unskew.core.sketches.hyperloglog import HyperLogLog
 
-__all__ = ["CARDINALITIES", "HolisticRule", "Memory", "memory"]
+__all__ = ["CARDINALITIES", "SKETCH_SALT", "HolisticRule", "Memory", "memory"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
 CARDINALITIES = ("exact", "hll")
+SKETCH_SALT = 0x484C4C  # of the hash that the sketches read
 
 _FIRST_BITS = 10
 _NEVER = np.iinfo(np.int64).min
@@ -199,6 +199,6 @@ class Sketches:
         of, rule = self.counts, self.rule
         loglog.route_loglog(
             keys, slides, out, self.common.slides, rule.even, self._test, rule.bias, int(rule.published),
-            np.uint64(HyperLogLog.salt), of.salts, of.picked, of.clock, of.load, self.estimate, of.of_rows,
+            np.uint64(SKETCH_SALT), of.salts, of.picked, of.clock, of.load, self.estimate, of.of_rows,
             self._of_keys, self.registers, self._left, self.bits,
         )  # fmt: skip

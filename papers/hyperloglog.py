@@ -1,5 +1,8 @@
 """How many distinct keys a worker has, in 4 KB: HyperLogLog with the optimistic containment test.
 
+The reference for the compiled loop of the routers (``unskew.core.kernels.loglog``), which keeps all workers' registers
+side by side, and what the figures of docs/decisions/0003 are measured with.
+
 Holistic section 3.2.2: CM, AM and LM need each worker's key cardinality, and whether a key went there
 before. A HyperLogLog cannot say the second, so the paper tries an update: where the estimate does not
 change, the key is *assumed* to be there. 2**12 registers by default, as FIDELITY has it.
@@ -29,6 +32,7 @@ from numpy.typing import NDArray
 
 from unskew.core.arrays.mixing import mix
 from unskew.core.errors import ConfigError, HistogramError
+from unskew.core.routers.holistic.sets import SKETCH_SALT
 from unskew.core.sketches.tally import U64, check_hashes
 
 __all__ = ["HyperLogLog", "estimate_registers"]
@@ -43,7 +47,7 @@ class HyperLogLog:
     """A mutable sketch; ``registers`` is uint8[2**precision]. ``salt`` picks the hash function."""
 
     precision: int = 12
-    salt: int = 0x484C4C
+    salt: int = SKETCH_SALT
     registers: U8 = field(default_factory=lambda: np.empty(0, np.uint8))
 
     def __post_init__(self) -> None:
