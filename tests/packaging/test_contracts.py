@@ -23,6 +23,7 @@ PURE = "core is pure"
 LIGHT = "the data path is light"
 SIMULATED = "no service and no executor decides by a simulation"
 LAYERS = "inside core: arrays < keys < histogram < plan < planners < operators; routers and dalton beside them"
+SERVICE_LAYERS = "service: stores < events < engine < api < grpc | rest < app"
 
 BROKEN = [
     *[("core", portion, UP) for portion in ("wire", "v1", "client", "spark", "cli")],
@@ -55,6 +56,11 @@ FOREIGN = [
 UPWARD = [
     ("arrays", "keys"), ("keys", "histogram"), ("histogram", "plan"), ("plan", "planners"), ("planners", "operators"),
     ("dalton", "planners"), ("planners", "routers"), ("routers", "rounds"),
+]  # fmt: skip
+
+SERVICE_UPWARD = [
+    ("stores", "engine"), ("stores", "events.events"), ("events", "engine"), ("engine", "api.calls"),
+    ("grpc", "app.main"), ("grpc", "rest.app"),
 ]  # fmt: skip
 
 
@@ -136,3 +142,11 @@ def test_each_foreign_import_is_reported(copy: Path) -> None:
 def test_each_import_against_the_layers_of_core_is_reported(copy: Path) -> None:
     """A lower package of core that imports a higher one breaks the contract."""
     assert missed(copy, [(f"core/{lower}", f"import unskew.core.{higher}", LAYERS) for lower, higher in UPWARD]) == []
+
+
+def test_each_import_against_the_layers_of_the_service_is_reported(copy: Path) -> None:
+    """The same for the service's folders."""
+    planted = [
+        (f"service/{lower}", f"import unskew.service.{higher}", SERVICE_LAYERS) for lower, higher in SERVICE_UPWARD
+    ]
+    assert missed(copy, planted) == []

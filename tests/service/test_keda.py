@@ -91,7 +91,7 @@ def test_fields_have_the_names_numbers_and_types_that_keda_gives_them() -> None:
         "GetMetricsResponse": {1: ("metricValues", MESSAGE)},
         "MetricValue": {1: ("metricName", TEXT), 2: ("metricValue", NUMBER), 3: ("metricValueFloat", FRACTION)},
     }
-    pool = keda.described(pb.DESCRIPTOR)
+    pool = keda.descriptor_pool(pb.DESCRIPTOR)
     for name, fields in expected.items():
         found = pool.FindMessageTypeByName(f"externalscaler.{name}")
         assert {number: (f.name, f.type) for number, f in found.fields_by_number.items()} == fields
@@ -107,7 +107,7 @@ def test_fields_have_the_names_numbers_and_types_that_keda_gives_them() -> None:
 
 def test_kedas_own_stubs_can_be_loaded_into_the_same_process() -> None:
     """Which registers its file and its names for the whole process, as generated stubs do; bytes go either way."""
-    theirs = keda.described(pb.DESCRIPTOR).FindFileByName("externalscaler.proto").serialized_pb
+    theirs = keda.descriptor_pool(pb.DESCRIPTOR).FindFileByName("externalscaler.proto").serialized_pb
     shared = descriptor_pool.Default()
     shared.AddSerializedFile(theirs)
     kind: Any = message_factory.GetMessageClass(shared.FindMessageTypeByName("externalscaler.ScaledObjectRef"))

@@ -470,16 +470,16 @@ def test_the_messages_and_the_models_have_the_same_fields() -> None:
 
 def test_an_idle_client_is_told_to_close_while_draining(service: Served, client: httpx.Client) -> None:
     """So that its next request goes to another replica; readiness says it first."""
-    face = service.running._rest
+    rest = service.running._rest
     assert "connection" not in client.get("/healthz").headers
-    face.lame = True
+    rest.draining = True
     try:
         answer = client.get("/readyz")
         problem(answer, 503)
         assert answer.headers["connection"] == "close"
         assert client.get("/healthz").status_code == 200
     finally:
-        face.lame = False
+        rest.draining = False
 
 
 def test_metrics_tell_calls_by_method_and_code(service: Served, client: httpx.Client) -> None:

@@ -27,7 +27,6 @@ from tests.service.faces import histogram, report
 from tests.service.processes import Process, logged, process
 from unskew.core.plan.plan import PlanInfo, Version
 from unskew.core.stream_spec import Part, StreamSpec
-from unskew.service.api.verbs import ScaleAnswer
 from unskew.service.app.logs import EventLog, _Json
 from unskew.service.app.telemetry import check_telemetry
 from unskew.service.events.events import PlanBuilt, RoundMerged, ScaleAdvised, Skipped
@@ -269,7 +268,7 @@ def test_the_same_reason_is_told_once_in_half_a_minute_with_a_count(caplog: pyte
         now = 31.0
         log(Skipped("s", "plan", "the store is away"))
         for _ in range(2):
-            log(ScaleAdvised("s", ScaleAnswer(4, 8, "out", 3, "too slow")))
+            log(ScaleAdvised("s", 4, 8, "out", 3, "too slow"))
     found = documents(caplog)
     assert [(one["message"], one["stream"], one.get("suppressed")) for one in found] == [
         ("plan skipped: the store is away", "s", None),

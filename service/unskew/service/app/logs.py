@@ -121,11 +121,10 @@ class EventLog:
         self._log.log(level, "round merged: %s", event.outcome, extra=told)
 
     def _scale_advised(self, event: ScaleAdvised) -> None:
-        scale = event.scale
-        what = f"{scale.action} {scale.zone} {scale.map_tasks} {scale.reduce_tasks}"
+        what = f"{event.action} {event.zone} {event.map_tasks} {event.reduce_tasks}"
         if self._news(event.stream, "scale", what) is not None:
-            told = {"stream": event.stream, "zone": scale.zone, "map": scale.map_tasks, "reduce": scale.reduce_tasks}
-            self._log.info("scale %s: %s", scale.action, scale.reason[:_LONGEST], extra=told)
+            told = {"stream": event.stream, "zone": event.zone, "map": event.map_tasks, "reduce": event.reduce_tasks}
+            self._log.info("scale %s: %s", event.action, event.reason[:_LONGEST], extra=told)
 
     def _skipped(self, event: Skipped) -> None:
         suppressed = self._news(event.stream, event.what, event.reason)

@@ -30,12 +30,13 @@ from unskew.service.api.calls import Calls
 from unskew.service.api.verbs import Verbs
 from unskew.service.app.kernels import seed, shipped
 from unskew.service.app.logs import EventLog, configure
+from unskew.service.app.metrics_app import metrics_app
 from unskew.service.app.settings import Settings, parse
 from unskew.service.app.telemetry import Telemetry, check_telemetry, open_telemetry
 from unskew.service.app.tls import HttpProtocol, Tls
 from unskew.service.auth.access import Access
 from unskew.service.events.events import Observer, together
-from unskew.service.events.metrics import Metrics, metrics_app
+from unskew.service.events.metrics import Metrics
 from unskew.service.grpc.server import GrpcServer, options
 from unskew.service.rest.app import RestApp
 from unskew.service.stores.address import read_address
@@ -89,7 +90,7 @@ class Running:
 
     async def _close(self) -> None:
         started = monotonic()
-        self._rest.lame = True
+        self._rest.draining = True
         await self._grpc_face.lame()
         _log.info("draining", extra={"delay": self.settings.drain_delay, "within": self.settings.drain})
         await asyncio.sleep(self.settings.drain_delay)

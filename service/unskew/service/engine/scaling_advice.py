@@ -100,7 +100,10 @@ class Advice:
         """Not of a stream that was deleted while it was looked at."""
         if self._read.find(stream) is read and self._streams.knows(stream):
             self._shown.put(stream, read.scale)
-            self._base.observer(ScaleAdvised(stream, read.scale))
+            scale = read.scale
+            self._base.observer(
+                ScaleAdvised(stream, scale.map_tasks, scale.reduce_tasks, scale.action, scale.zone, scale.reason)
+            )
 
     def forget(self, stream: str) -> None:
         """It was deleted; its watchers are to see that."""

@@ -10,7 +10,6 @@ from typing import Protocol, TypeAlias
 
 from unskew.core.plan.plan import PlanInfo, Version
 from unskew.core.stream_spec import BatchWork, Part
-from unskew.service.api.verbs import ScaleAnswer
 from unskew.service.stores.metered import StoreCalled
 
 MOST_SHOWN = 256
@@ -108,8 +107,14 @@ class WorkSeen:
 
 @dataclass(frozen=True)
 class ScaleAdvised:
+    """How many tasks are advised; see ``api.verbs.ScaleAnswer``."""
+
     stream: str
-    scale: ScaleAnswer
+    map_tasks: int
+    reduce_tasks: int
+    action: str
+    zone: int
+    reason: str
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from unskew.service.rest.operations import Operations
 from unskew.service.rest.page import PageOperations
 from unskew.service.rest.plans import PlanOperations
 from unskew.service.rest.refusals import framework_problem, problem
-from unskew.service.rest.routing import Edge, Observe, guarded_routes
+from unskew.service.rest.routing import Observe, RestMiddleware, guarded_routes
 from unskew.service.rest.streams import StreamOperations
 
 __all__ = ["RestApp"]
@@ -30,8 +30,8 @@ __all__ = ["RestApp"]
 
 @dataclass(eq=False)
 class RestApp:
-    """``app`` is the ASGI application. ``store_trouble`` says why the store cannot be asked, or nothing. While ``lame``
-    it is not ready, and closes connections."""
+    """``app`` is the ASGI application. ``store_trouble`` says why the store cannot be asked, or nothing. While
+    ``draining`` it is not ready, and closes connections."""
 
     calls: Calls
     access: Access
@@ -39,7 +39,7 @@ class RestApp:
     observe: Observe = lambda _method, _code, _seconds: None
     max_body_bytes: int = 64 << 20
     max_json_bytes: int = 8 << 20
-    lame: bool = False
+    draining: bool = False
 
     def __post_init__(self) -> None:
         self.app = FastAPI(
@@ -53,7 +53,7 @@ class RestApp:
         )
         self.app.router.route_class = guarded_routes(self.access, self.observe)
         self.app.add_exception_handler(HTTPException, framework_problem)
-        self.app.add_middleware(Edge, draining=lambda: self.lame)
+        self.app.add_middleware(RestMiddleware, draining=lambda: self.draining)
         self._operations = Operations(self.app)
         self._add_all()
 
@@ -73,7 +73,7 @@ class RestApp:
         return Response('{"status":"live"}', media_type=JSON)
 
     async def _ready(self) -> Response:
-        trouble = "the service is draining" if self.lame else await self.store_trouble()
+        trouble = "the service is draining" if self.draining else await self.store_trouble()
         if trouble:
             return problem(Fault("UNAVAILABLE", trouble))
         return Response('{"status":"ready"}', media_type=JSON)

@@ -20,7 +20,7 @@ from unskew.service.rest.bodies import Bodies
 from unskew.service.rest.models.arrays import hash_of
 from unskew.service.rest.negotiation import answer
 from unskew.service.rest.operations import Operations
-from unskew.service.rest.routing import STREAM, StreamName, who_asks
+from unskew.service.rest.routing import STREAM, CheckedStreamName, StreamName, who_asks
 from unskew.v1 import partitioner_pb2 as pb
 
 __all__ = ["ExplainOperations"]
@@ -39,7 +39,7 @@ class ExplainOperations:
     async def by_hash(
         self,
         request: Request,
-        stream: StreamName,
+        stream: CheckedStreamName,
         hash: Annotated[str, Query(max_length=20, description="64 bits: decimal, signed or not, or 0x...")],  # noqa: A002 - the parameter's name in the URL
         version: Annotated[str, Query(max_length=50, description="incarnation.number; left out: the latest")] = "",
     ) -> Response:

@@ -14,7 +14,7 @@ from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.messages import Answer
 from unskew.service.api.calls import Calls, synced_in_bytes
 from unskew.service.api.verbs import Synced
-from unskew.service.engine.base import SingleFlight
+from unskew.service.concurrency import SingleFlight
 from unskew.service.rest import models
 from unskew.service.rest.bodies import Bodies
 from unskew.service.rest.encoder import Encoded, decimals, encode_with
@@ -115,10 +115,5 @@ async def sync_document(synced: Synced, tables: EncodedTables) -> dict[str, Any]
 
 def _scale_document(advice: pb.GetScaleResponse) -> dict[str, Any]:
     """As ``models.Scale`` describes it."""
-    return {
-        "map_tasks": advice.map_tasks,
-        "reduce_tasks": advice.reduce_tasks,
-        "action": _ACTION_NAMES[advice.action],
-        "zone": advice.zone,
-        "reason": advice.reason,
-    }
+    plain = {name: getattr(advice, name) for name in ("map_tasks", "reduce_tasks", "zone", "reason")}
+    return {**plain, "action": _ACTION_NAMES[advice.action]}

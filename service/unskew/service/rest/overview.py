@@ -18,8 +18,8 @@ from unskew.core.plan.hot_keys import SPLIT
 from unskew.core.plan.plan import Plan, Version
 from unskew.core.plan.slots import UNITS_BITS
 from unskew.service.api.verbs import Overview, Summary
-from unskew.service.engine.base import LruCache
 from unskew.service.events.history import BatchNote, Expected, Imbalance, Observed, PlanNote, RoundNote, imbalance_of
+from unskew.service.lru_cache import LruCache
 from unskew.service.rest.encoder import Encoded, encode
 from unskew.service.rest.models import Fragment, Model, Share, Stream, VersionText
 from unskew.service.rest.models.arrays import Hash

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from unskew.core.plan.hot_keys import SPLIT
 from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.service.api.calls import Calls
-from unskew.service.engine.base import SingleFlight
+from unskew.service.concurrency import SingleFlight
 from unskew.service.rest import models
 from unskew.service.rest.bodies import Bodies
 from unskew.service.rest.encoder import Encoded, decimals, encode_with
 from unskew.service.rest.negotiation import JSON, PROTOBUF, answer, entity_tags, json_answer, wants_protobuf
 from unskew.service.rest.operations import BYTES, Operations
-from unskew.service.rest.routing import STREAM, StreamName, who_asks
+from unskew.service.rest.routing import STREAM, CheckedStreamName, StreamName, who_asks
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import plan_from_bytes
 
@@ -120,7 +120,7 @@ class PlanOperations:
     async def by_version(
         self,
         request: Request,
-        stream: StreamName,
+        stream: CheckedStreamName,
         version: Annotated[str, Path(max_length=50, description="incarnation.number")],
     ) -> Response:
         """A plan by version: it never changes."""

@@ -19,19 +19,19 @@ from unskew.service.events.spans import called
 from unskew.service.rest.negotiation import header
 from unskew.service.rest.refusals import fault_of, problem
 
-__all__ = ["STREAM", "Edge", "Observe", "StreamName", "guarded_routes", "who_asks"]
+__all__ = ["STREAM", "CheckedStreamName", "Observe", "RestMiddleware", "StreamName", "guarded_routes", "who_asks"]
 
 Observe = Callable[[str, str, float], None]
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 STREAM = "/v1/streams/{stream:unskew_name}"
-_STREAM_NAME = "the stream's name; `/` as `%2F`"
+_PATTERN, _ABOUT = "^[A-Za-z0-9._:/-]{1,200}$", "the stream's name; `/` as `%2F`"
 # The pattern is for the document only: ``Calls`` judges names, for REST and gRPC in the same words.
 StreamName = Annotated[
-    str,
-    WithJsonSchema({"type": "string", "pattern": "^[A-Za-z0-9._:/-]{1,200}$", "description": _STREAM_NAME}),
-    Path(description=_STREAM_NAME),
+    str, WithJsonSchema({"type": "string", "pattern": _PATTERN, "description": _ABOUT}), Path(description=_ABOUT)
 ]
+# Where FastAPI reads other parameters too it judges the name with them, and names all that are wrong at once.
+CheckedStreamName = Annotated[str, Path(pattern=_PATTERN, description=_ABOUT)]
 
 
 class _OneSegment(Convertor[str]):
@@ -90,8 +90,8 @@ def who_asks(request: Request) -> Identity:
 
 
 @dataclass(frozen=True)
-class Edge:
-    """Middleware before the router: keeps ``%2F`` in the path, and closes connections while the service drains."""
+class RestMiddleware:
+    """Before the router: keeps ``%2F`` in the path, and closes connections while the service drains."""
 
     app: ASGIApp
     draining: Callable[[], bool]

@@ -9,7 +9,7 @@ from fastapi import Query, Request, Response
 
 from unskew.service.api.calls import Calls, created_at, stream_to_message
 from unskew.service.api.verbs import StreamInfo
-from unskew.service.auth.access import changing
+from unskew.service.auth.access import audited_change
 from unskew.service.rest import models
 from unskew.service.rest.bodies import Bodies
 from unskew.service.rest.negotiation import answer
@@ -36,7 +36,7 @@ class StreamOperations:
     async def put(self, request: Request, stream: StreamName) -> Response:
         """Create a stream, or change one. The same again changes nothing."""
         who = who_asks(request)
-        with changing(who, "PutStream", stream):  # a body that is refused is in the audit log too
+        with audited_change(who, "PutStream", stream):  # a body that is refused is in the audit log too
             spec = (await self.bodies.json(request, models.StreamSpec)).message()
         info, created = await self.calls.put_stream_info(stream, spec, who)
         return answer(

@@ -36,10 +36,8 @@ _MOST = 2**63 - 1
 _LONGEST = 20  # digits of 2^64 - 1, or of -2^63
 _UNSIGNED = 2**64 - 1
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
-_DECIMALS = re.compile(r"-?[0-9]{1,20}(?:,-?[0-9]{1,20})*")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _TO_UNSIGNED, _TO_SIGNED = pc.CastOptions.safe(pa.uint64()), pc.CastOptions.safe(pa.int64())
-_FEW = 200  # below so many hashes Python is faster than Arrow
 
 
 def hash_of(value: object) -> int:
@@ -96,22 +94,11 @@ def _whole_hashes(value: list[Any]) -> Array | None:
     if not value:
         return None
     if type(value[0]) is str:
-        return _few_texts(value) if len(value) < _FEW else _many_texts(value)
+        return _texts(value)
     return _integers(value) if set(map(type, value)) == {int} else None
 
 
-def _few_texts(value: list[Any]) -> Array | None:
-    try:
-        if _DECIMALS.fullmatch(",".join(value)) is None:
-            return None
-        hashes = [int(text) for text in value]
-        fits = min(hashes) >= -(2**63) and max(hashes) <= _UNSIGNED
-        return np.array([one & _UNSIGNED for one in hashes], np.uint64) if fits else None
-    except (TypeError, ValueError):  # not all of them text; or a comma in one
-        return None
-
-
-def _many_texts(value: list[Any]) -> Array | None:
+def _texts(value: list[Any]) -> Array | None:
     try:
         text = pa.array(value, pa.string())
     except (pa.ArrowException, TypeError, ValueError):
