@@ -228,7 +228,7 @@ def feedback_of(parts: Sequence[StoredPart], partitions: int | None = None) -> F
         busy=tuple(one.worker for one in sorted(signals, key=_hurry) if one.kind == "busy"),
         idle=tuple(one.worker for one in sorted(signals, key=_hurry) if one.kind == "idle"),
         fine=tuple(one.worker for one in signals if one.kind == "fine"),
-        wanted=_wanted(batch, signals, partitions or len(batch.work)),
+        shares=_wanted(batch, signals, partitions or len(batch.work)),
     )
 
 
