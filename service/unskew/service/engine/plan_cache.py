@@ -71,7 +71,7 @@ class PlanCache:
             return await (reading if fresh else asyncio.wait_for(reading, self._base.tuning.cached_wait)), False
         except (UnavailableError, asyncio.TimeoutError) as why:
             reason = str(why) or "the store does not answer at once"
-            self._base.observer(Skipped(stream, "plan", f"the last one known is served: {reason}"))
+            self._base.observer(Skipped(stream, "plan", f"the cached one is served: {reason}"))
             return cached.record, True
 
     async def _read(self, stream: str) -> PlanRecord | None:

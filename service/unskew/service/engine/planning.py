@@ -209,8 +209,8 @@ class Planning:
             self._plan_cache.add(stream, record, made.plan)
             return self._built(cached, made, record, started)
         if outcome is PlanOutcome.PURPOSE_TAKEN:
-            taken = await self._base.store.plan_for(stream, purpose)
-            return None if taken is None else await self._repeated(cached, taken, purpose, started)
+            existing = await self._base.store.plan_for(stream, purpose)
+            return None if existing is None else await self._repeated(cached, existing, purpose, started)
         current = await self._streams.get(stream, fresh=True)
         if current.record.incarnation != cached.record.incarnation:
             raise UnavailableError(f"stream {stream!r} began anew meanwhile; try again")
