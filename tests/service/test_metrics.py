@@ -74,7 +74,7 @@ class World:
 
     def page(self) -> Samples:
         headers = {"authorization": "Bearer root"}
-        return parsed(httpx.get(self.running.metrics, headers=headers, trust_env=False).text)
+        return parsed(httpx.get(self.running.metrics, headers=headers, trust_env=False, timeout=60).text)
 
     def stream(self, **spec: Any) -> str:
         """A new one."""

@@ -486,8 +486,8 @@ def test_metrics_tell_calls_by_method_and_code(service: Served, client: httpx.Cl
     """The process too; nothing else is under that port."""
     client.get(PATH)
     client.get("/v1/streams/none")
-    page = httpx.get(service.metrics, trust_env=False).text
+    page = httpx.get(service.metrics, trust_env=False, timeout=60).text
     assert 'unskew_rpc_seconds_count{code="200",method="GetStream"}' in page
     assert 'unskew_rpc_seconds_count{code="404",method="GetStream"}' in page
     assert "process_resident_memory_bytes" in page
-    problem(httpx.get(service.metrics.replace("/metrics", "/"), trust_env=False), 404)
+    problem(httpx.get(service.metrics.replace("/metrics", "/"), trust_env=False, timeout=60), 404)

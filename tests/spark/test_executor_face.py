@@ -36,10 +36,10 @@ from unskew.spark.current_batch import CurrentBatch
 from unskew.spark.frame.jvm import input_partitions
 from unskew.spark.frame.physical import shuffles
 from unskew.spark.place import executor, task_reports
-from unskew.spark.place.by_tasks import _told_apart, place
-from unskew.spark.place.executor import Placing, TaskPin
+from unskew.spark.place.by_tasks import _row_spread, place
+from unskew.spark.place.executor import TaskPlacement
 from unskew.spark.place.repartition import repartition, routed
-from unskew.spark.place.task_reports import PATIENCE
+from unskew.spark.place.task_pin import PATIENCE, TaskPin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -147,12 +147,12 @@ def test_rows_are_the_same_only_if_they_are(spark: SparkSession) -> None:
     rows = spark.sql(
         "select * from values ('a', null, 0.0d), (null, 'a', 0.0d), (null, 'a', -0.0d), ('a', 'a', 0.0d) t(a, b, d)"
     )
-    told, alike = _told_apart(rows, "auto")
+    told, alike = _row_spread(rows, "auto")
     assert alike
     assert rows.select(told).distinct().count() == 4
     assert rows.select(F.xxhash64("a", "b", "d")).distinct().count() == 2
     for other, spread in ((rows, ["a", "b", "d"]), (rows.withColumn("n", F.array("a", "b")), "auto")):
-        assert not _told_apart(other, spread)[1]
+        assert not _row_spread(other, spread)[1]
 
 
 def test_rows_that_differ_only_where_no_hash_looks_stay_together(spark: SparkSession, plan: Plan) -> None:
@@ -193,7 +193,7 @@ def test_a_twin_with_its_rows_in_another_order_and_other_batches_does_the_same(
     keys = np.repeat(rng.integers(0, 2**64, 20, dtype=np.uint64), 200)
     spread = rng.integers(0, 900, len(keys), dtype=np.uint64) ^ keys
     bound = replace(RoutingChoice(N, plan if kind == "plan" else None, alike=True), batch=4)
-    task = Placing(TaskPin("s", bound, "app"), "p", spread=True)
+    task = TaskPlacement(TaskPin("s", bound, "app"), "p", spread=True)
     out = []
     for order, size in ((np.arange(len(keys)), 4_000), (rng.permutation(len(keys)), 77)):
         found = pa.Table.from_batches(task.placed(parts_of(keys[order], spread[order], size), 5))
@@ -226,7 +226,7 @@ def test_a_task_gets_its_plan_by_the_pinned_version_or_goes_by_its_copy(caplog: 
                 running.service.publish(stream, one)
             pin = TaskPin(stream, RoutingChoice(4, mine), "app", service=running.target, patience=LONG)
             for partition in range(3):
-                found = pa.Table.from_batches(Placing(pin, "p", spread=False).placed(unspread(keys), partition))
+                found = pa.Table.from_batches(TaskPlacement(pin, "p", spread=False).placed(unspread(keys), partition))
                 assert np.array_equal(found["p"].to_numpy(), mine.route(keys))
             assert running.service.calls["GetPlan"] == asked
             fetched = task_reports._link_for(pin).link.client._plans.version(stream, mine.version)
@@ -370,7 +370,7 @@ def test_a_service_that_is_no_help_costs_one_short_wait_and_no_row(rows: DataFra
     with silent() as (hanging, asked):
         target = hanging if how == "hangs" else f"127.0.0.1:{free_ports(1)[0]}"
         pin = pinned(None, service=target, sync=True)
-        task = Placing(pin, "p", spread=True)
+        task = TaskPlacement(pin, "p", spread=True)
         took = []
         for partition in range(11):
             began = time.monotonic()
@@ -425,7 +425,7 @@ def test_a_partition_that_is_not_read_to_its_end_reports_nothing() -> None:
     """A limit stops early, and half a partition is no part of a batch."""
     keys = np.arange(50, dtype=np.uint64)
     with silent() as (target, asked):
-        some = Placing(pinned(None, service=target), "p", spread=True).placed(parts_of(keys, keys, 10), 0)
+        some = TaskPlacement(pinned(None, service=target), "p", spread=True).placed(parts_of(keys, keys, 10), 0)
         next(some)
         some.close()
         del some
@@ -440,7 +440,7 @@ def test_a_partition_that_is_not_read_to_its_end_reports_nothing() -> None:
 def test_a_pin_is_small_and_keeps_secrets(plan: Plan) -> None:
     """It travels with every task, and its text may end up in a log."""
     pin = pinned(plan, service="127.0.0.1:8081", access={"token": "s3cret"})
-    assert "s3cret" not in repr(pin) + str(pin) + repr(Placing(pin, "p", spread=True))
+    assert "s3cret" not in repr(pin) + str(pin) + repr(TaskPlacement(pin, "p", spread=True))
     copy = pickle.loads(pickle.dumps(pin))
     assert (copy.plan, copy.service, copy.access) == (pin.plan, pin.service, {"token": "s3cret"})
     assert len(pickle.dumps(pin)) < 64 << 10

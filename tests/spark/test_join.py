@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from tests.spark.frames import hashes_in, plan_over, setting
+from tests.spark.frames import hashes_in, plan_over, python_workers, setting
 from unskew.core.operators.join_plan import HOWS, LEFT
 from unskew.core.plan.plan import Plan
 from unskew.spark import Unskew
 from unskew.spark.frame.jvm import physical_text
-from unskew.spark.frame.physical import nodes, python_workers, shuffles
+from unskew.spark.frame.physical import nodes, shuffles
 from unskew.spark.operators.join_keys import On
 from unskew.spark.operators.joins import Join
 from unskew.spark.place.native import table_text

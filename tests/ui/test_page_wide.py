@@ -75,7 +75,7 @@ def test_every_partition_is_drawn_and_every_hot_key_can_be_read(opened: Opened, 
     address, _ = base
     page = opened(address, "dark").open("/#/streams/wide")
     settled(page)
-    found: dict[str, Any] = httpx.get(f"{address}/v1/streams/wide/overview", trust_env=False).json()
+    found: dict[str, Any] = httpx.get(f"{address}/v1/streams/wide/overview", trust_env=False, timeout=60).json()
     for name, loads in (("hash", found["expected"]["by_hash"]), ("plan", found["expected"]["by_plan"])):
         drawn = bars(page, name)
         unit = drawn[0].base - mean_line(page)

@@ -1,4 +1,12 @@
-"""Everything that touches pyspark: plans for DataFrames, both routing faces, operators."""
+"""Everything that touches pyspark. ``session`` is what a job writes: ``Unskew`` and its verbs.
+
+- ``planning``, ``service_link``, ``session_stream``, ``current_batch``: what all verbs of a session share;
+- ``frame``: what is read from a frame before anything is placed; ``place``: how rows get to their partitions;
+- ``operators``: groups, aggregates, joins and advice on placed rows;
+- ``streaming`` and ``stateful``: micro-batches bound to their plans, and state of our own; ``demo``: ``unskew demo``.
+
+Begin with ``session``. Which plan a row goes by is decided in ``planning``, for micro-batches in ``streaming``.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from unskew.core.plan.plan import Plan
-from unskew.spark.frame.jvm import freed
+from unskew.spark.frame.jvm import unpersist
 from unskew.spark.frame.keys import AUTO, Columns, has_all, is_auto, key_names
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["BatchContext", "CurrentBatch"]
 @dataclass(frozen=True, eq=False)
 class CurrentBatch:
     """How a batch is routed: by ``plan``, or (None) by what its tasks decide. ``key`` are the names of its key's
-    columns. A verb waits for the service no longer than ``deadline``. Frames in ``held`` are freed at its end."""
+    columns. A verb waits for the service no longer than ``deadline``. Frames in ``held`` are unpersist at its end."""
 
     plan: Plan | None
     key: tuple[str, ...]
@@ -56,7 +56,7 @@ class BatchContext:
             yield
         finally:
             self._local.batch = before
-            freed(batch.held)
+            unpersist(batch.held)
 
     def matching(self, df: DataFrame, key: Columns) -> CurrentBatch | None:
         """The batch in hand, if an operator on ``df`` works by the same key."""

@@ -97,7 +97,7 @@ class Folder:
         return sorted(name for name in files if not name.startswith(_TEMPORARY) and not name.endswith(".crc"))
 
     def tidy(self, sub: str = "") -> None:
-        """Delete what writers have left that died before their file had its name. An hour later nobody is at it."""
+        """Delete temporary files of writers that died, an hour later."""
         from pyarrow.fs import FileSelector
 
         now = time.time_ns()
@@ -120,7 +120,7 @@ class Folder:
             self._drop(temporary)
 
     def put(self, name: str, data: bytes) -> None:
-        """Written anew, whatever was there, and durable. For names that nobody else writes."""
+        """Write the file anew, durably. For names that only one writer uses."""
         self._made(name)
         self._write(self.path(name), data)
         if self.local is not None:
@@ -130,13 +130,6 @@ class Folder:
         """What is not there is gone already."""
         for name in names:
             self._drop(self.path(name))
-
-    def remove(self, sub: str) -> None:
-        """A folder in here with all that is in it."""
-        try:
-            self.fs.delete_dir(self.path(sub))
-        except FileNotFoundError:
-            return
 
     # -- how --------------------------------------------------------------------------------------------------
 
@@ -188,7 +181,7 @@ class Folder:
             self.fs.move(temporary, final)
         except OSError:
             if self.fs.get_file_info(final).is_file and self.fs.get_file_info(temporary).is_file:
-                return False  # somebody was quicker
+                return False  # another writer was quicker
             raise
         if self.local is not None:
             _settle(Path(final).parent)

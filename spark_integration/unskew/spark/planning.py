@@ -129,7 +129,7 @@ class Plans:
         return planner.plan(histogram, origin=Origin(stream=self.stream.name, key_types=types))
 
     def _by_service(self, histogram: Histogram, types: tuple[str, ...], number: int) -> Plan | None:
-        """By a number that no other session has: the service makes one plan for each, and gives that to all who ask."""
+        """By a number that no other session has: the service makes one plan for each, and gives it to every caller."""
 
         def build(client: Client, left: Left) -> Plan:
             name = self.stream.name

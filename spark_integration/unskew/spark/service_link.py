@@ -26,7 +26,7 @@ from unskew.client.errors import UNSERVED
 from unskew.core.breaker import Breaker
 from unskew.core.errors import ConfigError, PlanError, UnskewError
 from unskew.core.stream_spec import StreamSpec
-from unskew.spark.caller_frame import outside
+from unskew.spark.caller_frame import caller_level
 
 __all__ = ["EMBEDDED", "Call", "Left", "ServiceLink", "ServiceWarning", "put_stream"]
 
@@ -45,8 +45,6 @@ _log = logging.getLogger("unskew.spark")
 class ServiceWarning(UserWarning):
     """The service did not answer, or did not let us in, and the driver decided by itself.
 
-    Examples
-    --------
     >>> import warnings
     >>> from unskew.spark import ServiceWarning
     >>> warnings.simplefilter("error", ServiceWarning)  # a job that must not go on without its service
@@ -114,64 +112,67 @@ class ServiceLink:
             return self._breaker.state(time.monotonic())
 
     def may_ask(self) -> bool:
-        """Whether there is a service, and it is worth asking now. Half open, who is told yes has to ask."""
+        """Whether there is a service, and it is worth asking now. Half open, the caller that gets True has to ask."""
         with self._lock:
             return self.client is not None and self._breaker.allow(time.monotonic())
 
     def ask(self, call: Call[T], instead: str, *, within: float | None = None, always: bool = False) -> T | None:
-        """What the service answers; None where it cannot be asked, and the caller is to decide alone.
+        """What the service answers; None where it cannot be asked: the caller is to decide alone.
 
-        Parameters
-        ----------
-        call
-            Makes the calls: a function of the client and of what is left of the deadline.
-        instead
-            What the caller does alone, for the warning.
-        within
-            Seconds for all calls together. None: each has the client's own time-out.
-        always
-            Ask even while the service has just not answered: somebody waits for this very answer.
-
-        Raises
-        ------
-        UnskewError
-            The service says no, or it is required and cannot serve.
+        ``call`` makes the calls, given the client and what is left of ``within`` (seconds for all calls together; None:
+        each has the client's own time-out). ``instead`` says in the warning what the caller does alone. ``always``: ask
+        even while the service has just not answered, for a user waits for this very answer. A refusal is raised, and
+        where the service is required, that it cannot serve.
         """
         if self.client is None or not (always or self.required or self.may_ask()):
             return None
         try:
-            answer = call(self.client, _left(within))
+            return self._call(self.client, call, within)
         except _CANNOT_SERVE as error:
-            self._failed()
             if self.required:
                 raise
-            warnings.warn(f"{instead}: {error}", ServiceWarning, stacklevel=outside())
+            warnings.warn(f"{instead}: {error}", ServiceWarning, stacklevel=caller_level())
             return None
+
+    def ask_in_background(
+        self, call: Call[T], instead: str, *, within: float | None = None, allowed: bool = False
+    ) -> T | None:
+        """The same for a thread or a task that nobody waits for: errors are logged, each once until a call succeeds.
+        ``allowed``: ``may_ask`` has said so already."""
+        if self.client is None or not (allowed or self.may_ask()):
+            return None
+        try:
+            answer = self._call(self.client, call, within)
+        except UnskewError as error:
+            self._log(f"{instead}: {error}")
+            return None
+        self._logged = ""
+        return answer
+
+    def _call(self, client: Client, call: Call[T], within: float | None) -> T:
+        """Make the calls, and count the result: a refusal is an answer."""
+        try:
+            answer = call(client, _left(within))
+        except _CANNOT_SERVE:
+            with self._lock:
+                self._breaker.failure(time.monotonic())
+                self._put.clear()  # it may come back empty
+            raise
         except UnskewError:
             self._answered()
             raise
         self._answered()
         return answer
 
-    def ask_in_background(
-        self, call: Call[T], instead: str, *, within: float | None = None, allowed: bool = False
-    ) -> T | None:
-        """The same for a thread or a task, that nobody waits for: errors are logged, each once until a call succeeds.
-        ``allowed``: ``may_ask`` has said so already."""
-        if self.client is None or not (allowed or self.may_ask()):
-            return None
-        try:
-            answer = call(self.client, _left(within))
-        except UnskewError as error:
-            if isinstance(error, _CANNOT_SERVE):
-                self._failed()
-            else:
-                self._answered()
-            self._log(f"{instead}. {error}")
-            return None
-        self._answered()
-        self._logged = ""
-        return answer
+    def _answered(self) -> None:
+        with self._lock:
+            self._breaker.success()
+
+    def _log(self, text: str) -> None:
+        with self._lock:
+            again, self._logged = text == self._logged, text
+        if not again:
+            _log.warning("%s", text)
 
     def put_stream(
         self,
@@ -190,8 +191,8 @@ class ServiceLink:
             if done in self._put and not again:
                 return
         put_stream(client, stream, spec, left, owner=owner, least_dsync=least_dsync)
-        with self._lock:
-            self._put.add(done)
+        with self._lock:  # as it was for another number of partitions it is not any more
+            self._put = {one for one in self._put if one[:2] == done[:2]} | {done}
 
     def close(self) -> None:
         """End the connection, and the embedded service."""
@@ -203,21 +204,6 @@ class ServiceLink:
             if embedded is not None:
                 embedded.__exit__(None, None, None)
 
-    def _failed(self) -> None:
-        with self._lock:
-            self._breaker.failure(time.monotonic())
-            self._put.clear()  # it may come back empty
-
-    def _answered(self) -> None:
-        with self._lock:
-            self._breaker.success()
-
-    def _log(self, text: str) -> None:
-        with self._lock:
-            again, self._logged = text == self._logged, text
-        if not again:
-            _log.warning("%s", text)
-
 
 def put_stream(
     client: Client, stream: str, spec: StreamSpec, left: Left, *, owner: bool = False, least_dsync: float = 0.0
@@ -225,14 +211,8 @@ def put_stream(
     """See that the service has the stream, for this number of partitions and these key types.
 
     A stream that is there keeps its settings, with two exceptions: its ``owner`` sets the number of partitions, and its
-    ``dsync_min`` is raised to ``least_dsync``, for the slowest query of a stream says how often it can report.
-
-    Raises
-    ------
-    ConfigError
-        The stream has another number of partitions, and this session is not the owner.
-    PlanError
-        The stream is for keys of other types.
+    ``dsync_min`` is raised to ``least_dsync``, for the slowest query of a stream says how often it can report. Another
+    number of partitions is a ``ConfigError``, keys of other types are a ``PlanError``.
     """
     try:
         present = client.get_stream(stream, timeout=left()).spec

@@ -21,8 +21,8 @@ from unskew.core.operators.join_plan import Bounds, JoinPlan
 from unskew.core.plan.plan import Plan, Version
 from unskew.core.planners import PLANNERS, Origin
 from unskew.spark.frame.histogram import Sampling, histogram_of
-from unskew.spark.frame.jvm import freed, input_splits, slots_of, spark_version
-from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, key_unseen, spread_unseen
+from unskew.spark.frame.jvm import input_splits, slots_of, spark_version, unpersist
+from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, key_without_frame, spread_without_frame
 from unskew.spark.frame.physical import dropped_exchange
 from unskew.spark.operators.advising import advise_on_frame, advise_on_join, names_of
 from unskew.spark.operators.aggregation import Aggregation, aggregation_of, at_input, at_plan, place_for
@@ -33,10 +33,10 @@ from unskew.spark.operators.user_functions import Function
 from unskew.spark.place.by_tasks import place
 from unskew.spark.place.dstream import partition_dstream
 from unskew.spark.place.native import route_column
+from unskew.spark.place.pin_maker import PinMaker
 from unskew.spark.place.rdd import partition_by
 from unskew.spark.place.repartition import repartition, routed
 from unskew.spark.place.salting import salt, salted_join, unsalted
-from unskew.spark.place.task_pins import Pins
 from unskew.spark.planning import Plans
 from unskew.spark.session_stream import spec_of
 from unskew.spark.stateful.handler import stateful
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from unskew.spark.place.executor import TaskPin
+    from unskew.spark.place.task_pin import TaskPin
 
 __all__ = ["Unskew"]
 
@@ -61,30 +61,22 @@ class Unskew:
 
     Parameters
     ----------
-    spark
-        The session, classic or Spark Connect; Spark 4.0 or later.
+    spark : The session, classic or Spark Connect; Spark 4.0 or later.
     stream, partitions, policy, parameters, weights, seed
         The stream's name and settings. ``parameters`` are the policy's own, ``weights`` the capacity of each partition.
         A service that has the stream already keeps its settings, but the number of partitions must be the same.
-    service
-        None, ``"embedded"`` (a real service beside the driver, gone with it), ``"grpc://host:port"``, or
+    service : None, ``"embedded"`` (a real service beside the driver, gone with it), ``"grpc://host:port"``, or
         ``"grpcs://..."`` with TLS.
-    sampling
-        How rows are sampled before they are counted.
-    required
-        Raise where the service does not answer, instead of planning in the driver with a ``ServiceWarning``.
-    timeout
-        Seconds for a call of the service.
-    access
-        How driver and tasks show who they are, as ``Client`` takes it (``token_file``, ``ca``, ``certificate`` and
+    sampling : How rows are sampled before they are counted.
+    required : Raise where the service does not answer, instead of planning in the driver with a ``ServiceWarning``.
+    timeout : Seconds for a call of the service.
+    access : How driver and tasks show who they are, as ``Client`` takes it (``token_file``, ``ca``, ``certificate`` and
         ``key``, ``insecure``); the rest each process has in its environment.
 
     Raises
     ------
-    ConfigError
-        A setting is not allowed; the message names it and says what is.
-    NoAnswerError
-        ``required=True`` and nobody answers.
+    ConfigError : A setting is not allowed; the message names it and says what is.
+    NoAnswerError : ``required=True`` and nobody answers.
 
     Examples
     --------
@@ -113,23 +105,11 @@ class Unskew:
         timeout: float = 10.0,
         access: Mapping[str, Any] | None = None,
     ) -> None:
-        self._settings: dict[str, Any] = {
-            "stream": stream,
-            "partitions": partitions,
-            "policy": policy,
-            "service": service,
-            "parameters": parameters,
-            "weights": weights,
-            "seed": seed,
-            "sampling": sampling,
-            "required": required,
-            "timeout": timeout,
-            "access": dict(access or {}),
-        }
+        self._settings = {name: value for name, value in locals().items() if name not in ("self", "spark")}
         spec = spec_of(partitions, policy, parameters, weights, seed)
         spark_version(spark.range(0))
         self._plans = Plans.open(spark, stream, spec, service, required=required, timeout=timeout, access=access)
-        self._pins = Pins(self._plans)
+        self._pins = PinMaker(self._plans)
         self._sampling = sampling or Sampling(seed=seed)
         self._spread: Columns = AUTO
         self._held: list[DataFrame] = []
@@ -180,20 +160,16 @@ class Unskew:
 
         Parameters
         ----------
-        df, key
-            The rows, and the columns of their key: a name, a ``Column``, or several in a list.
-        spread
-            Columns that tell the rows of one key apart; ``"auto"``: all that can. None: not looked at.
+        df, key : The rows, and the columns of their key: a name, a ``Column``, or several in a list.
+        spread : Columns that tell the rows of one key apart; ``"auto"``: all that can. None: not looked at.
 
         Returns
         -------
-        Histogram
-            Exact rows of each heavy key and of each host.
+        Histogram : Exact rows of each heavy key and of each host.
 
         Raises
         ------
-        ConfigError, KeyTypeError
-            A column is not there, or of a type that cannot be a key.
+        ConfigError, KeyTypeError : A column is not there, or of a type that cannot be a key.
 
         Examples
         --------
@@ -207,13 +183,11 @@ class Unskew:
 
         Parameters
         ----------
-        df, key, spread
-            As for ``histogram``; ``spread`` is also what ``repartition`` goes by from now on.
+        df, key, spread : As for ``histogram``; ``spread`` is also what ``repartition`` goes by from now on.
 
         Returns
         -------
-        Plan
-            Made by the service if it answers, else here.
+        Plan : Made by the service if it answers, else here.
 
         Raises
         ------
@@ -248,26 +222,22 @@ class Unskew:
 
         Parameters
         ----------
-        df, key, spread
-            As for ``histogram``.
+        df, key, spread : As for ``histogram``.
         operator
             ``"group_apply"``, ``"aggregate"``, ``"join"``, ``"repartition"``, or ``"sql"`` for Spark's own aggregates.
-        other, how
-            For a join its right side and type.
+        other, how : For a join its right side and type.
 
         Returns
         -------
-        Advice
-            What to use, and the reason.
+        Advice : What to use, and the reason.
 
         Raises
         ------
-        ConfigError
-            The operator is none of these, or a join lacks its right side.
+        ConfigError : The operator is none of these, or a join lacks its right side.
 
         Examples
         --------
-        >>> sk.advise(clicks, "user", "sql").use
+        >>> sk.advise(clicks, "user", "sql").choice
         'spark'
         """
         if operator == "join":
@@ -287,23 +257,19 @@ class Unskew:
 
         Parameters
         ----------
-        key, plan
-            The key's columns, and the plan; by default the last one made here.
+        key, plan : The key's columns, and the plan; by default the last one made here.
         spread
             Columns that tell the rows of a split key apart; needed by a plan that splits keys, unless ``df`` is given.
-        df
-            The frame, for keys to be checked now and ``spread`` to be ``"auto"``; without it Spark checks the key types
-            when it plans the query.
+        df : The frame, for keys to be checked now and ``spread`` to be ``"auto"``; without it Spark checks the key
+            types when it plans the query.
 
         Returns
         -------
-        Column
-            An int, never NULL.
+        Column : An int, never NULL.
 
         Raises
         ------
-        ConfigError, PlanError
-            There is no plan, or it does not fit the key.
+        ConfigError, PlanError : There is no plan, or it does not fit the key.
 
         Examples
         --------
@@ -315,8 +281,8 @@ class Unskew:
             return routed(df, chosen, key, AUTO if spread is None else spread).alias(_NAME)
         if chosen.splits and (spread is None or is_auto(spread)):
             raise ConfigError("spread", spread, "columns that tell the rows of a key apart, or give df= for auto")
-        spread_hash = None if spread is None or is_auto(spread) else spread_unseen(spread)
-        return route_column(chosen, key_unseen(key, chosen), spread_hash).alias(_NAME)
+        spread_hash = None if spread is None or is_auto(spread) else spread_without_frame(spread)
+        return route_column(chosen, key_without_frame(key, chosen), spread_hash).alias(_NAME)
 
     def repartition(
         self,
@@ -333,20 +299,16 @@ class Unskew:
         ----------
         df, key, plan
             The rows, their key's columns, and the plan; by default that of the batch in hand, or the last one made.
-        spread
-            Columns that tell the rows of a split key apart; by default those that the plan was made with.
-        column
-            The name of an int column to add, different for every partition.
+        spread : Columns that tell the rows of a split key apart; by default those that the plan was made with.
+        column : The name of an int column to add, different for every partition.
 
         Returns
         -------
-        DataFrame
-            The same rows.
+        DataFrame : The same rows.
 
         Raises
         ------
-        ConfigError, PlanError
-            There is no plan, or it does not fit the key.
+        ConfigError, PlanError : There is no plan, or it does not fit the key.
 
         Examples
         --------
@@ -370,30 +332,23 @@ class Unskew:
         batch: int | None = None,
         source: str | None = None,
     ) -> TaskPin:
-        """What the tasks of one batch are bound to (``unskew.spark.place.task_pins``).
+        """What the tasks of one batch are bound to (``unskew.spark.place.pin_maker``).
 
         Parameters
         ----------
-        plan
-            The plan; by default the last one made here.
-        learn
-            Bind tasks to the newest Q-table of the service instead.
-        sync
-            Whether tasks report what they learn; by default where there is a service.
-        batch
-            The batch's number; by default the next one.
-        source
-            The query's name, where an application has several on one stream.
+        plan : The plan; by default the last one made here.
+        learn : Bind tasks to the newest Q-table of the service instead.
+        sync : Whether tasks report what they learn; by default where there is a service.
+        batch : The batch's number; by default the next one.
+        source : The query's name, where an application has several on one stream.
 
         Returns
         -------
-        TaskPin
-            For one frame.
+        TaskPin : For one frame.
 
         Raises
         ------
-        ConfigError, PlanError
-            ``plan`` and ``learn`` are both given, or there is no plan.
+        ConfigError, PlanError : ``plan`` and ``learn`` are both given, or there is no plan.
 
         Examples
         --------
@@ -434,22 +389,17 @@ class Unskew:
 
         Parameters
         ----------
-        df, key, spread, column
-            As for ``repartition``.
-        plan, learn
-            What to make a pin from, as for ``pin``.
-        pin
-            Or a pin that is made, for this frame alone.
+        df, key, spread, column : As for ``repartition``.
+        plan, learn : What to make a pin from, as for ``pin``.
+        pin : Or a pin that is made, for this frame alone.
 
         Returns
         -------
-        DataFrame
-            The same rows.
+        DataFrame : The same rows.
 
         Raises
         ------
-        ConfigError, PlanError
-            The pin does not fit, or the key is another one when a task runs again.
+        ConfigError, PlanError : The pin does not fit, or the key is another one when a task runs again.
 
         Examples
         --------
@@ -477,26 +427,20 @@ class Unskew:
 
         Parameters
         ----------
-        rdd, key
-            The records, and a function that gives a record's key: a value, or a tuple for several key types.
-        plan
-            By default that of the pin, or the last one made here.
+        rdd, key : The records, and a function that gives a record's key: a value, or a tuple for several key types.
+        plan : By default that of the pin, or the last one made here.
         spread
             A function that gives what tells the records of one key apart: a number, string, bytes, or a tuple of these.
-        types
-            The keys' Spark types, where the plan has none.
-        pin
-            With it each task reports to the service what its partition held.
+        types : The keys' Spark types, where the plan has none.
+        pin : With it each task reports to the service what its partition held.
 
         Returns
         -------
-        RDD
-            The same records.
+        RDD : The same records.
 
         Raises
         ------
-        ConfigError, PlanError, KeyTypeError
-            There is no plan, or it does not fit the keys.
+        ConfigError, PlanError, KeyTypeError : There is no plan, or it does not fit the keys.
 
         Examples
         --------
@@ -533,25 +477,19 @@ class Unskew:
 
         Parameters
         ----------
-        df, key, fn, schema
-            As Spark takes them: ``fn(rows)`` or ``fn(key, rows)``.
-        plan
-            One that keeps keys whole. By default two jobs count the groups, and the plan is for at least three
+        df, key, fn, schema : As Spark takes them: ``fn(rows)`` or ``fn(key, rows)``.
+        plan : One that keeps keys whole. By default two jobs count the groups, and the plan is for at least three
             partitions a slot.
-        form
-            ``"pandas"`` or ``"arrow"``.
-        memory
-            Of one Python worker; a ``GroupMemoryWarning`` names the groups that will not fit.
+        form : ``"pandas"`` or ``"arrow"``.
+        memory : Of one Python worker; a ``GroupMemoryWarning`` names the groups that will not fit.
 
         Returns
         -------
-        DataFrame
-            The rows that ``fn`` returned.
+        DataFrame : The rows that ``fn`` returned.
 
         Raises
         ------
-        ConfigError, PlanError
-            The function, form or schema will not do, or the plan splits keys.
+        ConfigError, PlanError : The function, form or schema will not do, or the plan splits keys.
 
         Examples
         --------
@@ -589,29 +527,21 @@ class Unskew:
 
         Parameters
         ----------
-        df, key, plan, spread
-            As for ``repartition``; without any plan one is made.
-        partial
-            ``partial(rows)`` or ``partial(key, rows)`` gives the state of a piece.
-        merge
-            ``merge(states)`` or ``merge(key, states)`` gives one state of several; of one alone it must be that state,
-            for it is not called then.
-        schema
-            The key's columns and the state.
-        form
-            ``"pandas"`` or ``"arrow"``.
-        at
-            Where states are made: ``"plan"``, ``"input"`` (with ``"arrow"``) or ``"auto"``.
+        df, key, plan, spread : As for ``repartition``; without any plan one is made.
+        partial : ``partial(rows)`` or ``partial(key, rows)`` gives the state of a piece.
+        merge : ``merge(states)`` or ``merge(key, states)`` gives one state of several; of one alone it must be that
+            state, for it is not called then.
+        schema : The key's columns and the state.
+        form : ``"pandas"`` or ``"arrow"``.
+        at : Where states are made: ``"plan"``, ``"input"`` (with ``"arrow"``) or ``"auto"``.
 
         Returns
         -------
-        DataFrame
-            A row for each key.
+        DataFrame : A row for each key.
 
         Raises
         ------
-        ConfigError, PlanError
-            A function, the form or the schema will not do, or the plan does not fit the key.
+        ConfigError, PlanError : A function, the form or the schema will not do, or the plan does not fit the key.
 
         Examples
         --------
@@ -663,25 +593,22 @@ class Unskew:
         >>> sk.release()
         """
         held, self._held = self._held, []
-        freed(held)
+        unpersist(held)
 
     def dropped_exchange(self, df: DataFrame, plan: Plan | None = None) -> str | None:
         """Why rows of ``df`` are not where the plan puts them; None where they are. No job runs.
 
         Parameters
         ----------
-        df, plan
-            A frame that was placed by the plan; by default the last one made here.
+        df, plan : A frame that was placed by the plan; by default the last one made here.
 
         Returns
         -------
-        str or None
-            What has moved the rows since.
+        str or None : What has moved the rows since.
 
         Raises
         ------
-        ConfigError
-            There is no plan.
+        ConfigError : There is no plan.
 
         Examples
         --------
@@ -706,22 +633,16 @@ class Unskew:
 
         Parameters
         ----------
-        left, right, on, how
-            As Spark takes them; ``on`` may also be a list of pairs (left name, right name).
-        plan
-            By default one is made by counting both sides, unless Spark would broadcast one of them: then the join is
+        left, right, on, how : As Spark takes them; ``on`` may also be a list of pairs (left name, right name).
+        plan : By default one is made by counting both sides, unless Spark would broadcast one of them: then the join is
             Spark's own. A plan from elsewhere splits the left side, or ``side``.
-        spread
-            Columns that tell the rows of one key of the split side apart.
-        side
-            The side to split, ``"left"`` or ``"right"``, where the type of join leaves a choice.
-        bounds
-            How much may be copied, and what a task may weigh.
+        spread : Columns that tell the rows of one key of the split side apart.
+        side : The side to split, ``"left"`` or ``"right"``, where the type of join leaves a choice.
+        bounds : How much may be copied, and what a task may weigh.
 
         Returns
         -------
-        DataFrame
-            The columns and rows of Spark's own join.
+        DataFrame : The columns and rows of Spark's own join.
 
         Raises
         ------
@@ -756,18 +677,15 @@ class Unskew:
 
         Parameters
         ----------
-        left, right, on, how, spread, side, bounds
-            As for ``join``.
+        left, right, on, how, spread, side, bounds : As for ``join``.
 
         Returns
         -------
-        JoinPlan
-            The plan, the side to split, and the work and copies that it expects.
+        JoinPlan : The plan, the side to split, and the work and copies that it expects.
 
         Raises
         ------
-        ConfigError, KeyTypeError
-            The keys cannot be compared, or the side does not fit the type of join.
+        ConfigError, KeyTypeError : The keys cannot be compared, or the side does not fit the type of join.
 
         Examples
         --------
@@ -794,6 +712,7 @@ class Unskew:
 
         Examples
         --------
+        >>> from unskew.spark import Unskew
         >>> Unskew(spark, stream="clicks", partitions=4).close()
         """
         try:

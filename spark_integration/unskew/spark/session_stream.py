@@ -1,4 +1,4 @@
-"""The stream of a session: its settings, the numbers of its batches, and who owns its number of partitions."""
+"""The stream of a session: its settings, the numbers of its batches, and which query owns its number of partitions."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class SessionStream:
     # -- the number of partitions -----------------------------------------------------------------------------
 
     def resize(self, partitions: int) -> None:
-        """Plans are for another number of partitions from now on, and the service is told so with the next call."""
+        """Plans are for another number of partitions from now on. The service gets it with the next call."""
         with self._lock:
             self._owned = True
             if partitions != self._spec.partitions:

@@ -22,7 +22,7 @@ from unskew.core.stream_spec import StreamSpec
 from unskew.service.engine import rounds
 from unskew.spark import service_link
 from unskew.spark.place import task_reports
-from unskew.spark.place.executor import TaskPin
+from unskew.spark.place.task_pin import TaskPin
 from unskew.spark.service_link import ServiceLink
 from unskew.spark.streaming import round_participant
 from unskew.spark.streaming.round_participant import RoundParticipant

@@ -17,7 +17,7 @@ from unskew.client import Client, testing
 from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, PlanError
 from unskew.spark import Unskew
-from unskew.spark.streaming.binding import pin_folder
+from unskew.spark.streaming.pin_log import pin_folder
 from unskew.wire import StoredPin, pinned_from_bytes
 
 if TYPE_CHECKING:

@@ -47,7 +47,12 @@ _HOSTS = 0x5EED_C0DE << 32
 
 @dataclass(frozen=True)
 class Sampling:
-    """``fraction`` of the rows to look at first; ``seed`` of the choice."""
+    """How rows are sampled before they are counted: a ``fraction`` of them, chosen by ``seed``.
+
+    >>> from unskew.spark import Sampling
+    >>> Sampling(fraction=0.05).seed
+    7
+    """
 
     fraction: float = 0.01
     seed: int = 7

@@ -43,11 +43,11 @@ __all__ = [
     "key_columns",
     "key_names",
     "key_of",
-    "key_unseen",
+    "key_without_frame",
     "quoted",
     "same_each_time",
     "spread_of",
-    "spread_unseen",
+    "spread_without_frame",
 ]
 
 Columns: TypeAlias = "str | Column | Sequence[str | Column]"
@@ -105,7 +105,7 @@ def key_names(df: DataFrame, key: Columns) -> tuple[str, ...]:
     return tuple(name for name, _ in _resolved(df, _listed(key), "key"))
 
 
-def key_unseen(key: Columns, plan: Plan) -> Column:
+def key_without_frame(key: Columns, plan: Plan) -> Column:
     """The key hash where no frame is at hand yet: the types are compared when Spark plans the query, and a row of
     another type raises instead of being routed. Where they agree nothing is left of the check."""
     columns = [_column(one) for one in _listed(key)]
@@ -139,7 +139,7 @@ def spread_of(df: DataFrame, spread: Columns = AUTO) -> Spread:
             "an expression that gives a row the same value each time: a task that runs again would send its rows "
             "elsewhere, and rows would be lost or doubled",
         )
-    return Spread(spread_unseen(spread), names)
+    return Spread(spread_without_frame(spread), names)
 
 
 def _spread_of_all(df: DataFrame) -> Spread:
@@ -159,10 +159,10 @@ def _spread_of_all(df: DataFrame) -> Spread:
             "columns that Spark can hash and that are the same if a task runs again; of the frame's, "
             f"{', '.join(rest)}, none is",
         )
-    return Spread(spread_unseen([F.col(quoted(name)) for name in names]), names, rest)
+    return Spread(spread_without_frame([F.col(quoted(name)) for name in names]), names, rest)
 
 
-def spread_unseen(spread: Columns) -> Column:
+def spread_without_frame(spread: Columns) -> Column:
     """The spread hash over columns of a frame that is not at hand: unchecked."""
     return F.xxhash64(F.lit(SPREAD_SEED), *map(_column, _listed(spread, "spread")))
 
@@ -194,8 +194,8 @@ def check_new(df: DataFrame, column: str) -> None:
 
 
 def has_all(df: DataFrame, columns: Columns) -> bool:
-    """Whether the frame has what is meant by name. Spark is not asked: what observes a frame would be told of it as
-    of a job that failed."""
+    """Whether the frame has these columns. Spark is not asked: an observation of the frame would take the failed
+    analysis for a failed job."""
     names = {name.casefold() for name in df.columns}
     return all(_first_of(one).casefold() in names for one in _listed(columns) if isinstance(one, str))
 

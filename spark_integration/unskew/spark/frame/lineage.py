@@ -32,11 +32,11 @@ _FRACTIONAL = ("float", "double")
 
 Levels = dict[int, int]  # by expression id; SAME is left out
 Named = dict[int, list[int]]  # the columns of each common table expression, by its id
-Behind = Callable[[Any], Any]  # the plan that made the rows of an RDD; None where it cannot be told
+Behind = Callable[[Any], Any]  # the plan that made the rows of an RDD; None where Spark does not say
 
 
 def unsteady(df: DataFrame) -> list[int] | None:
-    """For each column of ``df`` one of the above; None where that cannot be told."""
+    """For each column of ``df`` one of the above; None where Spark does not say."""
     inner: Any = df
     if not hasattr(inner, "_jdf"):
         return None
@@ -78,7 +78,7 @@ def _levels(plan: Any, named: Named, behind: Behind) -> Levels:
 
 
 def _of_rows(leaf: Any, source: Any | None, behind: Behind) -> Levels:
-    """Of rows that are there already: by what made them, where that can be told."""
+    """Of rows that are there already: by what made them, where Spark says so."""
     if source is None:
         return {}
     levels, pairs = _levels(source, {}, behind), zip(_ids(leaf.output()), _ids(source.output()), strict=True)

@@ -18,10 +18,9 @@ from unskew.spark.place.native import table_text
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Node", "dropped_exchange", "nodes", "python_workers", "shuffles"]
+__all__ = ["Node", "dropped_exchange", "nodes", "shuffles"]
 
 _LINE = re.compile(r"^((?:[:+| ][ -][ ]?)*)(?:\*\s?\(\d+\) )?(.*)$")
-_PYTHON = re.compile(r"Python|ArrowEval|InArrow|InPandas|Pandas", re.IGNORECASE)
 _STEP = 3  # characters by which explain indents a child
 _SHOWN = 120
 
@@ -55,14 +54,16 @@ def shuffles(df: DataFrame) -> list[Node]:
     return [node for node in nodes(physical_text(df)) if node.name == "Exchange"]
 
 
-def python_workers(df: DataFrame) -> list[Node]:
-    """The nodes that send rows through a Python worker."""
-    return [node for node in nodes(physical_text(df)) if _PYTHON.search(node.name)]
-
-
 def dropped_exchange(df: DataFrame, plan: Plan) -> str | None:
-    """Why the rows of ``df`` are not where ``plan`` puts them; None where they are. Runs no job. Of a frame that has
-    run, the plan that AQE ended with is read."""
+    """Why the rows of ``df`` are not where ``plan`` puts them; None where they are. No job runs. Of a frame that has
+    run, the plan that AQE ended with is read.
+
+    Examples
+    --------
+    >>> from unskew.spark import dropped_exchange
+    >>> dropped_exchange(clicks.repartition(4, "user"), sk.last).split(" is in ")[0]  # doctest: +ELLIPSIS
+    'no exchange by plan ...'
+    """
     lines = nodes(physical_text(df))
     ours = _exchange_of(plan, lines)
     if ours is None:

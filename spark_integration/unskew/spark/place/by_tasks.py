@@ -43,8 +43,9 @@ from unskew.spark.frame.keys import (
     spread_of,
 )
 from unskew.spark.frame.lineage import SAME, unsteady
-from unskew.spark.place.executor import Placing, TaskPin
+from unskew.spark.place.executor import TaskPlacement
 from unskew.spark.place.repartition import direct_way, pre_images
+from unskew.spark.place.task_pin import TaskPin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["place"]
 
 _HASH, _SPREAD = "__unskew_hash", "__unskew_spread"
-_MASK = 62  # nullable columns told in one bigint
+_MASK = 62  # nullable columns in one bigint
 _NOT_CARRIED = re.compile(r"(?:^|[:<,])interval(?: (?:year|month)\b|[>,]|$)")  # types that Arrow has no column of
 _PLACED: WeakKeyDictionary[TaskPin, int] = WeakKeyDictionary()  # what frame each pin that reports is for
 
@@ -80,12 +81,12 @@ def place(
     if pin.learn:
         _check_steady(df, key)
     needed = pin.plan is None or pin.plan.splits
-    spread_hash, alike = _told_apart(df, spread) if needed else (None, False)
+    spread_hash, alike = _row_spread(df, spread) if needed else (None, False)
     name = helper(df.columns, "partition") if column is None else column
     hashes = [key_hash.alias(_HASH), *([] if spread_hash is None else [spread_hash.alias(_SPREAD)])]
     parts = input_partitions(df) or UNKNOWN_PARTS
     pinned = replace(pin, bound=replace(pin.bound, alike=alike), parts=parts)
-    task = Placing(pinned, name, spread_hash is not None, None if direct else pre_images(pin.partitions))
+    task = TaskPlacement(pinned, name, spread_hash is not None, None if direct else pre_images(pin.partitions))
     schema = StructType([*df.schema.fields, StructField(name, IntegerType())])
     hashed = df.select("*", *hashes)
     # By position: mapInArrow looks columns up by name, and cannot find one with a dot in it or of two of one name.
@@ -107,7 +108,8 @@ def _check_carried(df: DataFrame) -> None:
 
 
 def _check_steady(df: DataFrame, key: Columns) -> None:
-    """By a plan a key that is another one in a second run moves its own row; who learns may move a partition."""
+    """Refuse a key that may change when a task runs again: by a plan only its own row would move, but where tasks learn
+    all rows of its partition may."""
     levels = unsteady(df.select(*key_columns(df, key))) or []
     for name, level in zip(key_names(df, key), levels, strict=False):
         if level != SAME:
@@ -130,7 +132,7 @@ def _check_first(df: DataFrame, pin: TaskPin) -> None:
         )
 
 
-def _told_apart(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
+def _row_spread(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
     """The spread hash, and whether two rows that have the same are the same row, so that one may stand for the other.
 
     That asks for more than the native face's hash: Spark's ``xxhash64`` passes over NULLs, so ('a', NULL) and (NULL,

@@ -20,18 +20,17 @@ from typing import TYPE_CHECKING
 
 from unskew.core.rounds.partition_agent import PartitionRouting, bounded, report_of
 from unskew.core.stream_spec import Part
+from unskew.spark.place.task_pin import PATIENCE, TaskPin
 
 if TYPE_CHECKING:
     from unskew.client import Client
     from unskew.core.plan.plan import Plan, Version
-    from unskew.spark.place.executor import TaskPin
     from unskew.spark.service_link import Left, ServiceLink
 
-__all__ = ["PATIENCE", "plan_for", "report"]
+__all__ = ["plan_for", "report"]
 
 _log = logging.getLogger("unskew.spark")
 
-PATIENCE = 1.0
 _COOLDOWN, _LONGEST = 60.0, 900.0
 _MOST_LINKS, _IDLE = 4, 120.0
 

@@ -65,14 +65,39 @@ def stateful(
     """For ``writeStream.foreachBatch``: ``fn`` is called for each key of a batch, with its rows and what it kept from
     the batches before, and ``handle(output, batch_id)`` gets the rows that it returned, as ``schema`` has them.
 
-    ``form``: how ``fn`` gets rows and states, and what it returns (``unskew.spark.stateful.calls``). ``state`` are the
-    columns that are kept for a key. ``checkpoint``: the query's checkpointLocation, where the state is kept under
-    ``name``. ``time``: a column of event time, a timestamp or a bigint of milliseconds; then the state has such a
-    column ``expires``, and a key is closed, without rows, once the batches before have had a time ``delay`` seconds
-    later. ``policy`` and ``parameters``: of the plans; one that keeps keys whole. ``block``: keys that are read and
-    written together.
-
     Rows of a key come in no set order. All rows that a partition has of a batch are in one Python worker's memory.
+
+    Parameters
+    ----------
+    handle, key, fn, schema : The handler, the key's columns by name, the function, and the rows that it returns.
+    state : The columns that are kept for a key.
+    checkpoint, name : The query's checkpointLocation, and the name that the state is kept under there.
+    form : How ``fn`` gets rows and states, and what it returns (``unskew.spark.stateful.calls``).
+    time, delay : A column of event time, a timestamp or a bigint of milliseconds; then the state has such a column
+        ``expires``, and a key is closed, without rows, once the batches before have had a time ``delay`` seconds later.
+    policy, parameters : Of the plans; one that keeps keys whole.
+    block : Keys that are read and written together.
+
+    Returns
+    -------
+    Stateful : Give it to ``foreachBatch``.
+
+    Raises
+    ------
+    ConfigError, KeyTypeError : A setting is wrong: before the query starts.
+
+    Examples
+    --------
+    >>> def count(key, rows, state):
+    ...     n = len(rows) + (0 if state is None else state["n"])
+    ...     return [(key[0], n)], {"n": n}
+    >>> def show(output, batch):
+    ...     print(output.count(), output.agg({"n": "max"}).first()[0])
+    >>> each = sk.stateful(show, "user", count, "user bigint, n bigint", "n bigint", folder, "totals")
+    >>> each(clicks, 0)  # Spark does: writeStream.foreachBatch(each).option("checkpointLocation", folder).start()
+    7 300
+    >>> each(clicks, 1)
+    7 600
     """
     stream = sk.plans.stream
     spec = stream.spec
@@ -129,7 +154,7 @@ class Stateful:
 
 class _StatefulQuery:
     """One run of the query, from the first batch that is seen of it: another one may have other columns, or another
-    checkpoint. Where the run cannot be told (Connect) each has a process of its own."""
+    checkpoint. Where Spark does not say which run it is (Connect) each has a process of its own."""
 
     def __init__(self, settings: StatefulSettings, df: DataFrame, run: str | None) -> None:
         check_checkpoint(df, settings.checkpoint)
@@ -173,7 +198,7 @@ class _StatefulQuery:
         return self.last
 
     def _batch(self, before: Manifest | None, number: int) -> StatefulBatch:
-        """What its tasks are told: a function of what is committed, and of the settings."""
+        """What its tasks get: a function of what is committed, and of the settings."""
         if before is None:
             return StatefulBatch(self._job, number, None, (), first_plan(self._planner, self._origin(number)), None)
         plan = before.next_plan
@@ -200,7 +225,7 @@ class _StatefulQuery:
         results = sorted((done_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
         if [done.partition for done in results] != list(range(batch.plan.partitions)):
             raise StateError(
-                f"{len(results)} tasks have told what they did, of {batch.plan.partitions} partitions: something has "
+                f"{len(results)} tasks have reported, of {batch.plan.partitions} partitions: something has "
                 "changed their number after the plan placed the rows; see spark.sql.adaptive"
             )
         return results

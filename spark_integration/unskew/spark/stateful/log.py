@@ -59,8 +59,8 @@ class Log:
         if wrong:
             each = (f"{name} {getattr(kept, name)!r}, not {getattr(identity, name)!r}" for name in wrong)
             raise StateError(
-                f"the state in {self.folder.path()} is of another query: {'; '.join(each)}. Give this query a name or a "
-                "checkpoint of its own; to start over with this one, stop it and delete that folder"
+                f"the state in {self.folder.path()} is of another query: {'; '.join(each)}. Give this query a name or "
+                "a checkpoint of its own; to begin anew with this one, stop it and delete that folder"
             )
 
     # -- commits ----------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ class Log:
         self.folder.delete(*sorted(_listed([gone]) - _listed(kept)))
 
     def sweep(self, manifest: Manifest) -> list[Manifest]:
-        """Delete what no manifest lists now that this one is the last, whoever has left it; the manifests there are."""
+        """Delete what no manifest lists, now that this one is the last; return the manifests that are left."""
         older = [batch for batch in self.committed() if batch < manifest.batch]
         self.folder.delete(*map(_name, older[: len(older) + 1 - KEPT]))
         kept = [*map(self.read, older[len(older) + 1 - KEPT :]), manifest]

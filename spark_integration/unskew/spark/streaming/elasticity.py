@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from unskew.core.scaling.values import ScaleDecision
 
-__all__ = ["Progress", "follow", "stages_of"]
+__all__ = ["ProgressListener", "follow", "stages_of"]
 
 _log = logging.getLogger("unskew.spark")
 
@@ -47,7 +47,7 @@ def follow(spark: SparkSession, elastic: Elastic, decision: ScaleDecision) -> No
         request_slots(spark, decision.r)
 
 
-class Progress(StreamingQueryListener):
+class ProgressListener(StreamingQueryListener):
     """Tells how long each batch of one run of a query took, and when there will be no more."""
 
     def __init__(self, run: str, took: Callable[[int, float], object], ended: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
 """``for_each_batch``: what Spark calls for each micro-batch of a query.
 
-A batch is bound (``binding``), its rows are placed by what it is bound to, the user's function gets them, and the facts
-of the batch go to whoever decides for later batches (``planned``, ``learned``). Between the pin and the end of the
-batch nothing is asked of anybody.
+A batch is bound (``pin_log``), its rows are placed by what it is bound to (``plan_placer``, ``learning_placer``), the
+user's function gets them, and the facts of the batch decide for later batches. Between the pin and the end of the batch
+the service is not asked.
 
 Under Spark Connect the object is pickled and runs in another process: it holds only configuration. Threads and
 connections are made when a run of the query starts (``_StartedQuery``).
@@ -21,12 +21,12 @@ from unskew.core.planners import PLANNERS
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.core.scaling.elastic import Elastic
 from unskew.spark.current_batch import CurrentBatch
-from unskew.spark.frame.jvm import freed, run_of
+from unskew.spark.frame.jvm import run_of, unpersist
 from unskew.spark.frame.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
 from unskew.spark.streaming.batch_sampling import RowSampler
-from unskew.spark.streaming.binding import Binding, pin_folder
-from unskew.spark.streaming.learned import Learned
-from unskew.spark.streaming.planned import Planned
+from unskew.spark.streaming.learning_placer import LearningPlacer
+from unskew.spark.streaming.pin_log import PinLog, pin_folder
+from unskew.spark.streaming.plan_placer import PlanPlacer
 from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote, source_of
 from unskew.spark.streaming.settings import Fresh, StreamingSettings, names_only
 from unskew.wire import StoredPin
@@ -41,7 +41,7 @@ __all__ = ["ForEachBatch", "Handle", "for_each_batch"]
 Handle = Callable[["DataFrame", int], object]
 
 
-class Way(Protocol):
+class BatchPlacer(Protocol):
     """Decides what a batch is bound to, and places it."""
 
     def counts_first(self) -> bool:
@@ -51,7 +51,7 @@ class Way(Protocol):
         """The batch has a pin of an earlier run; ``now`` has the columns that rows would be placed by now."""
 
     def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
-        """What a batch that nobody has begun is to be bound to, and why; the present choice where nothing changes."""
+        """What a batch that has not begun is to be bound to, and why; the present choice where nothing changes."""
 
     def route(self, df: DataFrame, pin: StoredPin, batch: int) -> tuple[DataFrame, RowSampler | None]:
         """The rows in their places, and what samples them, if anything does."""
@@ -88,7 +88,7 @@ class ForEachBatch:
     def settle(self, timeout: float) -> bool:
         """Wait until the last batch has been planned from, no longer than this; whether it has. A stream need not: for
         tests, and for the end of a job that reports."""
-        return self._query is None or self._query.way.settle(timeout)
+        return self._query is None or self._query.placer.settle(timeout)
 
     def close(self) -> None:
         """End the thread that plans. A query that still runs goes on by the plan it has."""
@@ -119,46 +119,33 @@ def for_each_batch(
 
     Parameters
     ----------
-    key, spread
-        Names of columns: the key, and what tells the rows of one key apart.
-    checkpoint, name
-        The query's checkpointLocation, and the name that its pins are kept under there.
-    fresh
-        ``"previous"``: plans come from the batches before. ``"same"``: a batch is counted before it is placed.
-    learn
-        Tasks decide by a pinned Q-table, and report what they learn.
-    threshold
-        Batches with fewer rows are not planned from.
-    deadline
-        The longest that a batch waits for a service, in seconds.
-    persist
-        Keep the rows while the handler runs, for one that reads them more than once.
-    column
-        The name of an int column to add, different for every partition.
-    interval
-        Seconds from one batch to the next, as the trigger has it.
-    elastic
-        Change the number of partitions by measured batch times.
+    key, spread : Names of columns: the key, and what tells the rows of one key apart.
+    checkpoint, name : The query's checkpointLocation, and the name that its pins are kept under there.
+    fresh : ``"previous"``: plans come from the batches before. ``"same"``: a batch is counted before it is placed.
+    learn : Tasks decide by a pinned Q-table, and report what they learn.
+    threshold : Batches with fewer rows are not planned from.
+    deadline : The longest that a batch waits for a service, in seconds.
+    persist : Keep the rows while the handler runs, for one that reads them more than once.
+    column : The name of an int column to add, different for every partition.
+    interval : Seconds from one batch to the next, as the trigger has it.
+    elastic : Change the number of partitions by measured batch times.
     misses
         After so many batches in a row whose rows lay otherwise than their plan foretold, batches are counted first.
 
     Returns
     -------
-    ForEachBatch
-        Give it to ``foreachBatch``; ``close()`` it when the query has ended.
+    ForEachBatch : Give it to ``foreachBatch``; ``close()`` it when the query has ended.
 
     Raises
     ------
-    ConfigError
-        A setting is wrong, or the handler cannot be pickled under Spark Connect: before the query starts.
+    ConfigError : A setting is wrong, or the handler cannot be pickled under Spark Connect: before the query starts.
 
     Examples
     --------
-    >>> folder = getfixture("tmp_path")
-    >>> clicks = spark.readStream.format("rate").option("rowsPerSecond", 100).load().selectExpr("value % 7 AS user")
-    >>> each = sk.for_each_batch(lambda df, batch: df.count(), "user", str(folder), "clicks")
-    >>> query = clicks.writeStream.foreachBatch(each).option("checkpointLocation", str(folder)).start()
-    >>> query.stop(); each.close()
+    >>> each = sk.for_each_batch(lambda df, batch: print(batch, df.count()), "user", folder, "clicks")
+    >>> each(clicks, 0)  # Spark does: writeStream.foreachBatch(each).option("checkpointLocation", folder).start()
+    0 600
+    >>> each.close()
     """
     if not callable(handle):
         raise ConfigError("handle", handle, "a function of (df, batch_id)")
@@ -207,38 +194,38 @@ class _StartedQuery:
             told=spread,
             kinds=_kinds(df, settings, spread),
         )
-        self._binding = Binding(pin_folder(settings.checkpoint, settings.name), self._now)
-        self.way: Way = (Learned if settings.learn else Planned)(sk, settings, source, types)
+        self._binding = PinLog(pin_folder(settings.checkpoint, settings.name), self._now)
+        self.placer: BatchPlacer = (LearningPlacer if settings.learn else PlanPlacer)(sk, settings, source, types)
 
     def place(self, df: DataFrame, batch: int, handle: Handle) -> None:
         settings = self._settings
         with self._persisted(df) as rows:
             pin = self._pin(rows, batch)
             began = time.monotonic()
-            routed, sampler = self.way.route(rows, pin, batch)
+            routed, sampler = self.placer.route(rows, pin, batch)
             current = CurrentBatch(pin.bound.plan, self._key, settings.spread_of_pin(pin.told), settings.deadline)
             try:
                 with self._sk.plans.context.bind(current):
                     handle(routed, batch)
             except BaseException:
-                self.way.failed()
+                self.placer.failed()
                 raise
             if not self._closed:
-                self.way.finished(df, pin, batch, sampler, time.monotonic() - began)
+                self.placer.finished(df, pin, batch, sampler, time.monotonic() - began)
 
     def close(self) -> None:
         self._closed = True
-        self.way.close()
+        self.placer.close()
 
     def _pin(self, df: DataFrame, batch: int) -> StoredPin:
         """The pin of this batch: the one that is there if anybody may have begun the batch, else the newest."""
         if not self._binding.free(batch):
             stored = self._binding.bound(batch)
             if stored is not None:
-                self.way.begin(stored, self._now)
+                self.placer.begin(stored, self._now)
                 return stored
         present, now = self._binding.present, self._now
-        choice, reason = self.way.choose(df, batch, present)
+        choice, reason = self.placer.choose(df, batch, present)
         if present is not None and choice is present.bound and (present.told, present.kinds) == (now.told, now.kinds):
             return self._binding.stay(batch)
         began = int(time.time() * 1000) if present is None else present.began
@@ -247,7 +234,7 @@ class _StartedQuery:
     @contextmanager
     def _persisted(self, df: DataFrame) -> Iterator[DataFrame]:
         """The batch's rows, persisted where they are read more than once."""
-        counts_first = self.way.counts_first()
+        counts_first = self.placer.counts_first()
         if not (self._settings.persist or counts_first):
             yield df
             return
@@ -255,7 +242,7 @@ class _StartedQuery:
         try:
             yield rows
         finally:
-            freed([rows])
+            unpersist([rows])
 
 
 def _kinds(df: DataFrame, settings: StreamingSettings, spread: tuple[str, ...]) -> tuple[str, ...]:

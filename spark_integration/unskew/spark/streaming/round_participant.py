@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from unskew.core.rounds.sync_schedule import SyncSchedule
 from unskew.core.stream_spec import StreamSpec
-from unskew.spark.place.task_pins import drivers_report
+from unskew.spark.place.pin_maker import drivers_report
 
 if TYPE_CHECKING:
     from unskew.client import Client
@@ -33,7 +33,7 @@ __all__ = ["RoundParticipant"]
 _log = logging.getLogger("unskew.spark")
 _WAIT = 10.0  # seconds, at most, that the service is asked to wait for the round
 _PAUSE = 0.2  # seconds to the next call where it does not wait for so long
-_LACKS = 1.5  # times fewer rows than in the round before: somebody was not in this one
+_LACKS = 1.5  # times fewer rows than in the round before: a partitioner was missing
 _HELD = 20  # DSYNCs, at most, that a round is held for a batch
 
 

@@ -19,14 +19,7 @@ Fresh: TypeAlias = Literal["previous", "same"]
 
 @dataclass(frozen=True)
 class StreamingSettings:
-    """``key`` and ``spread`` are names of columns.
-
-    ``fresh``: ``"previous"``, plans come from the batches before; ``"same"``, a batch is counted before it is placed.
-    ``learn``: tasks decide by a pinned Q-table, and report. ``threshold``: batches with fewer rows are not planned
-    from. ``deadline``: the longest that a batch waits for a service, in seconds. ``persist``: keep the rows while the
-    handler runs, for one that reads them more than once. ``column``: as for ``repartition``. ``interval``: seconds
-    from one batch to the next, as the trigger has it. ``elastic``: change the number of partitions by measured times.
-    """
+    """The arguments of ``Unskew.for_each_batch``; ``key`` and ``spread`` are names of columns."""
 
     key: tuple[str, ...]
     checkpoint: str

@@ -28,13 +28,13 @@ from unskew.core.rounds.messages import Answer, Report
 from unskew.core.rounds.partition_agent import REPORTED, RoutingChoice
 from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream_spec import UNKNOWN_PARTS, Part
-from unskew.spark.place.executor import TaskPin
+from unskew.spark.place.task_pin import TaskPin
 
 if TYPE_CHECKING:
     from unskew.spark.planning import Plans
     from unskew.spark.service_link import Left
 
-__all__ = ["Pins", "drivers_report"]
+__all__ = ["PinMaker", "drivers_report"]
 
 _log = logging.getLogger("unskew.spark")
 _ALONE = "this batch goes by what was learned before"
@@ -43,7 +43,7 @@ _LONGEST_SOURCE = 200 - len(f"/{UNKNOWN_PARTS}")  # of what a name may have
 
 
 @dataclass(eq=False)
-class Pins:
+class PinMaker:
     """Makes the pins of a session, and remembers the newest answer of a round."""
 
     plans: Plans

@@ -21,9 +21,9 @@ from unskew.spark.frame.histogram import histogram_of
 from unskew.spark.frame.jvm import Jobs, input_splits, jobs_of, rows_before, run_of, stage_times
 from unskew.spark.frame.keys import AUTO, key_of, spread_of
 from unskew.spark.place.native import route_column
-from unskew.spark.place.repartition import moved
+from unskew.spark.place.repartition import move_rows
 from unskew.spark.streaming.batch_sampling import RowSampler, every_for, near_for, sampled
-from unskew.spark.streaming.elasticity import Progress, stages_of
+from unskew.spark.streaming.elasticity import ProgressListener, stages_of
 from unskew.spark.streaming.plan_ahead_thread import PlanAheadThread
 from unskew.spark.streaming.settings import StreamingSettings
 from unskew.wire import StoredPin
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from unskew.spark.planning import Session
     from unskew.spark.service_link import Left
 
-__all__ = ["Planned"]
+__all__ = ["PlanPlacer"]
 
 _log = logging.getLogger("unskew.spark")
 _SMALL_IN_A_ROW = 16  # of small batches one in so many is counted
@@ -71,7 +71,7 @@ class _RanBatch:
         )
 
 
-class Planned:
+class PlanPlacer:
     """Which plan a batch is bound to, and how its rows are placed and sampled."""
 
     def __init__(self, sk: Session, settings: StreamingSettings, source: str, types: tuple[str, ...]) -> None:
@@ -81,7 +81,7 @@ class Planned:
         self._splits = 0  # tasks that read a batch, by its frame
         self._hashes: tuple[tuple[str, ...], Column, Column | None] | None = None
         self._route: tuple[Plan, Column] | None = None
-        self._listener: Progress | None = None
+        self._listener: ProgressListener | None = None
         self._timed_by_spark = False
         self._last_job = -1  # of the batch before
 
@@ -160,7 +160,7 @@ class Planned:
         if not self._is_small(df, batch):
             counted = spread if plan.splits or PLANNERS[self._sk.plans.stream.spec.policy].splits else None
             df, sampler = self._sampled(df, key, counted, plan)
-        return moved(df, self._route[1], plan.partitions, column=settings.column), sampler
+        return move_rows(df, self._route[1], plan.partitions, column=settings.column), sampler
 
     def _hashes_of(self, df: DataFrame, columns: tuple[str, ...]) -> tuple[Column, Column | None]:
         """Key hash and spread hash, checked: a query's batches all have the same columns. Where the job's next version
@@ -229,7 +229,7 @@ class Planned:
         if run is None:
             return
         self._timed_by_spark = True
-        self._listener = Progress(run, thread.took, lambda: self._end(thread))
+        self._listener = ProgressListener(run, thread.took, lambda: self._end(thread))
         self._sk.spark.streams.addListener(self._listener)
 
     def _end(self, thread: PlanAheadThread, *, give_up: bool = False) -> None:

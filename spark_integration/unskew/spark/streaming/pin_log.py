@@ -1,4 +1,4 @@
-"""Which plan or Q-table a batch is bound to: decided once, kept durably, the same for every run of the batch.
+"""The pins of a query: which plan or Q-table each batch is bound to, kept durably, the same for every run of the batch.
 
 A pin is an interval: it binds the batches from its own on until the next pin. It is written before the first task of
 its first batch starts, and only where something changes. What a new run of the query has to know is only this: the
@@ -6,7 +6,7 @@ first batch that it sees may have been begun by an earlier one, so it gets the p
 Every later batch has not been begun by anybody, for Spark begins one when the one before is done.
 
 An earlier driver may not be dead but only cut off, and about to bind the same batch to something newer. So the first
-batch of a run gets a pin of its own, a copy of the one that it goes by: whoever comes second finds it.
+batch of a run gets a pin of its own, a copy of the one that it goes by: the driver that comes second finds it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.spark.folders import Folder
 from unskew.wire import StoredPin, pinned_from_bytes, pinned_to_bytes
 
-__all__ = ["Binding", "pin_folder"]
+__all__ = ["PinLog", "pin_folder"]
 
 _SUFFIX = ".pb"
 _KEPT = 100  # batches that Spark can go back by itself (spark.sql.streaming.minBatchesToRetain)
@@ -28,15 +28,15 @@ def pin_folder(checkpoint: str, name: str) -> Folder:
     return Folder(checkpoint).sub(f"unskew/{name}/pins")
 
 
-class Binding:
-    """The pins of one query, in one run of it. ``identity`` has what must be the same for all of them."""
+class PinLog:
+    """The pins of one query, in one run of it. ``identity`` has what must be equal in all of them."""
 
     def __init__(self, folder: Folder, identity: StoredPin) -> None:
         self._folder, self._identity = folder, identity
         self._forget_all()
 
     def _forget_all(self) -> None:
-        """Know as little as a new run of the query does."""
+        """Forget everything, as a new run of the query."""
         self._firsts: list[int] | None = None  # of the pins that are there, ascending; known once looked at
         self._present: StoredPin | None = None
         self._newest = -1  # the last batch that was bound in this run
@@ -47,7 +47,7 @@ class Binding:
         return self._present
 
     def free(self, batch: int) -> bool:
-        """Whether nobody can have begun this batch, so that it may be bound to something new."""
+        """Whether this batch cannot have been begun, so that it may be bound to something new."""
         return self._newest >= 0 and batch == self._newest + 1 and batch not in self._known()
 
     def bound(self, batch: int) -> StoredPin | None:
@@ -74,7 +74,7 @@ class Binding:
         return self._taken(batch, self._present)
 
     def bind(self, batch: int, bound: RoutingChoice, reason: str, began: int) -> StoredPin:
-        """Bind the batch and those after it. Where somebody else was first, theirs is what counts."""
+        """Bind the batch and those after it. Where another driver was first, its pin counts."""
         mine = replace(self._identity, bound=replace(bound, batch=batch), reason=reason, began=began)
         pin = self._taken(batch, self._written(batch, mine))
         self._forget(batch)
@@ -85,8 +85,8 @@ class Binding:
         return pinned
 
     def _written(self, batch: int, mine: StoredPin) -> StoredPin:
-        """What the batch's own pin holds from now on. Where writing fails it may be there all the same: then whoever
-        tries again has to look, as a new run does."""
+        """The batch's own pin from now on. Where writing fails it may be there all the same: then the next attempt has
+        to look, as a new run does."""
         firsts = self._known()
         self._forget_all()
         made = self._folder.create(f"{batch}{_SUFFIX}", pinned_to_bytes(mine))

@@ -17,7 +17,7 @@ from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.spark.place.by_tasks import place
-from unskew.spark.place.executor import TaskPin
+from unskew.spark.place.task_pin import TaskPin
 from unskew.spark.streaming.round_participant import RoundParticipant
 from unskew.spark.streaming.settings import StreamingSettings
 from unskew.wire import StoredPin
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from unskew.spark.planning import Session
     from unskew.spark.streaming.batch_sampling import RowSampler
 
-__all__ = ["Learned"]
+__all__ = ["LearningPlacer"]
 
 _LEAST = 0.05  # seconds that a task takes to report at all
 
 
-class Learned:
+class LearningPlacer:
     """Which Q-table a batch is bound to, and when its tasks report."""
 
     def __init__(self, sk: Session, settings: StreamingSettings, source: str, types: tuple[str, ...]) -> None:

@@ -14,23 +14,23 @@ from unskew.core.errors import ConfigError, PlanError, PlanFormatError
 from unskew.core.planners import make_planner
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.spark.folders import Folder
-from unskew.spark.streaming.binding import Binding, pin_folder
+from unskew.spark.streaming.pin_log import PinLog, pin_folder
 from unskew.wire import StoredPin
 
 PLANS = [make_planner("balanced", 4).plan(some_histogram(2_000, 300, seed=seed)) for seed in range(4)]
 IDENTITY = StoredPin(RoutingChoice(4), "clicks", "q", ("user",), ("auto",))
 
 
-def binding(where: Path, identity: StoredPin = IDENTITY) -> Binding:
+def binding(where: Path, identity: StoredPin = IDENTITY) -> PinLog:
     """As a run of the query has it."""
-    return Binding(pin_folder(str(where), "q"), identity)
+    return PinLog(pin_folder(str(where), "q"), identity)
 
 
 def files(where: Path) -> list[int]:
     return sorted(int(name.removesuffix(".pb")) for name in pin_folder(str(where), "q").names())
 
 
-def bind(to: Binding, batch: int, plan: int) -> str:
+def bind(to: PinLog, batch: int, plan: int) -> str:
     """What ``foreach`` does with a batch, and the plan that it then goes by; ``plan`` is what it would take."""
     found = None if to.free(batch) else to.bound(batch)
     if found is None:
