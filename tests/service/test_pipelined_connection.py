@@ -113,7 +113,8 @@ def test_who_goes_away_leaves_the_others_their_answers() -> None:
 
     async def main() -> None:
         async with connected_to(talk) as (connection, server):
-            first, gone, last = (asyncio.ensure_future(connection.execute_command("ECHO", one)) for one in (b"1", b"2", b"3"))
+            asked = (connection.execute_command("ECHO", one) for one in (b"1", b"2", b"3"))
+            first, gone, last = map(asyncio.ensure_future, asked)
             await asyncio.sleep(0.05)
             gone.cancel()
             go.set()
