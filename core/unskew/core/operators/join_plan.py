@@ -133,7 +133,7 @@ def join_plan(
     planner = make_planner(policy, partitions, seed, list(weights) or None)
     copies = rows.rows(RIGHT if side == LEFT else LEFT)
     spread = rows.spread[side].copy()
-    told = _Told(cost, scale, tail, tail_keys, rows.hashes)
+    told = _JoinSummary(cost, scale, tail, tail_keys, rows.hashes)
     plan = planner.plan(told.histogram(None if whole else spread), origin=origin)
     for attempt in range(_TRIES):
         extra = _copied(plan, rows.hashes, copies)
@@ -149,7 +149,7 @@ def join_plan(
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
+class _JoinSummary:
     """Costs as a planner takes them."""
 
     cost: F64

@@ -41,10 +41,11 @@ class Elastic:
         self.rules(1)
 
     def within(self, partitions: int) -> int:
-        """The nearest number that is allowed: a query may have been started with other bounds before."""
+        """The number nearest to ``partitions`` that is allowed: a query may have been started with other bounds before."""
         return min(max(partitions, self.least), self.most)
 
     def rules(self, maps: int) -> ScaleRules:
+        """The rules of Algorithm 4 for a job with so many map tasks, ``maps``."""
         return ScaleRules(
             thres=self.thres,
             step=self.step,
