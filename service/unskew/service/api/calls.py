@@ -160,10 +160,10 @@ class Calls:
         table = request.report.table
         size = len(table.hashes) * table.workers if table.workers else 0  # of its values, or they are refused
         report, data = await _in_thread(partial(round_messages.report_as_sent, request.report), size)
-        known = (request.incarnation, request.epoch)
+        last = (request.incarnation, request.epoch)
         if left is not None:
             wait = min(wait, max(0.0, 0.9 * left - 0.05))
-        synced = await self.verbs.sync(stream, report, wait, known, data)
+        synced = await self.verbs.sync(stream, report, wait, last, data)
         if synced.answer is not None:
             note("round", synced.answer.epoch)
         return synced

@@ -124,9 +124,9 @@ class Verbs(Protocol):
 
     def watch_plans(self, stream: str, if_none_match: str = "") -> AsyncIterator[Fetched]: ...
 
-    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
-        """Take the report; wait so many seconds for its round. ``known``: (incarnation, epoch) that the caller has.
-        ``data``: the report in bytes (``wire.round_messages``), if the caller has them."""
+    async def sync(self, stream: str, report: Report, wait: float, last: tuple[int, int], data: bytes = b"") -> Synced:
+        """Take the report; wait so many seconds for its round. ``last``: (incarnation, epoch) of the newest
+        answer that the caller has. ``data``: the report in bytes (``wire.round_messages``), if it is at hand."""
 
     def drain(self) -> None:
         """End all waits of syncs, now and from now on: each is answered with the newest round there is."""

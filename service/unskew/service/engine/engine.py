@@ -225,9 +225,9 @@ class Engine:
 
     # -- rounds
 
-    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
+    async def sync(self, stream: str, report: Report, wait: float, last: tuple[int, int], data: bytes = b"") -> Synced:
         with self._calls:
-            return await self._rounds.sync(stream, report, wait, known, data)
+            return await self._rounds.sync(stream, report, wait, last, data)
 
 
 class _OpenCalls:

@@ -1,7 +1,7 @@
-"""The streams: their settings as every verb needs them, kept in memory for as long as no news says otherwise.
+"""The settings of streams as every verb needs them, cached until news of a change.
 
 A change of the number of partitions or of the key types needs no step of its own: the plans and reports that are there
-stay, and whoever uses them next (``planning``, ``reducing``) begins anew or resizes.
+stay, and their next use (``planning``, ``reducer``) begins anew or resizes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from unskew.wire.streams import spec_from_bytes, spec_to_bytes
 
 __all__ = ["CachedStream", "Incarnations", "Streams", "no_stream"]
 
-_KEPT = 10_000
+_CACHED = 10_000
 _HOUR = 3_600_000_000
 _MOST_PAGE = 1000
 
@@ -45,7 +45,7 @@ class Incarnations:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._highest: LruCache[str, int] = LruCache(_KEPT)
+        self._highest: LruCache[str, int] = LruCache(_CACHED)
 
     def note(self, stream: str, incarnation: int) -> None:
         """One that claims to be more than an hour ahead of the clock is ignored."""
@@ -60,8 +60,8 @@ class Incarnations:
 class Streams:
     def __init__(self, base: Base, incarnations: Incarnations) -> None:
         self._base, self._incarnations = base, incarnations
-        self._known: LruCache[str, CachedStream] = LruCache(_KEPT)
-        self._read: dict[str, float] = {}
+        self._cache: LruCache[str, CachedStream] = LruCache(_CACHED)
+        self._read_at: dict[str, float] = {}
         self._reads: SingleFlight[CachedStream] = SingleFlight()
 
     # -- verbs
@@ -70,19 +70,19 @@ class Streams:
         self, stream: str, spec: StreamSpec, owner: str = "", most: int | None = None
     ) -> tuple[CachedStream, bool]:
         check_name("stream", stream)
-        found = self._base.store.put_stream(stream, spec_to_bytes(spec), self._incarnations.floor(stream), owner, most)
-        record, created = await found
+        floor = self._incarnations.floor(stream)
+        record, created = await self._base.store.put_stream(stream, spec_to_bytes(spec), floor, owner, most)
         self.forget(stream)
-        known = self._take(record)
+        cached = self._take(record)
         self._base.observer(StreamChanged(stream, "created" if created else "put"))
-        return known, created
+        return cached, created
 
     async def page(self, after: str, limit: int) -> Sequence[CachedStream]:
         records = await self._base.store.streams(after, max(1, min(limit, _MOST_PAGE)))
         return [self._take(record) for record in records]
 
     async def delete(self, stream: str) -> None:
-        self._known.pop(stream, None)
+        self._cache.pop(stream, None)
         self.forget(stream)
         if not await self._base.store.delete_stream(stream):
             raise no_stream(stream)
@@ -91,53 +91,57 @@ class Streams:
     # -- for the other parts
 
     async def get(self, stream: str, *, fresh: bool = False) -> CachedStream:
-        """The stream, or ``NotFoundError``. Where the store cannot be asked, what is known of it serves, unless it has
+        """The stream, or ``NotFoundError``. Where the store does not answer the cached settings serve, unless they have
         to be ``fresh``."""
-        known = self._known.find(stream)
-        if known is not None and not fresh and monotonic() - self._read.get(stream, -math.inf) < self._base.tuning.poll:
-            return known
-        asked = self._reads.once(stream, lambda: self._ask(stream))
-        if known is None or fresh:
-            return await asked
+        cached = self._cache.find(stream)
+        if (
+            cached is not None
+            and not fresh
+            and monotonic() - self._read_at.get(stream, -math.inf) < self._base.tuning.poll
+        ):
+            return cached
+        reading = self._reads.once(stream, lambda: self._read(stream))
+        if cached is None or fresh:
+            return await reading
         try:
-            return await asyncio.wait_for(asked, self._base.tuning.cached_wait)
+            return await asyncio.wait_for(reading, self._base.tuning.cached_wait)
         except (UnavailableError, asyncio.TimeoutError):
-            return known
+            return cached
 
-    async def _ask(self, stream: str) -> CachedStream:
+    async def _read(self, stream: str) -> CachedStream:
         check_name("stream", stream)
         record = await self._base.store.stream(stream)
         if record is None:
             self.forget(stream)
-            if self._known.pop(stream, None) is not None:
+            if self._cache.pop(stream, None) is not None:
                 self._base.observer(StreamChanged(stream, "deleted"))
             raise no_stream(stream)
         return self._take(record)
 
     def _take(self, record: StreamRecord) -> CachedStream:
-        known = self._known.find(record.name)
-        if known is None or known.record != record:
-            spec = known.spec if known and known.record.spec == record.spec else spec_from_bytes(record.spec)
-            known = CachedStream(record, spec)
-        self._known.put(record.name, known)
-        self._read[record.name] = monotonic()
-        if len(self._read) > 2 * _KEPT:
-            self._read = {name: at for name, at in self._read.items() if name in self._known}
+        cached = self._cache.find(record.name)
+        if cached is None or cached.record != record:
+            spec = cached.spec if cached and cached.record.spec == record.spec else spec_from_bytes(record.spec)
+            cached = CachedStream(record, spec)
+        self._cache.put(record.name, cached)
+        self._read_at[record.name] = monotonic()
+        if len(self._read_at) > 2 * _CACHED:
+            self._read_at = {name: at for name, at in self._read_at.items() if name in self._cache}
         self.note(record.name, record.incarnation)
-        return known
+        return cached
 
     def note(self, stream: str, incarnation: int) -> None:
         """An agent has shown this incarnation."""
         self._incarnations.note(stream, incarnation)
 
     def knows(self, stream: str) -> bool:
-        return stream in self._known
+        return stream in self._cache
 
     def forget(self, stream: str) -> None:
         """Ask the store the next time."""
-        self._read.pop(stream, None)
+        self._read_at.pop(stream, None)
         self._reads.forget(stream)
 
     def forget_all(self) -> None:
-        for stream in list(self._read):
+        for stream in list(self._read_at):
             self.forget(stream)

@@ -1,4 +1,4 @@
-"""What happens in the engine, as values told to an observer: what metrics and logs are made of, without a change here.
+"""What happens in the engine, as values for observers: metrics, logs, traces and history are made from them.
 
 An observer is called on the loop: it must be quick and must not raise.
 """
@@ -13,7 +13,7 @@ from unskew.core.stream_spec import BatchWork, Part
 from unskew.service.stores.metered import StoreCalled
 
 MOST_SHOWN = 256
-"""Partitions of a stream whose loads are told one by one."""
+"""Partitions of a stream whose loads are exported one by one."""
 
 __all__ = [
     "MOST_SHOWN",
@@ -32,9 +32,9 @@ class StreamChanged:
 
 @dataclass(frozen=True)
 class PlanBuilt:
-    """``outcome`` as in ``Built``; ``info`` is that of the plan that was answered. ``by_hash``: the rows per partition
+    """``outcome`` as in ``BuiltPlan``; ``info`` is that of the plan in the answer. ``by_hash``: the rows per partition
     that plain hashing would have given for the same histogram, where they were counted; ``by_plan``: those that the
-    plan gives it, which are not those of ``info`` where an older plan was kept."""
+    plan gives for it, which differ from those of ``info`` where an older plan was kept."""
 
     stream: str
     policy: str
@@ -52,7 +52,7 @@ class PlanBuilt:
 
 @dataclass(frozen=True)
 class PlanServed:
-    """``version`` is None where the caller had it."""
+    """``version`` is None where the caller had it already."""
 
     stream: str
     version: Version | None
@@ -83,9 +83,9 @@ class AgentsSeen:
 
 @dataclass(frozen=True)
 class BatchSeen:
-    """A batch, or a part of it, was reported. ``latest`` is the latest plan's version then; ``promised`` what the plan
-    says of itself that the batch was bound to. Each is None where it is not known. ``partitions``: how many the rows
-    were for, also those that had none."""
+    """A batch, or a part of it, was reported. ``latest``: the latest plan's version then; ``promised``: the info of the
+    plan that the batch was routed by; each is None where it is unknown. ``partitions``: how many there were, also those
+    without rows."""
 
     stream: str
     part: Part
@@ -125,7 +125,7 @@ class WatchersSeen:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Something was not done, and why; of which version or round, where it is about one."""
+    """Something was not done, and why; with its version or round, where it is about one."""
 
     stream: str
     what: str
