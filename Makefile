@@ -13,15 +13,19 @@ STAMP := $(VENV)/.installed-$(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" %
 CLASSES := $(VENV)/spark-classes.jsa
 ROOTS := core simulate proto client service spark_integration cli
 WORKERS ?= 2
+QUICK = tests/unit tests/property tests/client
+TESTS ?= tests
+RUNS ?= 5
+LOOPS ?= 2
 # Tests of one xdist_group share a worker, and so what is dear to set up.
-PYTEST = -n $(WORKERS) --dist loadgroup
+PYTEST = -n $(WORKERS) --dist loadgroup $(if $(CI),--durations=25)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 # A caller's PYTHONPATH or active venv must not decide what is tested.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help venv demo test test-long test-spark check lint types layers stubs stubs-check protolint reference sbom bench image wheel dist \
-    pictures constraints java redis clean clean-kernels
+.PHONY: help venv demo test test-quick test-long test-load test-spark check lint types layers house stubs stubs-check protolint \
+    reference sbom bench image wheel dist pictures constraints java redis clean clean-kernels
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,7 +58,13 @@ $(CLASSES): $(STAMP) tests/jvm.py
 
 test: $(STAMP) $(CLASSES)  ## the whole test suite, real local Spark and Redis included (minutes)
 	@JAVA_HOME="$$(bash tools/java.sh)"; REDIS_SERVER="$$(bash tools/redis.sh)"; export JAVA_HOME REDIS_SERVER; \
-	    $(BIN)/python -m pytest $(PYTEST) -m "not long" tests
+	    $(BIN)/python -m pytest $(PYTEST) -m "not long" $(TESTS)
+
+test-quick: $(STAMP)  ## what needs neither Java nor Redis, for the inner loop (under a minute)
+	@$(BIN)/python -m pytest $(PYTEST) -m quick $(QUICK)
+
+test-load: $(STAMP)  ## the proof that a busy machine fails no test: make test-load [RUNS=5] [LOOPS=2]
+	@bash tools/test_beside_load.sh $(RUNS) $(LOOPS)
 
 test-long: $(STAMP) $(CLASSES)  ## the same with the full dose of every check (much longer)
 	@JAVA_HOME="$$(bash tools/java.sh)"; REDIS_SERVER="$$(bash tools/redis.sh)"; export JAVA_HOME REDIS_SERVER; \
@@ -63,7 +73,7 @@ test-long: $(STAMP) $(CLASSES)  ## the same with the full dose of every check (m
 test-spark:  ## tests/spark on another PySpark, 4.0 to 4.2: make test-spark SPARK=4.0
 	@bash tools/test_spark.sh "$(PYTHON)" "$(or $(SPARK),$(error say which: make test-spark SPARK=4.0))"
 
-check: lint types layers stubs-check protolint  ## ruff, mypy strict, import contracts, stubs up to date, contract
+check: lint types layers house stubs-check protolint  ## ruff, mypy strict, import contracts, the house, stubs up to date, contract
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -78,6 +88,9 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(BIN)/lint-imports
 
+house: $(STAMP)
+	$(BIN)/python -m tools.house --figures
+
 stubs-check: $(STAMP)
 	$(BIN)/python tools/stubs.py --check
 
@@ -89,6 +102,7 @@ stubs: $(STAMP)  ## generate the protobuf stubs that are committed
 
 reference: $(STAMP)  ## write what is made of the code: docs/reference, the dashboards, the chart's table of values
 	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.house_map
 	$(BIN)/python -m tools.dashboards
 	$(BIN)/python tools/chart_readme.py
 

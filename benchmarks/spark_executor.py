@@ -28,7 +28,7 @@ from unskew.client import Client, testing
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.partition_agent import RoutingChoice, apart, decide
 from unskew.spark.place.by_tasks import place
-from unskew.spark.place.executor import TaskPin
+from unskew.spark.place.task_pin import TaskPin
 
 MARK = 1.5
 

@@ -24,7 +24,7 @@ import grpc
 import numpy as np
 
 from unskew.client import Client
-from unskew.client.backoff import Backoff
+from unskew.client.background import Backoff
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import UnskewError
 from unskew.core.plan.plan import Plan

@@ -1,7 +1,7 @@
 """An existing job, and the same job with three lines changed.
 
 The job finds sessions in click logs: all clicks of a host, in order, cut where an hour passes. That needs a whole host
-at a time, so one busy host is one long task, and hashing gives it company.
+at a time, so one busy host is one long task, and hashing puts other hosts into the same task.
 
     python examples/before_and_after.py [rows]
 """

@@ -1,6 +1,6 @@
 """Parquet files of even size from rows that are not: by hash of the key, and by a plan.
 
-Files written after a shuffle by key are as uneven as the keys: one task writes for minutes, and who reads the large
+Files written after a shuffle by key are as uneven as the keys: one task writes for minutes, and a reader of the large
 file waits for it. ``sk.repartition`` splits the few heavy keys over files and keeps all others whole, so a filter on
 the key still reads few files.
 

@@ -1,7 +1,8 @@
 """A model for each customer, where one customer has a tenth of all orders: by Spark alone, and with unskew.
 
-``applyInPandas`` needs all rows of a customer in one task. Spark puts customers together by hash, so the largest share
-a task with others, and it may start last. ``sk.group_apply`` gives heavy ones tasks of their own and starts them first.
+``applyInPandas`` needs all rows of a customer in one task. Spark groups customers by hash, so a large one shares its
+task with others, and that task may start last. ``sk.group_apply`` gives large ones tasks of their own and starts them
+first.
 
     python examples/skewed_groups.py [orders]
 """

@@ -31,5 +31,5 @@ def service(running: Running) -> ServiceInTest:
 
 @pytest.fixture
 def client(running: Running) -> Iterator[Client]:
-    with Client(running.target) as one:
+    with Client(running.target, timeout=60.0) as one:
         yield one

@@ -19,7 +19,7 @@ from unskew.client import Agent, Client, PlanAgent, Reporter
 from unskew.core.stream_spec import BatchWork, Work
 
 HASHES = np.arange(1_000, dtype=np.uint64)
-LONGEST = 20.0
+LONGEST = 60.0
 _CLIENT: list[Client] = []
 
 
@@ -68,7 +68,7 @@ def agents(target: str) -> dict[str, Any]:
 def busy(target: str) -> dict[str, Any]:
     ended = threading.Event()
     wrong: list[str] = []
-    client = Client(target)
+    client = Client(target, timeout=LONGEST)
     agent = Agent("clicks", client, workers=4, dsync=0.02)
 
     def call() -> None:
@@ -106,8 +106,8 @@ def busy(target: str) -> dict[str, Any]:
 def plans(target: str) -> dict[str, Any]:
     """A plan agent and a reporter, at work when the process forks."""
     with (
-        PlanAgent("clicks", target, workers=4, slot=0.1, name="parent") as agent,
-        Reporter("clicks", target, source="app", part=0, parts=2) as reporter,
+        PlanAgent("clicks", target, workers=4, slot=0.1, name="parent", timeout=LONGEST) as agent,
+        Reporter("clicks", target, source="app", part=0, parts=2, timeout=LONGEST) as reporter,
     ):
         reporter.tell(1, BatchWork((Work(0, rows=1),)))
         until(lambda: agent.route(HASHES).size and agent.status.told)
@@ -130,7 +130,7 @@ def version(_: int) -> int:
 
 
 def pool(target: str) -> dict[str, Any]:
-    with Client(target) as client:
+    with Client(target, timeout=LONGEST) as client:
         client.get_plan("clicks")
         _CLIENT.append(client)
         with multiprocessing.get_context("fork").Pool(2) as workers:

@@ -35,8 +35,8 @@ from unskew.wire import (
 Verb = Callable[[Any, grpc.ServicerContext], Any]
 
 
-def until(what: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait for something that has to come; fail if it does not."""
+def until(what: Callable[[], object], seconds: float = 60.0) -> None:
+    """Wait for something that has to come; fail if it does not, also on a machine that is busy with other work."""
     limit = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < limit, "it did not come"

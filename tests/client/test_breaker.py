@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,9 +104,67 @@ def test_the_pause_is_bounded_and_a_closed_one_always_lets_through(failures: int
 
 @pytest.mark.parametrize(
     ("settings", "named"),
-    [({"failures": 0}, "failures"), ({"cooldown": 0.0}, "cooldown"), ({"cooldown": 9.0, "longest": 3.0}, "cooldown")],
+    [
+        ({"failures": 0}, "failures"),
+        ({"cooldown": 0.0}, "cooldown"),
+        ({"cooldown": 9.0, "longest": 3.0}, "cooldown"),
+        ({"probe_timeout": 0.0}, "probe_timeout"),
+    ],
 )
 def test_settings_without_sense_are_refused(settings: dict[str, float], named: str) -> None:
     """By the name of the setting."""
     with pytest.raises(ConfigError, match=f"^{named}: "):
         Breaker(**settings)  # type: ignore[arg-type]
+
+
+def test_a_ticket_of_before_it_opened_changes_nothing() -> None:
+    """Calls run at once: what began before it opened says nothing about the time after, whatever its result."""
+    breaker = Breaker(failures=1, cooldown=1.0)
+    early, late = breaker.enter(0.0), breaker.enter(0.0)
+    breaker.failure(0.0, early)
+    breaker.success(late)
+    assert breaker.state(0.0) == OPEN
+    probe = breaker.enter(1.0)
+    assert probe is not None
+    breaker.failure(1.0, late)
+    breaker.success(probe)
+    assert breaker.state(1.0) == CLOSED
+
+
+def test_a_probe_that_was_given_up_makes_room_for_another() -> None:
+    """A caller that is cancelled says nothing about the service."""
+    breaker = Breaker(failures=1, probe_timeout=math.inf)
+    breaker.failure(0.0, breaker.enter(0.0))
+    probe = breaker.enter(1.0)
+    assert probe is not None
+    assert not breaker.allow(1e9), "a probe under way is the only one, however long it takes"
+    breaker.abandoned(probe)
+    assert breaker.enter(1.0) not in (None, probe)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["ask", "succeed", "fail", "give up", "wait"]), st.integers(0, 5)), max_size=60)
+)
+def test_with_tickets_there_is_one_probe_at_a_time_and_always_a_next_one(steps: list[tuple[str, int]]) -> None:
+    """Whatever comes back in whatever order: one at a time while open, and after the pause somebody may ask again."""
+    breaker, now = Breaker(failures=3, cooldown=1.0, longest=4.0, probe_timeout=math.inf), 0.0
+    calls: list[tuple[int, bool]] = []
+    for step, which in steps:
+        if step == "ask":
+            probe, ticket = breaker.state(now) != CLOSED, breaker.enter(now)
+            assert probe or ticket is not None
+            assert not (probe and ticket is not None and any(probing for _, probing in calls))
+            calls += [] if ticket is None else [(ticket, probe)]
+        elif step == "wait":
+            now += 0.5
+        elif calls:
+            ticket, _ = calls.pop(which % len(calls))
+            if step == "succeed":
+                breaker.success(ticket)
+            elif step == "fail":
+                breaker.failure(now, ticket)
+            else:
+                breaker.abandoned(ticket)
+    for ticket, _ in calls:
+        breaker.abandoned(ticket)
+    assert breaker.enter(now + 4.0) is not None

@@ -18,8 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.client.service_in_test import until
-from unskew.client import Agent, Client, Ladder, NoAccessError, NotThereError, RefusedError, testing
-from unskew.client.ladder import NEWEST
+from unskew.client import Agent, Client, NoAccessError, NotThereError, RefusedError, testing
 from unskew.client.testing import Embedded, EmbeddedError, embedded
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Version
@@ -38,7 +37,7 @@ def real() -> Iterator[Embedded]:
 
 @pytest.fixture
 def client(real: Embedded) -> Iterator[Client]:
-    with real.client() as one:
+    with real.client(timeout=60.0) as one:
         yield one
 
 
@@ -95,8 +94,8 @@ def test_what_the_service_refuses_names_the_field(client: Client) -> None:
         client.sync("refused", sent.report)  # type: ignore[union-attr]
 
 
-def test_a_new_plan_is_pushed_and_found_by_the_ladder(client: Client) -> None:
-    """A watch in a thread; a walk before binding."""
+def test_a_new_plan_is_pushed(client: Client) -> None:
+    """A watch in a thread gets each plan once, in order."""
     client.put_stream("pushed", partitions=4, policy="balanced")
     got: list[Version] = []
     with client.watch("pushed", lambda plan: got.append(plan.version)):
@@ -104,8 +103,7 @@ def test_a_new_plan_is_pushed_and_found_by_the_ladder(client: Client) -> None:
             built = client.build_plan("pushed", number, histogram=Histogram.from_hashes(skewed(seed=number)))
             until(lambda version=built.plan.version: version in got)  # type: ignore[misc]
     assert got == sorted(set(got))
-    chosen = Ladder(client, "pushed", 4).walk()
-    assert (chosen.rung, chosen.plan) == (NEWEST, built.plan)
+    assert client.get_plan("pushed").plan == built.plan
 
 
 def test_agents_learn_together_through_the_service(real: Embedded, client: Client) -> None:
@@ -125,11 +123,11 @@ def test_agents_learn_together_through_the_service(real: Embedded, client: Clien
         for thread in threads:
             thread.start()
         try:
-            until(lambda: min(one.status.answered, two.status.answered) >= 3, 20.0)
+            until(lambda: min(one.status.answered, two.status.answered) >= 3)
         finally:
             ended.set()
             for thread in threads:
-                thread.join(10)
+                thread.join(60)
         assert one.status.error == two.status.error == ""
         assert one.status.version[0] == two.status.version[0]
         assert client.get_stream("together").epoch >= 3
@@ -138,9 +136,9 @@ def test_agents_learn_together_through_the_service(real: Embedded, client: Clien
 def test_rest_and_metrics_are_there_too(real: Embedded, client: Client) -> None:
     """One service, three ports."""
     client.put_stream("seen", partitions=4)
-    with urllib.request.urlopen(f"{real.http}/v1/streams/seen", timeout=10) as answer:
+    with urllib.request.urlopen(f"{real.http}/v1/streams/seen", timeout=60) as answer:
         assert json.load(answer)["name"] == "seen"
-    with urllib.request.urlopen(f"{real.metrics}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"{real.metrics}/metrics", timeout=60) as answer:
         assert b"unskew_" in answer.read()
 
 

@@ -1,15 +1,12 @@
-"""The URL of a store, and the breaker before it."""
+"""The URL of a store: what it may say, and what is refused."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from unskew.core.errors import ConfigError
 from unskew.service.stores import open_store
 from unskew.service.stores.address import Address, RedisTls, read_address
-from unskew.service.stores.breaker import Breaker
 from unskew.service.stores.memory import MemoryStore
 
 HIDDEN = "pa55word"
@@ -96,59 +93,3 @@ def test_a_password_is_not_shown() -> None:
 def test_without_a_url_the_store_is_in_memory() -> None:
     """So the service runs with nothing else."""
     assert isinstance(open_store(), MemoryStore)
-
-
-def test_the_breaker_opens_after_failures_in_a_row_and_probes_one_at_a_time() -> None:
-    """A success between starts the count anew; each failed probe doubles the rest."""
-    breaker = Breaker(failures=2, rest=1.0, most=3.0)
-    breaker.failed(breaker.enter(0.0), 0.0)
-    breaker.succeeded(breaker.enter(0.0))
-    breaker.failed(breaker.enter(0.0), 0.0)
-    assert not breaker.open
-    breaker.failed(breaker.enter(0.0), 0.0)
-    for now, until in ((1.0, 3.0), (3.0, 6.0), (6.0, 9.0)):
-        assert breaker.enter(now - 0.1) is None
-        probe = breaker.enter(now)
-        assert probe is not None
-        assert breaker.enter(now) is None
-        breaker.failed(probe, now)
-        assert breaker.enter(until - 0.1) is None
-    breaker.succeeded(breaker.enter(9.0))
-    assert not breaker.open
-    assert breaker.enter(9.0) is not None
-
-
-def test_a_probe_that_was_given_up_makes_room_for_another() -> None:
-    """A caller that is cancelled says nothing about the store."""
-    breaker = Breaker(failures=1, rest=1.0)
-    breaker.failed(breaker.enter(0.0), 0.0)
-    breaker.abandoned(breaker.enter(1.0))
-    assert breaker.enter(1.0) is not None
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(["ask", "succeed", "fail", "give up", "wait"]), st.integers(0, 5)), max_size=60)
-)
-def test_the_breaker_never_shuts_for_good_and_never_lets_two_probes_through(steps: list[tuple[str, int]]) -> None:
-    """Whatever comes back in whatever order: one at a time while open, and after a rest somebody may ask again."""
-    breaker, now = Breaker(failures=3, rest=1.0, most=4.0), 0.0
-    asking: list[tuple[int | None, bool]] = []
-    for step, which in steps:
-        if step == "ask":
-            probe, ticket = breaker.open, breaker.enter(now)
-            assert probe or ticket is not None
-            assert not (probe and ticket is not None and any(probing for _, probing in asking))
-            asking += [] if ticket is None else [(ticket, probe)]
-        elif step == "wait":
-            now += 0.5
-        elif asking:
-            ticket, _ = asking.pop(which % len(asking))
-            if step == "succeed":
-                breaker.succeeded(ticket)
-            elif step == "fail":
-                breaker.failed(ticket, now)
-            else:
-                breaker.abandoned(ticket)
-    for ticket, _ in asking:
-        breaker.abandoned(ticket)
-    assert breaker.enter(now + 4.0) is not None

@@ -132,7 +132,7 @@ def test_a_tail_without_listed_keys(policy: str) -> None:
 
 
 @every_planner
-@pytest.mark.parametrize("n", [1_000, 4_096])
+@pytest.mark.parametrize("n", [1_000, pytest.param(4_096, marks=pytest.mark.long)])
 def test_uniform_keys_over_many_partitions(policy: str, n: int) -> None:
     """The hosts are fine enough: on rows never seen before, imbalance is within 1.1 of their own scatter."""
     seen = Histogram.from_counts(key_hashes(200_000, 3), np.ones(200_000, np.int64))
@@ -205,7 +205,14 @@ def test_the_largest_plan_stays_within_a_megabyte(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["balanced", "prompt"])
-@pytest.mark.parametrize(("n", "keys", "rows"), [(1000, 1_000_000, 1), (200, 1_500_000, 1), (1000, 1_400_000, 3)])
+@pytest.mark.parametrize(
+    ("n", "keys", "rows"),
+    [
+        pytest.param(1000, 1_000_000, 1, marks=pytest.mark.slow),
+        pytest.param(200, 1_500_000, 1, marks=pytest.mark.long),
+        pytest.param(1000, 1_400_000, 3, marks=pytest.mark.long),
+    ],
+)
 def test_equal_small_keys_leave_no_partition_over(policy: str, n: int, keys: int, rows: int) -> None:
     """No key is heavy and a million are equal: hosts are all there is to level with, and it is within one row."""
     histogram = Histogram.from_counts(key_hashes(keys), np.full(keys, rows))

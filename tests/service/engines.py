@@ -14,20 +14,20 @@ from tests.planning import key_hashes
 from unskew.core.dalton.qtable import QTable
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.rounds.messages import Report
+from unskew.core.rounds.round_log import Commit
 from unskew.core.sketches.frequent import FrequentItems
 from unskew.service.engine.engine import Engine
 from unskew.service.errors import UnavailableError
 from unskew.service.events.events import Event
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.stores.ports import Commit
 
 __all__ = ["Cuttable", "Log", "a_report", "engines", "run", "skewed", "until"]
 
 T = TypeVar("T")
 
 
-def run(main: Coroutine[Any, Any, T], seconds: float = 20.0) -> T:
-    """To its end, or fail."""
+def run(main: Coroutine[Any, Any, T], seconds: float = 180.0) -> T:
+    """To its end, or fail. Long, as in ``until``: it ends what hangs, and judges no speed."""
 
     async def limited() -> T:
         return await asyncio.wait_for(main, seconds)
@@ -99,8 +99,8 @@ async def engines(store: Any = None, count: int = 1, **options: Any) -> AsyncIte
             await own.close()
 
 
-async def until(true: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Until this holds."""
+async def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Until this holds, on a busy machine too."""
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "it never came true"

@@ -23,7 +23,7 @@ from unskew.core.planners import make_planner
 from unskew.core.rounds.messages import Answer, Report
 from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, check_name
-from unskew.service.api.verbs import BuiltPlan, Fetched, Overview, ScaleAnswer, StreamInfo, Summary, Synced, Wanted
+from unskew.service.api.verbs import BuiltPlan, Fetched, NameFilter, Overview, ScaleAnswer, StreamInfo, Summary, Synced
 from unskew.service.app.main import Running, build
 from unskew.service.app.settings import Settings
 from unskew.service.errors import NotFoundError
@@ -89,10 +89,10 @@ class FakeVerbs:
         plan = plan_from_bytes(self.plans[stream]) if stream in self.plans else None
         return Overview(self._info(stream), plan, None, None, [], [], [])
 
-    async def summaries(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[Summary]:
+    async def summaries(self, after: str, limit: int, wanted: NameFilter | None = None) -> Sequence[Summary]:
         return [Summary(info, None, None) for info in await self.list_streams(after, limit, wanted)]
 
-    async def list_streams(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[StreamInfo]:
+    async def list_streams(self, after: str, limit: int, wanted: NameFilter | None = None) -> Sequence[StreamInfo]:
         names = [name for name in sorted(self.streams) if name > after and (wanted is None or wanted(name))]
         return [self._info(name) for name in names[:limit]]
 
@@ -216,7 +216,7 @@ class Served:
 
     def run(self, work: Any) -> Any:
         """Run a coroutine on the service's own loop."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(20)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
 
 @contextlib.contextmanager
@@ -230,11 +230,11 @@ def served(verbs: Any | None = None, **given: Any) -> Iterator[Served]:
     try:
         own = FakeVerbs() if verbs is None else verbs
         start = build(settings, None if own == "engine" else own)
-        running = asyncio.run_coroutine_threadsafe(start, loop).result(20)
+        running = asyncio.run_coroutine_threadsafe(start, loop).result(60)
         try:
             yield Served(running, own, loop)
         finally:
-            asyncio.run_coroutine_threadsafe(running.close(), loop).result(20)
+            asyncio.run_coroutine_threadsafe(running.close(), loop).result(60)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
@@ -250,7 +250,7 @@ def channel(served: Served) -> Iterator[grpc.Channel]:
 
 @contextlib.contextmanager
 def web(served: Served, **headers: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.base, headers=headers, trust_env=False, timeout=20) as client:
+    with httpx.Client(base_url=served.base, headers=headers, trust_env=False, timeout=60) as client:
         yield client
 
 

@@ -48,7 +48,7 @@ def process(
         ) as run,
     ):
         try:
-            end = time.monotonic() + 30
+            end = time.monotonic() + 90
             while not ports.exists():
                 assert run.poll() is None, (folder / "log").read_text()
                 assert time.monotonic() < end
@@ -68,7 +68,7 @@ def logged(folder: Path) -> list[dict[str, object]]:
 
 def until_told(service: Process, line: str) -> None:
     """Until the metrics have this line."""
-    end = time.monotonic() + 15
-    while line not in httpx.get(f"http://127.0.0.1:{service.metrics}/metrics", trust_env=False).text:
+    end = time.monotonic() + 60
+    while line not in httpx.get(f"http://127.0.0.1:{service.metrics}/metrics", trust_env=False, timeout=60).text:
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -18,7 +18,7 @@ from unskew.service.engine.scaling_advice import TimedBatch, scale_of
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import ScaleAdvised, StoreCalled
 from unskew.service.events.metrics import Metrics
-from unskew.service.stores.ports import PartKey
+from unskew.service.stores.records import PartKey
 from unskew.wire.streams import work_to_bytes
 
 SLOW = BatchWork(tuple(Work(at, 100, 10, 10, 2.0) for at in range(4)), 10.0, 9.9, 1.0, 8.9)
@@ -119,7 +119,7 @@ def test_a_watcher_is_told_after_a_report_and_ends_with_the_stream() -> None:
             await report(engine, range(5))
             second: ScaleAnswer = await anext(watch)
             assert (second.zone, second.since >= first.since) == (3, True)
-            assert time.monotonic() - began < 10.0
+            assert time.monotonic() - began < 40.0
             await engine.delete_stream("clicks")
             with pytest.raises(NotFoundError):
                 await anext(watch)
@@ -136,7 +136,7 @@ def test_a_closing_service_ends_its_watchers() -> None:
             waiting = asyncio.ensure_future(anext(watch, None))
             await asyncio.sleep(0)
             await engine.close()
-            assert await asyncio.wait_for(waiting, 5.0) is None
+            assert await asyncio.wait_for(waiting, 60.0) is None
 
     run(main())
 
@@ -268,7 +268,8 @@ def test_asking_again_reads_nothing_twice() -> None:
             log.clear()
             assert await engine.get_scale("clicks") == before
             assert sum(call.op == "parts" for call in log.of(StoreCalled)) == 0
-            assert log.of(ScaleAdvised)[-1].scale == before
+            advised = log.of(ScaleAdvised)[-1]
+            assert (advised.reduce_tasks, advised.reason) == (before.reduce_tasks, before.reason)
             log.clear()
             await report(engine, range(20, 22))
             await engine.get_scale("clicks")

@@ -20,7 +20,7 @@ def test_plans_follow_the_hot_keys_and_agents_learn_beside_them() -> None:
             [sys.executable, "-W", "error", str(EXAMPLE), "23", service.target, "0.15"],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             env=environment(),
         )
         streams = {info.name: info for info in client.list_streams()}

@@ -12,7 +12,7 @@ from tests.service.engines import a_report, engines, run
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.messages import Report
 from unskew.core.stream_spec import StreamSpec
-from unskew.service.engine.engine import rounds
+from unskew.service.engine import round_driver
 from unskew.service.engine.reducer import RoundResult, reduce_round
 
 ROWS, WORKERS = 300, 512  # 1.2 MB of cells
@@ -36,7 +36,7 @@ def test_only_a_large_round_is_merged_in_a_thread(
         threads.append(threading.current_thread())
         return reduce_round(job)
 
-    monkeypatch.setattr(rounds, "reduce_round", seen)
+    monkeypatch.setattr(round_driver, "reduce_round", seen)
 
     async def main() -> None:
         async with engines() as (engine,):

@@ -24,8 +24,18 @@ SETTINGS = {
     "spark.default.parallelism": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.log.level": "OFF",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # it looks for IPython at each use of a column
     "spark.python.daemon.module": "unskew.spark.demo.daemon",  # workers that need not load pandas anew
 }
+
+
+@pytest.fixture(scope="session")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark Connect server; who uses it is of the group ``spark-cluster``."""
+    from tests.spark.connect_server import running
+
+    with running(tmp_path_factory.mktemp("connect")) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

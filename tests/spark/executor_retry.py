@@ -9,7 +9,7 @@ import json
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from tests.spark.conftest import SETTINGS
 from unskew.spark import Unskew
 from unskew.spark.place import by_tasks
-from unskew.spark.place.executor import Placing
+from unskew.spark.place.executor import TaskPlacement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ ROWS, PARTS = 6_000, 3
 
 
 @dataclass(frozen=True, eq=False)
-class FailsOnce(Placing):
+class FailsOnce(TaskPlacement):
     """The first attempt ends with its last row out and its report sent."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -45,7 +45,7 @@ def main(target: str) -> None:
     for name, value in SETTINGS.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    by_tasks.Placing = FailsOnce  # type: ignore[misc]  # the task that ``place`` sends
+    by_tasks.TaskPlacement = FailsOnce  # type: ignore[misc]  # the task that ``place`` sends
     told = {kind: run(spark, target, kind) for kind in ("plan", "learn")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -58,7 +58,7 @@ def run(spark: SparkSession, target: str, kind: str) -> dict[str, int]:
     with Unskew(spark, stream=f"retry-{kind}", partitions=5, policy="prompt", service=target, required=True) as sk:
         if kind == "plan":
             sk.plan(rows, "k")
-        pin = sk.pin(learn=kind == "learn", batch=40)
+        pin = replace(sk.pin(learn=kind == "learn", batch=40), patience=60.0)
         spark.sparkContext.setJobGroup(kind, kind)
         placed = sk.place(rows, "k", pin=pin).select("id", F.spark_partition_id().alias("p"))
         out = placed.toArrow()

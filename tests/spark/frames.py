@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -13,11 +14,13 @@ from numpy.typing import NDArray
 
 from unskew.core import Histogram, make_planner
 from unskew.core.plan.plan import Plan
+from unskew.spark.frame.jvm import physical_text
+from unskew.spark.frame.physical import Node, nodes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["KEYS", "hashes_in", "no_job", "plan_over", "setting", "typed_frame"]
+__all__ = ["KEYS", "hashes_in", "no_job", "plan_over", "python_workers", "setting", "typed_frame"]
 
 # SQL over a column ``k``, a skewed long; every type a key may have, with its edge values and NULLs.
 KEYS = {
@@ -84,3 +87,9 @@ def no_job(spark: SparkSession) -> Iterator[None]:
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
     assert list(context.statusTracker().getJobIdsForGroup(group)) == []
+
+
+def python_workers(df: DataFrame) -> list[Node]:
+    """The nodes of a frame's physical plan that send rows through a Python worker."""
+    python = re.compile(r"Python|ArrowEval|InArrow|InPandas|Pandas", re.IGNORECASE)
+    return [node for node in nodes(physical_text(df)) if python.search(node.name)]

@@ -18,7 +18,7 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan.plan import Plan
 from unskew.spark.folders import Folder
 from unskew.spark.place.dstream import _Plans, partition_dstream
-from unskew.spark.place.rdd import Dealing
+from unskew.spark.place.rdd import RecordRouter
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -76,11 +76,11 @@ def test_each_batch_is_placed_by_the_plan_of_its_time(spark: SparkSession, strea
     stream = streaming.queueStream(queue).transform(partition_dstream(key, newest, told_apart, TYPES))
     stream.foreachRDD(keep)
     streaming.start()
-    assert done.wait(60)
+    assert done.wait(180)
     for records, (time, placed) in zip(BATCHES, got, strict=True):
         assert sorted(record for each in placed for record in each) == sorted(records)
-        dealing = Dealing(plans[time], key, told_apart, TYPES)
-        assert [dealing.where(each) for each in placed] == [[p] * len(each) for p, each in enumerate(placed)]
+        router = RecordRouter(plans[time], key, told_apart, TYPES)
+        assert [router.where(each) for each in placed] == [[p] * len(each) for p, each in enumerate(placed)]
         assert len(placed) == N
         assert sum(any(record[0] == 0 for record in each) for each in placed) > 1
     assert len({plan.digest for plan in plans.values()}) == len(BATCHES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
+from tests.servers import wait_for
 from unskew.core.errors import ConfigError
 from unskew.spark import Elastic, Unskew
 from unskew.spark.frame.jvm import request_slots
@@ -90,10 +90,10 @@ class Query:
 
     def rescale(self, partitions: int) -> None:
         """As if its batches' times asked for so many."""
-        assert self.planned._life is not None
-        way = self.planned._life.way
-        way._scaling.begin_at(partitions)  # type: ignore[attr-defined]  # Spark may still tell what its batch took
-        way._rescale(lambda: partitions)  # type: ignore[attr-defined]
+        assert self.planned._query is not None
+        thread = self.planned._query.placer._thread  # type: ignore[attr-defined]
+        thread._machine.decider.begin_at(partitions)
+        thread.took(10**6, 0.0)
         assert self.planned.settle(60.0)
 
 
@@ -170,10 +170,10 @@ def test_of_two_queries_of_a_session_the_one_that_began_last_decides(
         if closed:
             second.planned.close()
         else:
+            ended = first.sk.plans.stream.owner
             running.stop()
-            until = time.monotonic() + 30.0
-            while first.sk.plans.decider is not None and time.monotonic() < until:
-                time.sleep(0.05)  # Spark tells its listeners in a thread of its own
+            # Spark tells its listeners in a thread of its own.
+            wait_for("the end of the second query", lambda: first.sk.plans.stream.owner is not ended, 120.0)
         for wanted in (6, 3):
             first.rescale(3)
             assert first.sk.partitions == wanted, "it is alone now, and begins with what the other has left"

@@ -21,7 +21,7 @@ from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
 from unskew.core.plan.plan import Plan
 from unskew.spark import Unskew
-from unskew.spark.place.rdd import Dealing, partition_by, spread_hash
+from unskew.spark.place.rdd import RecordRouter, partition_by, spread_hash
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +100,9 @@ ALONE: dict[str, list[Any]] = {
 def test_where_a_record_goes_depends_on_nothing_but_itself(kind: str) -> None:
     """Chunk by chunk or one by one: a key that is taken alone is taken among any others, and hashed the same."""
     keys = ALONE[kind]
-    task = Dealing(replace(typed(list(range(100)), "bigint"), key_types=(kind,)), lambda record: record, None, (kind,))
+    task = RecordRouter(
+        replace(typed(list(range(100)), "bigint"), key_types=(kind,)), lambda record: record, None, (kind,)
+    )
     alone = [int(hash_keys([key.item() if isinstance(key, np.number) else key], types=[kind])[0]) for key in keys]
     assert task._hashes(keys).tolist() == alone
     assert task.where(keys) == [task.where([key])[0] for key in keys]
@@ -111,14 +113,14 @@ def test_where_a_record_goes_depends_on_nothing_but_itself(kind: str) -> None:
 def test_a_key_that_does_not_fit_its_type_is_named(key: Any) -> None:
     """It would be hashed as another type, and land where no equal key does; True is no bigint in Spark either. Alone
     as among others."""
-    task = Dealing(typed([1, 2, 3], "bigint"), lambda record: record, None, ("bigint",))
+    task = RecordRouter(typed([1, 2, 3], "bigint"), lambda record: record, None, ("bigint",))
     for keys in ([key], [key, key], [1, 2, key]):
         with pytest.raises(KeyTypeError, match=rf"key .*\({type(key).__name__}\) does not fit the plan's .*\(bigint\)"):
             task.where(keys)
 
 
 def test_a_composite_key_is_a_tuple_of_its_columns() -> None:
-    task = Dealing(typed([(1, "a")], "bigint", "string"), lambda record: record, None, ("bigint", "string"))
+    task = RecordRouter(typed([(1, "a")], "bigint", "string"), lambda record: record, None, ("bigint", "string"))
     for key in (1, (1,), (1, "a", 2), None):
         with pytest.raises(KeyTypeError, match="give a tuple of 2"):
             task.where([(1, "a"), key])
@@ -167,7 +169,7 @@ def test_each_partition_is_reported_once(spark: SparkSession) -> None:
         assert sk.client is not None
         sk.client.put_stream("r", partitions=N, policy="kip", key_types=("bigint",))
         plan = typed(keys, "bigint")
-        pin = sk.pin(plan, batch=3)
+        pin = replace(sk.pin(plan, batch=3), patience=60.0)
         out = sk.partition_by(spark.sparkContext.parallelize(keys, 4), lambda record: record, pin=pin)
         assert out.count() == out.count() == 900
         built = sk.client.build_plan("r", pin.number, fresh=True)
@@ -189,7 +191,7 @@ def test_a_dstream_is_transformed(spark: SparkSession) -> None:
         stream = streaming.queueStream(batches).transform(lambda rdd: partition_by(rdd, lambda record: record, plan))
         stream.glom().foreachRDD(lambda rdd: got.append(rdd.collect()))
         streaming.start()
-        end = time.monotonic() + 60
+        end = time.monotonic() + 180
         while sum(len(part) for batch in got for part in batch) < 20 and time.monotonic() < end:
             time.sleep(0.05)
         streaming.stop(stopSparkContext=False, stopGraceFully=False)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from tests.spark.frames import hashes_in, no_job, plan_over, setting
+from tests.spark.frames import hashes_in, no_job, plan_over, python_workers, setting
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Plan
 from unskew.spark import Unskew, dropped_exchange
-from unskew.spark.frame.physical import python_workers, shuffles
+from unskew.spark.frame.physical import shuffles
 from unskew.spark.place.repartition import repartition, routed
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
 from unskew.core.plan.plan import Plan
 from unskew.spark.frame.jvm import physical_text
-from unskew.spark.frame.keys import key_of, key_unseen, spread_of
+from unskew.spark.frame.keys import key_of, key_without_frame, spread_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,13 +61,13 @@ def test_a_plan_for_keys_of_another_type_is_refused(spark: SparkSession) -> None
 def test_without_a_frame_the_types_are_compared_when_spark_plans(spark: SparkSession) -> None:
     """Nothing is left of the check where they agree; rows of another type raise and are not routed."""
     rows = spark.range(3).selectExpr("cast(id as int) i", "id")
-    right = rows.select(key_unseen("id", typed("bigint")).alias("h"))
+    right = rows.select(key_without_frame("id", typed("bigint")).alias("h"))
     assert "typeof" not in physical_text(right)
     assert "raise_error" not in physical_text(right)
     with pytest.raises(PySparkException, match=r"the plan is for keys of type \(bigint\)"):
-        rows.select(key_unseen("i", typed("bigint"))).collect()
+        rows.select(key_without_frame("i", typed("bigint"))).collect()
     with pytest.raises(PlanError, match=r"are of \(\?, \?\)"):
-        key_unseen(["i", "id"], typed("bigint"))
+        key_without_frame(["i", "id"], typed("bigint"))
 
 
 @pytest.mark.parametrize("key", [[], 7, ["id", 7], "*", F.rand])

@@ -19,8 +19,9 @@ from unskew.client import NoAccessError, NoAnswerError, testing
 from unskew.core import Histogram, hash_keys
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan.plan import Version
-from unskew.spark import Unskew
-from unskew.spark.planning import Plans, ServiceWarning, spec_of
+from unskew.spark import ServiceWarning, Unskew
+from unskew.spark.planning import Plans
+from unskew.spark.session_stream import spec_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -115,10 +116,10 @@ def test_another_session_gets_a_plan_of_its_own_rows(spark: SparkSession, rows: 
 def test_a_stream_that_goes_while_the_rows_are_counted_is_put_again(spark: SparkSession) -> None:
     """As where a service without a store is started anew meanwhile."""
     with testing.embedded() as service, service.client() as client:
-        plans = Plans(spark, "words", spec_of(8, "balanced", None, (), 7), service.target)
+        plans = Plans.open(spark, "words", spec_of(8, "balanced", None, (), 7), service.target)
         ready = plans.ready(("string",))
         client.delete_stream("words")
-        plan = plans.made(ready, Histogram.from_counts(key_hashes(3), np.array([5, 5, 5])), ("string",))
+        plan = plans.make(Histogram.from_counts(key_hashes(3), np.array([5, 5, 5])), ("string",), ready=ready)
         assert plan.version.incarnation > 0
         assert client.get_stream("words").spec.partitions == 8
         plans.close()

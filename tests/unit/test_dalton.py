@@ -14,7 +14,7 @@ from tests.dalton_reference import Reference
 from tests.planning import key_hashes
 from unskew.core import make_router
 from unskew.core.dalton import frequency_store
-from unskew.core.dalton.qtable import UNTRIED, QTable
+from unskew.core.dalton.qtable import UNTRIED
 from unskew.core.dalton.row_loop import CAP
 from unskew.core.dalton.settings import FIRST_ROOM
 from unskew.core.errors import ConfigError
@@ -518,25 +518,6 @@ def test_one_worker_and_very_many() -> None:
     assert out.min() >= 0
     assert out.max() < n
     assert len(learner(router).rows.row_keys) >= 40 > FIRST_ROOM
-
-
-@pytest.mark.parametrize("window", [{}, {"window": 900, "slide": 70}])
-def test_a_state_goes_on_to_the_bit(window: Mapping[str, float]) -> None:
-    """Taken in the middle of a slide, put into a new learner, it routes on as the old one; and the state is a copy."""
-    keys = zipf(6_000, 1.3, keys=500)
-    for kind in ("hybrid", "sketch"):
-        how = {**window, "frequencies": kind, "sketch_above": 100, "quantum": 2}
-        router = dalton(6, **how)  # type: ignore[arg-type]
-        router.route(keys[:3_333])
-        state, position = learner(router).state(), router.position
-        rest = router.route(keys[3_333:]).tolist()
-        for _ in range(2):
-            again = dalton(6, **how)  # type: ignore[arg-type]
-            learner(again).restore(state)
-            again.resume(position)
-            assert again.route(keys[3_333:]).tolist() == rest
-            assert learner(again).table() == learner(router).table()
-    assert isinstance(learner(router).table(), QTable)
 
 
 def test_bad_settings_are_refused_by_name() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from unskew.core.errors import ConfigError
 from unskew.core.scaling.elastic import Decider, Elastic, StageTimes
-from unskew.spark.streaming.elasticity import Progress
+from unskew.spark.streaming.elasticity import ProgressListener
 
 HELD = 1000, 1000  # rows and keys
 STAGES = StageTimes(map_time=0.2, reduce_time=0.8, maps=2)
@@ -110,7 +110,9 @@ def test_a_stream_outside_of_the_bounds_is_refused() -> None:
 def test_progress_and_end_of_another_query_are_not_ours() -> None:
     seen: list[tuple[int, float]] = []
     ended: list[bool] = []
-    listener = Progress("this", lambda batch, seconds: seen.append((batch, seconds)), lambda: ended.append(True))
+    listener = ProgressListener(
+        "this", lambda batch, seconds: seen.append((batch, seconds)), lambda: ended.append(True)
+    )
     for query, batch, rows in (("this", 3, 10), ("that", 4, 10), ("this", 5, 0)):
         progress = type("P", (), {"runId": query, "batchId": batch, "numInputRows": rows})()
         progress.durationMs = {"triggerExecution": 1500}

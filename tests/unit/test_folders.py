@@ -79,7 +79,6 @@ def test_read_names_and_delete(folder: Folder) -> None:
     assert folder.read("none") is None
     assert folder.names("none") == []
     folder.delete("none")
-    folder.remove("none")
     for name in ("10.pb", "9.pb", ".9.pb.crc"):
         folder.put(f"sub/{name}", name.encode())
     assert folder.names("sub") == ["10.pb", "9.pb"]
@@ -87,8 +86,6 @@ def test_read_names_and_delete(folder: Folder) -> None:
     assert folder.read("sub/9.pb") == b"anew"
     folder.delete("sub/9.pb", "sub/8.pb")
     assert folder.names("sub") == ["10.pb"]
-    folder.remove("sub")
-    assert folder.names("sub") == []
 
 
 def test_many_at_once_and_one_wins(tmp_path: Path) -> None:

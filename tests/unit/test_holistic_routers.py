@@ -267,6 +267,7 @@ for name in ("am", "cam", "cm", "lm"):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not kernels.COMPILED, reason="numba is not installed here: there is nothing to compare with")
 def test_hll_routes_the_same_compiled_and_plain() -> None:
     """A process without compilation gives the digests of one with it, five choices and the listings included."""

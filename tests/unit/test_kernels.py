@@ -41,6 +41,7 @@ def digests(**environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not kernels.COMPILED, reason="numba is not installed here: there is nothing to compare with")
 def test_every_router_routes_the_same_compiled_and_plain() -> None:
     """A process without compilation gives the digests of one with it, for every registered router."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.reference import commands, grpc, rest
+from tools.reference import commands, grpc, python, rest
 from tools.reference.page import note
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
@@ -15,6 +15,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "rest.md": rest.page,
     "settings.md": commands.settings,
     "cli.md": commands.cli,
+    "python.md": python.page,
 }
 
 

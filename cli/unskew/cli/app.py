@@ -20,8 +20,8 @@ app = typer.Typer(
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(show: bool) -> None:
+    if show:
         from unskew.core.version import __version__
 
         typer.echo(f"unskew {__version__}")
@@ -42,9 +42,9 @@ def _unskew(
 @app.command()
 def policies(as_json: Json = False) -> None:
     """List the planners and the routers, and whether they may split a key."""
-    from unskew.cli.listing import listed
+    from unskew.cli.policies import policy_list
 
-    typer.echo(listed(as_json=as_json))
+    typer.echo(policy_list(as_json=as_json))
 
 
 @app.command()
@@ -105,7 +105,7 @@ def whatif(
     """Replay the keys of a file through policies and say what each would have done."""
     from unskew.cli.whatif.command import WhatifOptions, run
 
-    asked = WhatifOptions.of(
+    options = WhatifOptions.of(
         file=file,
         columns=column or (),
         types=key_type or (),
@@ -125,7 +125,7 @@ def whatif(
         plot=plot,
         save_plans=save_plans,
     )
-    run(asked)
+    run(options)
 
 
 @app.command()
@@ -169,16 +169,16 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Say where a key's rows go under a plan, and why."""
-    from unskew.cli.explain import explained
+    from unskew.cli.explain import explanation
     from unskew.cli.output import path_of
 
-    typer.echo(explained(path_of("PLAN", plan), key or (), key_hash, null or (), as_json=as_json))
+    typer.echo(explanation(path_of("PLAN", plan), key or (), key_hash, null or (), as_json=as_json))
 
 
-_PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}
+_PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
-@app.command(context_settings=_PASSED_ON, add_help_option=False)
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def serve(context: typer.Context) -> None:
     """Run the service: plans over gRPC and REST, until SIGTERM. `unskew serve --help` lists its settings."""
     from unskew.cli.serve import run
@@ -190,9 +190,9 @@ config = typer.Typer(help="The settings of the service.", rich_markup_mode=None)
 app.add_typer(config, name="config")
 
 
-@config.command(context_settings=_PASSED_ON, add_help_option=False)
+@config.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def check(context: typer.Context) -> None:
     """Check and print the settings that `unskew serve` would have here. Takes its flags, and --json."""
-    from unskew.cli.serve import checked
+    from unskew.cli.serve import settings_text
 
-    typer.echo(checked(context.args))
+    typer.echo(settings_text(context.args))

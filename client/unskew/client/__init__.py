@@ -1,10 +1,11 @@
-"""The light client: what a Spark executor carries. It brings no server, no Spark and no compiler.
+"""The client of the service, for Spark executors and any other Python process. It imports no server and no Spark.
 
-``Client`` has the service's verbs as methods, ``Agent`` routes and learns with others, ``PlanAgent`` routes by plans,
-``Reporter`` tells the service how loaded a worker is. Each is loaded when it is first named: ``Agent`` loads the
-routers' kernels, and numba where it is installed, which a task that only routes by a plan never needs.
+``Client`` has the service's RPCs as methods, ``Agent`` routes rows and learns with other agents, ``PlanAgent`` routes
+rows by plans, ``Reporter`` reports a worker's load, ``Watch`` gets new plans. The last four have a thread each, a
+``Background``. Nothing is decided here but which plan a ``PlanAgent`` routes by (``plan_choice``). Classes are imported
+when they are first used: ``Agent`` imports the routers' kernels, and numba if it is installed.
 
-Begin with ``client`` for one call and one answer, with ``agent`` or ``plan_agent`` for what runs beside a job.
+Begin with ``client`` for a single call, with ``agent`` or ``plan_agent`` for what runs beside a job.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         RefusedError,
         ServiceCallError,
     )
-    from unskew.client.ladder import Chosen, Ladder
     from unskew.client.plan_agent import PlanAgent, PlanStatus
     from unskew.client.reporter import Reporter, SendCounts
     from unskew.client.results import Built, Explained, Fetched, Reported, Scale, StreamInfo, Synced
@@ -34,67 +34,33 @@ if TYPE_CHECKING:
 
     Told = SendCounts
 
-_ERRORS = (
-    "ClientClosedError",
-    "FaultError",
-    "LimitReachedError",
-    "NoAccessError",
-    "NoAnswerError",
-    "NotThereError",
-    "RefusedError",
-    "ServiceCallError",
-)
-_RESULTS = ("Built", "Explained", "Fetched", "Reported", "Scale", "StreamInfo", "Synced")
-_HOMES = {
-    "unskew.client.agent": ("Agent", "Status"),
-    "unskew.client.client": ("Client",),
-    "unskew.client.errors": _ERRORS,
-    "unskew.client.ladder": ("Chosen", "Ladder"),
-    "unskew.client.plan_agent": ("PlanAgent", "PlanStatus"),
-    "unskew.client.reporter": ("Reporter", "SendCounts"),
-    "unskew.client.results": _RESULTS,
-    "unskew.client.watch": ("Watch",),
-    "unskew.core.breaker": ("Breaker",),
+_MODULES = {
+    "unskew.client.agent": "Agent Status",
+    "unskew.client.client": "Client",
+    "unskew.client.errors": "ClientClosedError FaultError LimitReachedError NoAccessError NoAnswerError NotThereError "
+    "RefusedError ServiceCallError",
+    "unskew.client.plan_agent": "PlanAgent PlanStatus",
+    "unskew.client.reporter": "Reporter SendCounts",
+    "unskew.client.results": "Built Explained Fetched Reported Scale StreamInfo Synced",
+    "unskew.client.watch": "Watch",
+    "unskew.core.breaker": "Breaker",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 _FORMER = {"Told": "SendCounts"}  # names of earlier releases
 
 __all__ = [
-    "Agent",
-    "Breaker",
-    "Built",
-    "Chosen",
-    "Client",
-    "ClientClosedError",
-    "Explained",
-    "FaultError",
-    "Fetched",
-    "Ladder",
-    "LimitReachedError",
-    "NoAccessError",
-    "NoAnswerError",
-    "NotThereError",
-    "PlanAgent",
-    "PlanStatus",
-    "RefusedError",
-    "Reported",
-    "Reporter",
-    "Scale",
-    "SendCounts",
-    "ServiceCallError",
-    "Status",
-    "StreamInfo",
-    "Synced",
-    "Told",
+    "Agent", "Breaker", "Built", "Client", "ClientClosedError", "Explained", "FaultError", "Fetched",
+    "LimitReachedError", "NoAccessError", "NoAnswerError", "NotThereError", "PlanAgent", "PlanStatus", "RefusedError",
+    "Reported", "Reporter", "Scale", "SendCounts", "ServiceCallError", "Status", "StreamInfo", "Synced", "Told",
     "Watch",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOME_OF and name not in _FORMER:
+    if name not in _MODULE_OF and name not in _FORMER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     current = _FORMER.get(name, name)
-    value: object = getattr(import_module(_HOME_OF[current]), current)
+    value: object = getattr(import_module(_MODULE_OF[current]), current)
     globals()[name] = value
     return value
 

@@ -1,9 +1,9 @@
-"""The way to one service: a gRPC channel made when a process first needs it, a deadline on every call, our errors.
+"""A gRPC channel to one service, made when a process first needs it, with a deadline on every call and our errors.
 
 Fork-safe (see ``forks``): a child makes its own channel and never touches its parent's, not even to close it. Each
 channel has its own connections (``use_local_subchannel_pool``): in the pool that gRPC shares by default the child's new
-channel finds the parent's connection and breaks on it ("wrong file descriptor generation", 2 children of 5). gRPC's own
-fork support has to be left at its default: with GRPC_ENABLE_FORK_SUPPORT=0 children hang.
+channel gets the parent's connection and fails on it ("wrong file descriptor generation", 2 children of 5). gRPC's own
+fork support has to stay at its default: with GRPC_ENABLE_FORK_SUPPORT=0 children hang.
 
 Retries are gRPC's, by service config: UNAVAILABLE and CANCELLED (a server that is full or going down says so), four
 attempts, with jittered backoff, within the deadline; throttled while most calls fail.
@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 
 from unskew.client.credentials import Credentials
 from unskew.client.errors import ClientClosedError, ServiceCallError, call_error
-from unskew.client.forks import in_grpc, never_free, tell_after_fork
+from unskew.client.forks import in_grpc, never_free, register_after_fork
 from unskew.core.errors import ConfigError
 
 __all__ = ["Call", "Channel", "Target", "seconds"]
@@ -47,16 +47,13 @@ _RETRIES = {
             },
         }
     ],
-    # After half as many failed calls the next is not repeated. A replica that goes takes all the calls along that one
-    # channel has there, at the same moment: with 20, ten of seventeen were repeated and the other seven failed.
+    # Retries stop after half as many failed calls. A replica that goes down fails all calls of a channel at once: with
+    # 20 tokens, ten of seventeen calls were retried and the other seven failed.
     "retryThrottling": {"maxTokens": 1000, "tokenRatio": 0.5},
 }
 _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.use_local_subchannel_pool", 1),
-    (
-        "grpc.lb_policy_name",
-        "round_robin",
-    ),  # of a name with several addresses (Kubernetes' headless Service) all are used
+    ("grpc.lb_policy_name", "round_robin"),  # use all addresses of a name (Kubernetes' headless Service)
     ("SingleThreadedUnaryStream", 1),  # grpc.experimental.ChannelOptions, which costs an import
     ("grpc.enable_retries", 1),
     ("grpc.service_config", json.dumps(_RETRIES)),
@@ -64,15 +61,14 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
     ("grpc.max_receive_message_length", 64 * _MEGABYTE),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.ping_timeout_ms", 10_000),  # a minute by default, whatever the line above says
-    ("grpc.keepalive_permit_without_calls", 1),  # a breaker that is open makes no calls: a dead way would stay
+    ("grpc.http2.ping_timeout_ms", 10_000),  # else a minute, whatever the line above says
+    ("grpc.keepalive_permit_without_calls", 1),  # an open breaker makes no calls: a dead connection would stay
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 5_000),  # by default up to two minutes after the service is back
 )
 
 M = TypeVar("M", bound=Message)
-R = TypeVar("R")
 
 
 def seconds(name: str, value: float) -> float:
@@ -98,11 +94,11 @@ class Target:
 
     @property
     def loopback(self) -> bool:
-        """Whether it can be nowhere but on this machine."""
+        """Whether the address is on this machine."""
         if self.address.startswith(("unix:", "unix-abstract:")):
             return True
         _, _, name = self.address.partition(":") if self.address.startswith(_OTHERS) else ("", "", self.address)
-        if name.startswith("//"):  # of whom to ask, then of what
+        if name.startswith("//"):  # //DNS server/name
             name = name[2:].partition("/")[2]
         return all(_is_loopback(address) for address in name.split(","))
 
@@ -122,28 +118,28 @@ def _is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-def _with_port(text: str, given: str) -> str:
+def _with_port(text: str, target: str) -> str:
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         return f"{text}:{DEFAULT_PORT}"
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise ConfigError("target", given, "an IPv6 address in brackets: [::1]:8081")
+        raise ConfigError("target", target, "an IPv6 address in brackets: [::1]:8081")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise ConfigError("target", given, "host:port with a port of 1 to 65535")
+        raise ConfigError("target", target, "host:port with a port of 1 to 65535")
     return text
 
 
 class Call:
-    """A call that may wait long: ``next`` gives its next answer, None after the last. Any thread may ``cancel`` it.
+    """A call that may wait long: ``next`` returns its next answer, None after the last. Any thread may ``cancel`` it.
 
-    One thread at a time waits in it, and gRPC needs no thread of its own for it. ``interrupted``: a fork of this
-    process has ended it, or it came over one; begin it anew.
+    One thread at a time waits in it, without a thread of gRPC's. ``interrupted``: a fork has ended the call, in the
+    parent or in the child; make it again.
     """
 
-    def __init__(self, call: Any, told: Callable[[Any], ServiceCallError]) -> None:
+    def __init__(self, call: Any, error_of: Callable[[Any], ServiceCallError]) -> None:
         self.interrupted = False
-        self._call, self._told = call, told
-        tell_after_fork(self)
+        self._call, self._error_of = call, error_of
+        register_after_fork(self)
 
     def next(self) -> Any:
         try:
@@ -152,7 +148,7 @@ class Call:
         except grpc.RpcError as why:
             if self.interrupted:
                 return None
-            raise self._told(why) from None
+            raise self._error_of(why) from None
 
     def cancel(self) -> None:
         if self._call is not None:
@@ -168,84 +164,79 @@ class Call:
 
 
 class Channel:
-    """Thread-safe. ``verb`` is a method's name, ``stream`` the stream it is about, for errors."""
+    """Calls the service. ``verb`` is the RPC's name, ``stream`` the stream it is about, for errors. Thread-safe."""
 
     def __init__(self, target: str, credentials: Credentials, options: Iterable[tuple[str, Any]] = ()) -> None:
         self.target = Target(target)
         self._credentials = credentials
         self._secure = self.target.secure or credentials.tls
-        if credentials.shown and not (self._secure or self.target.loopback or credentials.insecure):
+        if credentials.has_token and not (self._secure or self.target.loopback or credentials.insecure):
             raise ConfigError(
                 "target", target, "grpcs:// (TLS): a token would go over the network for all to read; or insecure=True"
             )
-        self._options = tuple({**dict(_OPTIONS), **dict(options)}.items())  # of two of a name gRPC takes the first
+        self._options = tuple({**dict(_OPTIONS), **dict(options)}.items())  # gRPC takes the first of two of one name
         self._closed = False
-        self._begin_process()
-        tell_after_fork(self)
+        self._forget_channel()
+        register_after_fork(self)
 
-    def _begin_process(self) -> None:
+    def _forget_channel(self) -> None:
         self._lock = threading.Lock()
         self._channel: Any = None
         self._methods: dict[str, Any] = {}
 
     def after_fork(self) -> None:
         never_free((self._channel, self._methods))
-        self._begin_process()
+        self._forget_channel()
 
     def call(self, verb: str, stream: str, request: Message, response: type[M], timeout: float) -> M:
         """One request, one answer."""
-        method = self._method("unary_unary", verb, response)
-        answer = self._guard(verb, stream, lambda: method(request, timeout=timeout, metadata=self._metadata()))
-        return cast(M, answer)
+        return cast(M, self._invoke("unary_unary", verb, stream, request, response, timeout))
 
     def send_many(self, verb: str, stream: str, requests: Iterable[Message], response: type[M], timeout: float) -> M:
         """Many requests, one answer."""
-        method = self._method("stream_unary", verb, response)
-        answer = self._guard(verb, stream, lambda: method(iter(requests), timeout=timeout, metadata=self._metadata()))
-        return cast(M, answer)
+        return cast(M, self._invoke("stream_unary", verb, stream, iter(requests), response, timeout))
 
     def begin(self, verb: str, stream: str, request: Message, response: type[Message], timeout: float) -> Call:
         """One request, and as many answers as there are: one is the same on the wire as a stream of one."""
-        method = self._method("unary_stream", verb, response)
-        call = self._guard(verb, stream, lambda: method(request, timeout=timeout, metadata=self._metadata()))
-        return Call(call, lambda why: self._told(verb, stream, why))
+        call = self._invoke("unary_stream", verb, stream, request, response, timeout)
+        return Call(call, lambda why: self._error(verb, stream, why))
 
     @property
     def closed(self) -> bool:
         return self._closed
 
     def close(self) -> None:
-        """End all calls that are under way in this process. Again is no harm."""
+        """End all calls that are under way in this process. May be called again."""
         self._closed = True
         with self._lock:
             channel, self._channel, self._methods = self._channel, None, {}
         if channel is not None:
             channel.close()
 
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return self._credentials.metadata()
-
-    def _guard(self, verb: str, stream: str, act: Callable[[], R]) -> R:
+    def _invoke(
+        self, shape: str, verb: str, stream: str, request: object, response: type[Message], timeout: float
+    ) -> Any:
+        method = self._method(shape, verb, response)
         try:
             with in_grpc():
-                return act()
+                return method(request, timeout=timeout, metadata=self._credentials.metadata())
         except grpc.RpcError as why:
-            raise self._told(verb, stream, why) from None
+            raise self._error(verb, stream, why) from None
         except ValueError:
             if self._closed:  # while the call was being made
-                raise self._is_closed() from None
+                raise self._closed_error() from None
             raise
 
-    def _told(self, verb: str, stream: str, why: Any) -> ServiceCallError:
+    def _error(self, verb: str, stream: str, why: Any) -> ServiceCallError:
         return call_error(verb, stream, str(self.target), why.code().name, why.details() or "")
 
-    def _is_closed(self) -> ClientClosedError:
+    def _closed_error(self) -> ClientClosedError:
         return ClientClosedError(f"the client of {self.target} is closed; make a new one")
 
     def _method(self, shape: str, verb: str, response: type[Message]) -> Any:
         with self._lock:
             if self._closed:
-                raise self._is_closed()
+                raise self._closed_error()
             if self._channel is None:
                 self._channel = self._connect()
             method = self._methods.get(verb)

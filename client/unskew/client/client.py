@@ -1,7 +1,7 @@
-"""``Client``: the service's verbs as methods, in core values. Sync and thin: it decides nothing.
+"""``Client``: the service's RPCs as methods that take and return core's values. It decides nothing.
 
 Every call has a deadline, is retried while the service is unavailable, and fails as a ``ServiceCallError`` that names
-the stream. What core or wire refuse is refused before anything is sent.
+the stream. Arguments are checked before anything is sent.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from unskew.wire import (
     work_to_message,
 )
 
-__all__ = ["Client", "PendingSync", "check_access"]
+__all__ = ["Client", "PendingSync", "open_client"]
 
 _UINT64 = 2**64 - 1
 _PAGE = 1000
 
 
 class PendingSync:
-    """A report that is under way."""
+    """A ``Sync`` call that is under way."""
 
     def __init__(self, call: Call, name: tuple[str, int, int]) -> None:
         self._call, self._name = call, name
 
     def result(self) -> Synced:
-        """Wait for it. None yet, too, where a fork of this process ended the call."""
+        """Wait for the answer. There is none yet, too, if a fork of this process ended the call."""
         message: pb.SyncResponse | None = self._call.next()
         if message is None or not message.HasField("answer"):
             return Synced(None)
@@ -55,15 +55,50 @@ class PendingSync:
         return Synced(received.answer, received.merged, received.age)
 
     def cancel(self) -> None:
-        """From any thread; ``result`` then raises."""
+        """End the call, from any thread; ``result`` then raises ``NoAnswerError``."""
         self._call.cancel()
 
 
 class Client:
-    """Thread-safe, and safe to use in forked children: each process connects by itself, when it first calls.
+    """The service's RPCs as methods. Thread-safe, also in forked children: each process connects by itself.
 
-    ``target``: ``grpc://host:port``, ``grpcs://host:port`` for TLS, or ``host:port``. ``timeout`` in seconds is for
-    each call; every method takes its own. See ``Credentials`` for the rest.
+    Methods take ``stream``, its name; ``timeout``, the seconds for this call instead of the client's; ``version``, a
+    plan's version instead of the latest; ``part``, which part of which batch a report is about; ``histogram``, the rows
+    of each key; ``report``, what an agent learned; ``settings``, the fields of a ``StreamSpec``.
+
+    Parameters
+    ----------
+    target : ``grpc://host:port``, ``grpcs://host:port`` for TLS, or ``host:port``
+    token, token_file : the bearer token, or a file with it; else ``UNSKEW_TOKEN`` or ``UNSKEW_TOKEN_FILE``
+    ca, certificate, key : PEM files for TLS and mTLS; else ``UNSKEW_CA``, ``UNSKEW_CERTIFICATE``, ``UNSKEW_KEY``
+    insecure : whether a token may be sent without TLS to another machine
+    timeout : seconds for each call; every method takes its own
+    options : gRPC channel options, instead of the client's own
+
+    Raises
+    ------
+    ConfigError : an argument, here or of a method, cannot be right; nothing was sent
+    ServiceCallError : a call failed; see ``unskew.client.errors`` for its kinds
+    ClientClosedError : a method was called after ``close``
+
+    Examples
+    --------
+    >>> from unskew.client import testing
+    >>> from unskew.core import Histogram, hash_keys
+    >>> from unskew.core.stream_spec import Part
+    >>> keys = hash_keys(["ann"] * 60 + [f"user-{n}" for n in range(40)])
+    >>> with testing.embedded() as service, Client(service.target) as client:
+    ...     print(client.put_stream("clicks", partitions=4, policy="balanced").spec.partitions)
+    ...     print(client.report_histogram("clicks", Part("app", 1), Histogram.from_hashes(keys)))
+    ...     built = client.build_plan("clicks", 2)
+    ...     print(built.outcome, built.plan.partitions, client.get_plan("clicks").cached)
+    ...     print(client.explain("clicks", int(keys[0])).hot, client.get_scale("clicks").action)
+    ...     print([stream.name for stream in client.list_streams()])
+    4
+    Reported(rows=100, keys=41, repeated=False)
+    new 4 False
+    True hold
+    ['clicks']
     """
 
     def __init__(
@@ -94,15 +129,17 @@ class Client:
 
     @property
     def target(self) -> str:
+        """host:port of the service."""
         return str(self._channel.target)
 
     @property
     def url(self) -> str:
-        """The target as another process is to be given it: with TLS or without."""
+        """The target for another process, with ``grpc://`` or ``grpcs://``."""
         return self._channel.target.url
 
     @property
     def closed(self) -> bool:
+        """Whether ``close`` was called."""
         return self._channel.closed
 
     # -- streams ----------------------------------------------------------------------------------------------
@@ -110,7 +147,7 @@ class Client:
     def put_stream(
         self, stream: str, spec: StreamSpec | None = None, *, timeout: float | None = None, **settings: Any
     ) -> StreamInfo:
-        """Create a stream or change one: ``put_stream("clicks", partitions=16, policy="balanced")``."""
+        """Create a stream or change one: by ``spec``, or by its fields, ``partitions=16, policy="balanced"``."""
         check_name("stream", stream)
         if (spec is None) == (not settings):
             raise ConfigError("spec", spec, "a StreamSpec, or its fields by name (partitions=16, ...), not both")
@@ -123,12 +160,13 @@ class Client:
         return StreamInfo.of(answer.stream)
 
     def get_stream(self, stream: str, *, timeout: float | None = None) -> StreamInfo:
+        """The stream's settings and state; ``NotThereError`` if there is no such stream."""
         request = pb.GetStreamRequest(stream=check_name("stream", stream))
         answer = self._channel.call("GetStream", stream, request, pb.GetStreamResponse, self._time(timeout))
         return StreamInfo.of(answer.stream)
 
     def list_streams(self, *, timeout: float | None = None) -> Iterator[StreamInfo]:
-        """Those that the caller may read, by name; fetched page by page."""
+        """The streams that the caller may read, by name; fetched page by page."""
         after = ""
         while True:
             request = pb.ListStreamsRequest(limit=_PAGE, after=after)
@@ -139,6 +177,7 @@ class Client:
             after = page.next
 
     def delete_stream(self, stream: str, *, timeout: float | None = None) -> None:
+        """Delete the stream with its plans and histograms."""
         request = pb.DeleteStreamRequest(stream=check_name("stream", stream))
         self._channel.call("DeleteStream", stream, request, pb.DeleteStreamResponse, self._time(timeout))
         self._plans.forget(stream)
@@ -148,12 +187,12 @@ class Client:
     def report_histogram(
         self, stream: str, part: Part, histogram: Histogram, *, timeout: float | None = None
     ) -> Reported:
-        """What one part of a batch holds, sent in chunks. Safe to repeat: the last report of a part counts."""
+        """Report the key counts of one part of a batch. Safe to repeat: the last report of a part counts."""
         check_name("stream", stream)
         rest = chunks(histogram, stream, part)
-        sent = chain([next(rest)], rest)  # what is wrong with part or histogram is told here, not in gRPC's thread
+        requests = chain([next(rest)], rest)  # the first is made here, so that its errors do not end in gRPC's thread
         answer = self._channel.send_many(
-            "ReportHistogram", stream, sent, pb.ReportHistogramResponse, self._time(timeout)
+            "ReportHistogram", stream, requests, pb.ReportHistogramResponse, self._time(timeout)
         )
         return Reported(answer.rows, answer.keys, answer.repeated_report)
 
@@ -166,7 +205,14 @@ class Client:
         histogram: Histogram | None = None,
         timeout: float | None = None,
     ) -> Built:
-        """The plan for a batch, from what was reported for it (``fresh``) or before it, or from this histogram."""
+        """Make the plan for a batch, once; repeated calls get the same plan.
+
+        Parameters
+        ----------
+        batch : the number of the batch; left out, the plan is made from the newest histograms
+        fresh : whether the plan is made from the histograms reported for this batch, not for those before it
+        histogram : what to make the plan from instead of reported histograms
+        """
         request = pb.BuildPlanRequest(
             stream=check_name("stream", stream),
             batch=batch,
@@ -179,31 +225,29 @@ class Client:
         return Built(plan, Built.outcome_of(answer.outcome), answer.reason)
 
     def get_plan(self, stream: str, version: Version | None = None, *, timeout: float | None = None) -> Fetched:
-        """The latest plan: only its digest travels if it is still the one that is here. Or that of a version: fetched
-        once, for a version never changes."""
+        """The latest plan, or the plan of a version.
+
+        The latest plan travels only if it differs from the one that is cached here; that of a version travels once.
+        """
         check_name("stream", stream)
-        if version is not None and (known := self._plans.version(stream, version)) is not None:
+        if version is not None and (plan_of_version := self._plans.version(stream, version)) is not None:
             self._check_open()
-            return Fetched(known, cached=True)
-        have = self._plans.latest(stream) if version is None else None
+            return Fetched(plan_of_version, cached=True)
+        cached = self._plans.latest(stream) if version is None else None
         request = pb.GetPlanRequest(
             stream=stream,
             version=None if version is None else version_to_message(version),
-            if_none_match="" if have is None else have.digest,
+            if_none_match="" if cached is None else cached.digest,
         )
         answer = self._channel.call("GetPlan", stream, request, pb.GetPlanResponse, self._time(timeout))
-        if answer.not_modified and have is not None:
-            return Fetched(have, cached=True, stale=answer.stale)
+        if answer.not_modified and cached is not None:
+            return Fetched(cached, cached=True, stale=answer.stale)
         plan = plan_from_bytes(answer.plan)
         if version is None:
             self._plans.keep_latest(stream, plan)
         else:
             self._plans.keep(stream, plan)
         return Fetched(plan, stale=answer.stale)
-
-    def known_plan(self, stream: str) -> Plan | None:
-        """The latest plan that came here, without asking."""
-        return self._plans.latest(stream)
 
     def watch(
         self,
@@ -213,8 +257,14 @@ class Client:
         have: str = "",
         on_end: Callable[[UnskewError], None] | None = None,
     ) -> Watch:
-        """The latest plan and each newer one: to iterate over, or given to ``callback`` in a thread. ``have``: the
-        digest of a plan that need not come again. ``close()`` ends it."""
+        """Get the latest plan and each newer one as they are made.
+
+        Parameters
+        ----------
+        callback : called with each plan in a thread; without it, iterate over the ``Watch``
+        have : digest of a plan that need not be sent again
+        on_end : called with the error that ended the watch, if one did; only with ``callback``
+        """
         self._check_open()
         check_name("stream", stream)
         watch = Watch(self._channel, stream, have, lambda plan: self._plans.keep_latest(stream, plan))
@@ -231,8 +281,13 @@ class Client:
         known: tuple[int, int] = (0, 0),
         timeout: float | None = None,
     ) -> Synced:
-        """An agent's report; the answer if there is one within ``wait`` seconds that is newer than ``known``. Repeat
-        it with the same report until it has one."""
+        """Send an agent's report and wait for its round. Repeat it with the same report until there is an answer.
+
+        Parameters
+        ----------
+        wait : seconds that the service waits for the round to close; ``timeout`` is added to it
+        known : (incarnation, epoch) of the newest answer that the agent has; only a newer one is sent
+        """
         return self.begin_sync(stream, report, wait=wait, known=known, timeout=timeout).result()
 
     def begin_sync(
@@ -244,7 +299,7 @@ class Client:
         known: tuple[int, int] = (0, 0),
         timeout: float | None = None,
     ) -> PendingSync:
-        """The same without waiting for the answer here. The timeout is added to ``wait``."""
+        """``sync`` without waiting (``wait``, ``known`` as there): the answer comes from ``PendingSync.result``."""
         request = pb.SyncRequest(
             stream=check_name("stream", stream),
             report=report_to_message(report),
@@ -260,19 +315,21 @@ class Client:
     def report_batch(
         self, stream: str, part: Part, batch: BatchWork, version: Version | None = None, *, timeout: float | None = None
     ) -> bool:
-        """What a finished batch took, and the plan it was bound to. Whether it was there already."""
+        """Report ``batch``, the load of a finished batch's partitions; whether it was reported before."""
         request = work_to_message(batch, check_name("stream", stream), part, version)
         answer = self._channel.call("ReportBatch", stream, request, pb.ReportBatchResponse, self._time(timeout))
         return answer.repeated_report
 
     def get_scale(self, stream: str, *, timeout: float | None = None) -> Scale:
+        """How many tasks the next batch should have, from the batches that were reported."""
         request = pb.GetScaleRequest(stream=check_name("stream", stream))
         return Scale.of(self._channel.call("GetScale", stream, request, pb.GetScaleResponse, self._time(timeout)))
 
     def explain(
         self, stream: str, key_hash: int, version: Version | None = None, *, timeout: float | None = None
     ) -> Explained:
-        """Where the key with this hash goes (signed or not), under the latest plan or that of a version, and why."""
+        """Where the key with hash ``key_hash`` (signed or not) goes under the latest plan, or under a version's, and
+        why."""
         if isinstance(key_hash, bool) or not isinstance(key_hash, int) or not -(2**63) <= key_hash <= _UINT64:
             raise ConfigError("key_hash", key_hash, "a 64-bit key hash, as hash_keys or Spark's xxhash64 gives it")
         request = pb.ExplainRequest(
@@ -286,7 +343,7 @@ class Client:
     # -- life -------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End what is under way, watches included. Again is no harm."""
+        """End all calls that are under way, watches too. May be called again."""
         self._channel.close()
 
     def __enter__(self) -> Client:
@@ -306,7 +363,10 @@ class Client:
             raise ClientClosedError(f"the client of {self.target} is closed; make a new one")
 
 
-def check_access(service: Client | str, access: Mapping[str, object]) -> None:
-    """For what takes a client or a target: credentials belong to the target, a client has its own."""
-    if isinstance(service, Client) and access:
+def open_client(service: Client | str, timeout: float, access: Mapping[str, Any]) -> tuple[Client, bool]:
+    """The client for a service given as client or target, and whether it is a new one, which its owner closes."""
+    if not isinstance(service, Client):
+        return Client(service, timeout=timeout, **access), True
+    if access:  # credentials belong to a target; a client has its own
         raise ConfigError("service", service, "a target together with these: " + ", ".join(sorted(access)))
+    return service, False

@@ -1,9 +1,9 @@
-"""How a client shows who it is, and knows whom it talks to: a bearer token, TLS, mTLS. Nothing here is ever logged.
+"""How a client authenticates: a bearer token, TLS, mTLS. Nothing here is ever logged.
 
 A token is taken from ``token``, else ``token_file``, else ``UNSKEW_TOKEN``, else ``UNSKEW_TOKEN_FILE``; the PEM files
 from ``ca``, ``certificate`` and ``key``, else ``UNSKEW_CA``, ``UNSKEW_CERTIFICATE`` and ``UNSKEW_KEY``. A token's file
-is read again when it changes (Kubernetes renews projected tokens in place). Without TLS a token goes to loopback only,
-unless ``insecure`` says, in code, that the network is trusted: whoever reads it has it.
+is read again when it changes (Kubernetes renews projected tokens in place). Without TLS a token is sent to loopback
+only, unless ``insecure`` says, in code, that the network is trusted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Credentials:
     certificate: str | os.PathLike[str] | None = None
     key: str | os.PathLike[str] | None = None
     insecure: bool = False
-    tls: bool = field(default=False, init=False)  # whether a certificate was given in code: then any target is by TLS
+    tls: bool = field(default=False, init=False)  # a certificate in code: TLS for any target
     _file: Path | None = field(default=None, init=False, repr=False)
     _read: tuple[tuple[int, ...], str] = field(default=((), ""), init=False, repr=False)
 
@@ -47,30 +47,30 @@ class Credentials:
             _checked(self.token, "token")
 
     @classmethod
-    def of(cls, environment: Mapping[str, str], **given: Any) -> Credentials:
-        """Those that are ``given``, and from the environment those that are not. Its certificates are for ``grpcs://``
-        targets: a process may also have a service beside it that speaks without."""
-        in_code = given.get("ca") is not None or given.get("certificate") is not None
-        if given.get("token") is None and given.get("token_file") is None:
-            given["token"] = environment.get("UNSKEW_TOKEN") or None
-            if given["token"] is None:
-                given["token_file"] = environment.get("UNSKEW_TOKEN_FILE") or None
-        if given.get("ca") is None:
-            given["ca"] = environment.get("UNSKEW_CA") or None
-        if given.get("certificate") is None and given.get("key") is None:
-            given["certificate"] = environment.get("UNSKEW_CERTIFICATE") or None
-            given["key"] = environment.get("UNSKEW_KEY") or None
-        made = cls(**given)
-        made.tls = in_code
-        return made
+    def of(cls, environment: Mapping[str, str], **arguments: Any) -> Credentials:
+        """From the arguments, and from the environment where they are left out. The environment's certificates are used
+        for ``grpcs://`` targets only: a process may also call a local service without TLS."""
+        in_code = arguments.get("ca") is not None or arguments.get("certificate") is not None
+        if arguments.get("token") is None and arguments.get("token_file") is None:
+            arguments["token"] = environment.get("UNSKEW_TOKEN") or None
+            if arguments["token"] is None:
+                arguments["token_file"] = environment.get("UNSKEW_TOKEN_FILE") or None
+        if arguments.get("ca") is None:
+            arguments["ca"] = environment.get("UNSKEW_CA") or None
+        if arguments.get("certificate") is None and arguments.get("key") is None:
+            arguments["certificate"] = environment.get("UNSKEW_CERTIFICATE") or None
+            arguments["key"] = environment.get("UNSKEW_KEY") or None
+        credentials = cls(**arguments)
+        credentials.tls = in_code
+        return credentials
 
     @property
-    def shown(self) -> bool:
+    def has_token(self) -> bool:
         """Whether a token is sent."""
         return self._file is not None or bool(self.token)
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """What goes with each call."""
+        """The headers of each call."""
         token = self.token if self._file is None else self._from_file(self._file)
         return (("authorization", f"Bearer {token}"),) if token else ()
 
@@ -83,14 +83,14 @@ class Credentials:
     def _from_file(self, path: Path) -> str:
         try:
             stat = path.stat()
-            mark = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
-            if mark != self._read[0]:
-                self._read = (mark, _checked(path.read_text(encoding="utf-8").strip(), "token_file"))
-        except (OSError, UnicodeDecodeError, ConfigError) as why:  # it may be written in place just now
+            identity = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+            if identity != self._read[0]:
+                self._read = (identity, _checked(path.read_text(encoding="utf-8").strip(), "token_file"))
+        except (OSError, UnicodeDecodeError, ConfigError) as why:  # it may be half written
             if not self._read[1]:
                 if isinstance(why, ConfigError):
                     raise
-                raise ConfigError("token_file", str(path), f"a readable file with the token ({_said(why)})") from None
+                raise ConfigError("token_file", str(path), f"a readable file with the token ({_reason(why)})") from None
         return self._read[1]
 
 
@@ -107,8 +107,8 @@ def _content(path: str | os.PathLike[str] | None, name: str) -> bytes | None:
     try:
         return Path(path).read_bytes()
     except OSError as why:
-        raise ConfigError(name, str(path), f"a readable PEM file ({_said(why)})") from None
+        raise ConfigError(name, str(path), f"a readable PEM file ({_reason(why)})") from None
 
 
-def _said(why: OSError | UnicodeDecodeError) -> str:
+def _reason(why: OSError | UnicodeDecodeError) -> str:
     return why.strerror or type(why).__name__ if isinstance(why, OSError) else "it is not text"

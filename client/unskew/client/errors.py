@@ -1,10 +1,10 @@
-"""What a call to the service can end with. The rest of the tree, and its root, is in ``unskew.core.errors``.
+"""The errors of calls to the service. The rest of the tree, and its root, is in ``unskew.core.errors``.
 
 ::
 
     UnskewError
     ├── ClientClosedError        used after close()
-    └── ServiceCallError         the service said no, or nothing    (verb, stream, code, detail)
+    └── ServiceCallError         a call failed                      (verb, stream, code, detail)
         ├── NoAnswerError        not reached, too late, or it is going down: the same call may be made again
         ├── FaultError           a fault of the service, or of a proxy before it
         ├── NotThereError        no such stream, batch or version
@@ -12,7 +12,7 @@
         ├── NoAccessError        no credential, or one that does not allow this
         └── LimitReachedError    a limit: send less, or later
 
-What is refused before anything is sent is a ``ConfigError``, a ``WireError`` or another of core's errors.
+Arguments that are refused before anything is sent raise ``ConfigError``, ``WireError`` or another of core's errors.
 """
 
 from __future__ import annotations
@@ -20,27 +20,34 @@ from __future__ import annotations
 from unskew.core.errors import UnskewError
 
 __all__ = [
-    "UNSERVED",
-    "ClientClosedError",
-    "FaultError",
-    "LimitReachedError",
-    "NoAccessError",
-    "NoAnswerError",
-    "NotThereError",
-    "RefusedError",
-    "ServiceCallError",
-    "call_error",
-]
+    "UNSERVED", "ClientClosedError", "FaultError", "LimitReachedError", "NoAccessError", "NoAnswerError",
+    "NotThereError", "RefusedError", "ServiceCallError", "call_error",
+]  # fmt: skip
 
-_LONGEST = 600
+_LONGEST = 600  # characters of a detail
 
 
 class ClientClosedError(UnskewError):
-    """The client was closed before."""
+    """The client, agent or reporter is closed; make a new one."""
 
 
 class ServiceCallError(UnskewError):
-    """A call failed. ``code`` is the name of the gRPC status, ``detail`` what the service or the transport said."""
+    """A call failed; its subclasses say why, and the message what to do.
+
+    Parameters
+    ----------
+    verb, stream, target : the RPC, the stream that it was about (empty for none), and the service's address
+    code : the name of the gRPC status
+    detail : what the service or gRPC said
+
+    Examples
+    --------
+    >>> error = NotThereError("GetPlan", "clicks", "localhost:8081", "NOT_FOUND", "no stream 'clicks'")
+    >>> isinstance(error, ServiceCallError), error.code
+    (True, 'NOT_FOUND')
+    >>> print(error)  # doctest: +ELLIPSIS
+    GetPlan of stream 'clicks' at localhost:8081: no stream 'clicks' (NOT_FOUND); put_stream makes a stream...
+    """
 
     advice = ""
 
@@ -58,13 +65,13 @@ class ServiceCallError(UnskewError):
 
 
 class NoAnswerError(ServiceCallError):
-    """The service was not reached, or not in time. Nothing is known of the call; it may be made again as it was."""
+    """The service was not reached, not in time, or is going down. The same call may be made again."""
 
     advice = "is `unskew serve` running there? The call may be made again as it is, or with a longer timeout"
 
 
 class FaultError(ServiceCallError):
-    """Something broke, in the service or on the way to it."""
+    """A fault of the service, or of a proxy before it."""
 
     advice = "look into the service's log for this call, and that of a proxy before it"
 
@@ -88,13 +95,13 @@ class NoAccessError(ServiceCallError):
 
 
 class LimitReachedError(ServiceCallError):
-    """A limit of the service."""
+    """A limit of the service was reached: of message size, keys, streams or watches."""
 
     advice = "send less, or try later"
 
 
 UNSERVED = (NoAnswerError, FaultError, NoAccessError, LimitReachedError)
-"""What a job that can do without the service goes on after: it is no fault of the job's own settings or rows."""
+"""Errors after which a job can go on without the service: the job's own settings and rows are not their cause."""
 
 _KINDS: dict[str, type[ServiceCallError]] = {
     "UNAVAILABLE": NoAnswerError,

@@ -1,10 +1,11 @@
-"""How threads, locks and gRPC live through a fork.
+"""How threads, locks and gRPC calls survive a fork.
 
-A child is told so right after it is born, while it has one thread: whatever is made of threads, locks or channels of
-the parent is made anew. And a fork waits until none of our threads is inside gRPC, because there gRPC gives up its own
-preparation ("other threads are currently calling into gRPC, skipping fork() handlers"): of 180 children forked so, 15
-crashed. Calls that wait long by nature (a watch, a round) are ended for it, and begun anew by who made them; short
-ones are waited for. All this is over in milliseconds, and after ``LONGEST`` seconds the fork happens anyway.
+In the child each registered object replaces its threads, locks and channels, while the child has one thread.
+
+In the parent a fork waits until none of our threads is inside gRPC, because otherwise gRPC skips its own preparation
+("other threads are currently calling into gRPC, skipping fork() handlers"): of 180 children forked so, 15 crashed.
+Calls that wait long (a watch, a round) are cancelled for the fork and made again by their callers; short calls are
+waited for. This takes milliseconds; after ``LONGEST`` seconds the fork happens anyway.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from contextlib import contextmanager
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["ForkAware", "Interruptible", "in_grpc", "never_free", "tell_after_fork"]
+__all__ = ["ForkAware", "Interruptible", "in_grpc", "never_free", "register_after_fork"]
 
 LONGEST = 2.0
 
 
 class ForkAware(Protocol):
     def after_fork(self) -> None:
-        """Called in the child. Take over nothing of the parent's but plain values."""
+        """Called in the child. Only plain values of the parent may be used."""
 
 
 class Interruptible(Protocol):
     def interrupt(self) -> None:
-        """End the call; its thread then leaves gRPC."""
+        """Cancel the call, so that its thread leaves gRPC."""
 
 
 class _Gate:
-    """Who is inside gRPC, and whether somebody wants to fork."""
+    """Counts the threads inside gRPC, and lets none in while a fork is coming."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.Lock())
@@ -74,13 +75,13 @@ class _Gate:
 
 
 _GATE = _Gate()
-_LISTENING: WeakSet[ForkAware] = WeakSet()
+_LISTENERS: WeakSet[ForkAware] = WeakSet()
 
 
 @contextmanager
 def in_grpc(call: Interruptible | None = None) -> Iterator[None]:
-    """Around everything that calls into gRPC and may wait there; with the call, where it may wait long."""
-    gate = _GATE
+    """Around everything that calls into gRPC and may wait there; with the call, if it may wait long."""
+    gate = _GATE  # a child has another one
     gate.enter(call)
     try:
         yield
@@ -88,37 +89,29 @@ def in_grpc(call: Interruptible | None = None) -> Iterator[None]:
         gate.leave(call)
 
 
-def tell_after_fork(listener: ForkAware) -> None:
-    """Call ``listener.after_fork()`` in every child from now on, as long as the listener lives."""
-    _LISTENING.add(listener)
+def register_after_fork(listener: ForkAware) -> None:
+    """Call ``listener.after_fork()`` in every forked child from now on, while the listener exists."""
+    _LISTENERS.add(listener)
 
 
 def never_free(thing: object) -> None:
-    """Keep what came over a fork for good, beyond the end of the interpreter. A channel that is freed is closed and a
-    call that is freed is cancelled: over the parent's own connection."""
+    """Keep an object of the parent until the process is gone. A channel is closed when it is freed and a call is
+    cancelled: over the connection that the parent still uses."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
-def _before() -> None:
-    _GATE.before_fork()
-
-
-def _after_in_parent() -> None:
-    _GATE.after_in_parent()
-
-
 def _after_in_child() -> None:
     global _GATE  # noqa: PLW0603 - its lock may be held by a thread that is not here
     _GATE = _Gate()
-    for listener in list(_LISTENING):
+    for listener in list(_LISTENERS):
         listener.after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(
-        before=_before,
-        after_in_parent=_after_in_parent,
+        before=lambda: _GATE.before_fork(),  # noqa: PLW0108 - of this process: a child has another gate
+        after_in_parent=lambda: _GATE.after_in_parent(),  # noqa: PLW0108
         after_in_child=_after_in_child,
     )

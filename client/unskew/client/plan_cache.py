@@ -1,7 +1,7 @@
-"""The plans that a client has seen: the latest of each stream, and those by version, which never change.
+"""The plans that a client has fetched: the latest of each stream, and plans by version, which never change.
 
-A digest says how a plan routes, not its version: two versions may route alike. So what "you have it" leads to is the
-plan that was latest when its digest was sent, and a version is only answered from here if it was fetched as such.
+A digest identifies how a plan routes, not its version: two versions may route alike. So "not modified" means the plan
+that was the latest here when its digest was sent, and a version is only answered from here if it was fetched itself.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from unskew.client.forks import tell_after_fork
+from unskew.client.forks import register_after_fork
 from unskew.core.plan.plan import Plan, Version
 
 __all__ = ["PlanCache"]
@@ -18,19 +18,17 @@ _Key = tuple[str, Version]
 
 
 class PlanCache:
-    """At most ``most`` plans by version, the one used longest ago goes first. Thread-safe."""
+    """At most ``most`` plans by version; the least recently used is dropped first. Thread-safe."""
 
     def __init__(self, most: int = 64) -> None:
         self._most = most
-        self._begin(OrderedDict(), {})
-        tell_after_fork(self)
-
-    def _begin(self, plans: OrderedDict[_Key, Plan], latest: dict[str, Plan]) -> None:
-        self._lock, self._plans, self._latest = threading.Lock(), plans, latest
+        self.after_fork()
+        register_after_fork(self)
 
     def after_fork(self) -> None:
-        # A thread of the parent may have been changing them.
-        self._begin(OrderedDict(), {})
+        """Start empty: a thread of the parent may have been changing the plans."""
+        self._lock, self._latest = threading.Lock(), dict[str, Plan]()
+        self._plans: OrderedDict[_Key, Plan] = OrderedDict()
 
     def version(self, stream: str, version: Version) -> Plan | None:
         with self._lock:
@@ -51,11 +49,11 @@ class PlanCache:
                 self._plans.popitem(last=False)
 
     def keep_latest(self, stream: str, plan: Plan) -> None:
-        """Older than what is known is not kept as the latest: a service may be behind for a while."""
+        """Keep it as the latest, unless a newer one is here: a service may be behind for a while."""
         self.keep(stream, plan)
         with self._lock:
-            known = self._latest.get(stream)
-            if known is None or known.version <= plan.version:
+            latest = self._latest.get(stream)
+            if latest is None or latest.version <= plan.version:
                 self._latest[stream] = plan
 
     def forget(self, stream: str) -> None:

@@ -1,48 +1,44 @@
-"""The thread behind an ``Agent``: carries its reports to the service and the answers back.
+"""Sends an ``Agent``'s reports to the service, and brings the answers back, in a background thread.
 
-It holds one report, the newest that the machine sent: a machine sends the same one until it is answered, so a service
-that is away costs one report of memory, however long. Failures are waited out by backoff and breaker; they are kept for
-``Agent.status`` and logged once, not each time.
+It holds one report, the newest: an agent sends the same one until that is answered, so an unreachable service costs the
+memory of one report, however long that lasts. After a failure it waits for the back-off and the breaker.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from typing import Protocol
 
-from unskew.client.backoff import Backoff
+from unskew.client.background import Background, Backoff, Outbox
 from unskew.client.client import Client, PendingSync
 from unskew.client.results import Synced
 from unskew.core.breaker import Breaker
 from unskew.core.rounds.messages import Report
 
-__all__ = ["ANSWERED", "FAILED", "KEPT", "ReportSender", "Sender"]
+__all__ = ["ACCEPTED", "ANSWERED", "FAILED", "ReportSender", "ReportingAgent"]
 
-FAILED, KEPT, ANSWERED = "failed", "kept", "answered"  # what a call came to; kept: the service has it, no answer yet
+FAILED, ACCEPTED, ANSWERED = "failed", "accepted", "answered"  # accepted: the service has it, its round is still open
 
-_log = logging.getLogger("unskew.client")
-_POLL = 1.0  # seconds, at most, between two looks at whether a report is due; routing looks by itself
+_POLL = 1.0  # seconds, at most, between two looks at whether a report is due; ``route`` looks too
 _WAIT = 10.0  # seconds, at most, that the service is asked to wait for the round
 
 
-class Sender(Protocol):
-    """What the courier asks of an agent; each takes the agent's lock for a moment."""
+class ReportingAgent(Protocol):
+    """What the sender needs of an agent. Each method takes the agent's lock for a moment."""
 
     def tick(self) -> None:
-        """Time has passed: post what is due."""
+        """Time has passed: post the report that is due, if any."""
 
     def take(self, synced: Synced) -> None:
-        """An answer has come."""
+        """Adopt an answer of the service."""
 
     @property
     def interval(self) -> float:
-        """DSYNC now."""
+        """DSYNC now, in seconds."""
 
     @property
     def version(self) -> tuple[int, int]:
-        """(incarnation, epoch) that the agent has."""
+        """(incarnation, epoch) of the newest answer."""
 
     @property
     def waiting(self) -> Report | None:
@@ -50,113 +46,88 @@ class Sender(Protocol):
 
 
 class ReportSender:
-    """One life: it starts with the first report or tick and ends with ``stop``."""
+    """It starts with the first ``start`` and ends with ``stop``."""
 
-    def __init__(self, stream: str, client: Client, sender: Sender, breaker: Breaker, timeout: float) -> None:
-        self.stream, self.breaker = stream, breaker
-        self.sent = self.answered = self.failed = 0
-        self.error = ""
-        self._client, self._sender, self._timeout = client, sender, timeout
-        self._backoff = Backoff(0.2, 15.0)
-        self._report: Report | None = None
+    def __init__(self, stream: str, client: Client, agent: ReportingAgent, breaker: Breaker, timeout: float) -> None:
+        self.sent = self.answered = 0
+        self.background = Background(
+            f"unskew agent {stream}", breaker, trips=Exception, backoff=Backoff(first=0.2, longest=15.0)
+        )
+        self._stream, self._client, self._agent, self._timeout = stream, client, agent, timeout
+        self._outbox: Outbox[Report] = Outbox(keep=1)
         self._not_before = 0.0
-        self._wake, self._stopped = threading.Event(), threading.Event()
         self._pending: PendingSync | None = None
-        self._thread = threading.Thread(target=self._run, name=f"unskew agent {stream}", daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        self.background.start(self._run)
 
     def post(self, report: Report) -> None:
-        """Send this one, in place of one that has not gone yet. Never waits."""
-        self._report = report
-        self._wake.set()
+        """Send this report, instead of one that was not sent yet. Never waits."""
+        self._outbox.put(report)
+        self.background.wake()
 
     def stop(self, timeout: float) -> bool:
         """End the thread and the call that it is in; whether it ended in time."""
-        self._stopped.set()
-        self._wake.set()
+        self.background.stop()
         pending = self._pending
         if pending is not None:
             pending.cancel()
-        self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return self.background.join(timeout)
 
-    def carry_last(self, report: Report, deadline: float) -> str:
-        """Send this one at the end, after ``stop``, by ``time.monotonic() = deadline``."""
+    def send_last(self, report: Report, deadline: float) -> str:
+        """Send this report after ``stop``, before ``time.monotonic()`` reaches the deadline."""
         left = deadline - time.monotonic()
-        if left <= 0.0 or not self.breaker.allow(time.monotonic()):
+        if left <= 0.0 or not self.background.allowed():
             return FAILED
-        return self._carry(report, 0.0, left)
+        return self._send(report, 0.0, left)
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
-            self._wake.wait(self._pause(time.monotonic()))
-            self._wake.clear()
-            if self._stopped.is_set():
+        while True:
+            self.background.pause(self._until_next_look(time.monotonic()))
+            if self.background.stopped:
                 return
-            self._sender.tick()
-            now = time.monotonic()
-            if self._report is not None and now >= self._not_before and self.breaker.allow(now):
-                self._deliver(self._report)
+            self._agent.tick()
+            report = self._outbox.first()
+            if report is not None and time.monotonic() >= self._not_before and self.background.allowed():
+                self._deliver(report)
 
-    def _pause(self, now: float) -> float:
-        poll = min(self._sender.interval / 8, _POLL)
-        if self._report is None:
+    def _until_next_look(self, now: float) -> float:
+        poll = min(self._agent.interval / 8, _POLL)
+        if not self._outbox:
             return poll
-        return min(poll, max(self._not_before - now, self.breaker.wait(now)))
+        return min(poll, max(self._not_before - now, self.background.breaker.wait(now)))
 
     def _deliver(self, report: Report) -> None:
-        """Ask until it is answered: at once where the service waited for the round, else not too often."""
-        began, wait = time.monotonic(), min(self._sender.interval, _WAIT)
-        outcome = self._carry(report, wait, self._timeout)
-        if outcome == ANSWERED and self._report is report:
-            self._report = None
-        elif outcome == KEPT and time.monotonic() - began < wait / 2:
-            self._not_before = time.monotonic() + min(self._sender.interval / 4, _POLL)
+        """Send it; again at once if the service waited for the round, else after a pause, until it is answered."""
+        began, wait = time.monotonic(), min(self._agent.interval, _WAIT)
+        outcome = self._send(report, wait, self._timeout)
+        if outcome == ANSWERED:
+            self._outbox.remove(report)
+        elif outcome == ACCEPTED and time.monotonic() - began < wait / 2:
+            self._not_before = time.monotonic() + min(self._agent.interval / 4, _POLL)
 
-    def _carry(self, report: Report, wait: float, timeout: float) -> str:
+    def _send(self, report: Report, wait: float, timeout: float) -> str:
         self.sent += 1
-        try:
-            synced = self._call(report, wait, timeout)
-            if synced.answer is not None:
-                self._sender.take(synced)
-        except Exception as why:  # noqa: BLE001 - whatever it is, routing goes on and the next report tries again
-            if not self._stopped.is_set() or wait == 0.0:
-                self._fail(why)
+        problem = f"stream {self._stream}: a report did not get through and will be sent again; routing goes on"
+        error = self.background.attempt(lambda: self._call(report, wait, timeout), problem, after_stop=wait == 0.0)
+        if error is not None:
+            self._not_before = time.monotonic() + min(self.background.backoff.next(), max(self._agent.interval, 0.05))
             return FAILED
-        self.breaker.success()
-        self._backoff.reset()
-        if self.error:
-            _log.info("stream %s: the service answers again", self.stream)
-        self.error = ""
-        waiting = self._sender.waiting
+        waiting = self._agent.waiting
         if waiting is not None and waiting.name == report.name:
-            return KEPT
+            return ACCEPTED
         self.answered += 1
         return ANSWERED
 
-    def _call(self, report: Report, wait: float, timeout: float) -> Synced:
+    def _call(self, report: Report, wait: float, timeout: float) -> None:
         self._pending = self._client.begin_sync(
-            self.stream, report, wait=wait, known=self._sender.version, timeout=timeout
+            self._stream, report, wait=wait, known=self._agent.version, timeout=timeout
         )
         try:
-            if self._stopped.is_set() and wait > 0.0:  # stopped meanwhile: it could not see this call
+            if self.background.stopped and wait > 0.0:  # ``stop`` came before the call was in ``_pending``
                 self._pending.cancel()
-            return self._pending.result()
+            synced = self._pending.result()
         finally:
             self._pending = None
-
-    def _fail(self, why: Exception) -> None:
-        now = time.monotonic()
-        self.failed += 1
-        self.breaker.failure(now)
-        self._not_before = now + min(self._backoff.next(), max(self._sender.interval, 0.05))
-        said = f"{type(why).__name__}: {why}"
-        _log.log(
-            logging.DEBUG if self.error else logging.WARNING,
-            "stream %s: a report did not get through and will be sent again; routing goes on. %s",
-            self.stream,
-            said,
-        )
-        self.error = said
+        if synced.answer is not None:
+            self._agent.take(synced)

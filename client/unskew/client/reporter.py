@@ -1,37 +1,45 @@
-"""``Reporter``: what a worker says of its own load, from a thread, so that its work never waits for the service.
+"""``Reporter``: reports a worker's load to the service in a background thread, so that its work never waits.
 
-A worker tells after each batch or time slot what it had, what that took and what still waits (``Work``). The service
-makes CG's busy and idle signals of it, and partitioners get them as their next plan (``PlanAgent``).
+After each batch or time slot a worker says how many rows it had, what they took and what still waits (``BatchWork``).
+From that the service makes CG's busy and idle signals, which reach partitioners in their next plan (``PlanAgent``).
 
-What cannot be sent is kept and sent later, the newest few only: an old signal is of no use. A forked child begins anew
-and says nothing of what the parent had not sent yet.
+Reports that cannot be sent are kept, the newest few only: an old signal is of no use. A forked child starts with an
+empty outbox.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass, replace
 from typing import Any
 
+from unskew.client.background import Background, Outbox
 from unskew.client.channel import seconds
-from unskew.client.client import Client, check_access
+from unskew.client.client import Client, open_client
 from unskew.client.errors import ClientClosedError, NoAnswerError
-from unskew.client.forks import tell_after_fork
+from unskew.client.forks import register_after_fork
 from unskew.core.breaker import Breaker
-from unskew.core.errors import ConfigError, UnskewError
+from unskew.core.errors import ConfigError
 from unskew.core.stream_spec import BatchWork, Part, check_name
 
 __all__ = ["Reporter", "SendCounts"]
 
-_log = logging.getLogger("unskew.client")
-
 
 @dataclass(frozen=True)
 class SendCounts:
-    """How a reporter gets on. ``dropped``: reports that were too old before they could be sent, or were refused."""
+    """What became of a reporter's reports (``Told`` in earlier releases).
+
+    Parameters
+    ----------
+    sent, dropped, waiting : reports that the service took, that were refused or pushed out, that are to be sent
+    error : why the last call failed; empty if it did not
+
+    Examples
+    --------
+    >>> SendCounts(sent=3, dropped=0, waiting=1, error="").waiting
+    1
+    """
 
     sent: int
     dropped: int
@@ -40,10 +48,32 @@ class SendCounts:
 
 
 class Reporter:
-    """``with Reporter("clicks", "grpc://host:8081", source="app", part=3, parts=8) as one: one.tell(17, work)``
+    """Reports the load of one worker. Thread-safe.
 
-    ``source`` names the application, ``part`` of ``parts`` is this worker among its workers. At most ``keep`` reports
-    wait. ``service`` and ``access`` are as for ``Agent``. Thread-safe.
+    Parameters
+    ----------
+    stream : the stream that the worker's rows belong to
+    service, access : as for ``Agent``
+    source : the name of the application
+    part, parts : which of how many workers of that application this is
+    keep : how many reports wait at most; the oldest is dropped first
+    timeout : seconds for each call
+    breaker : when to leave a failing service alone; a ``Breaker`` of its own if not given
+
+    Raises
+    ------
+    ConfigError : an argument is out of its range; the message names it
+
+    Examples
+    --------
+    >>> from unskew.client import testing
+    >>> from unskew.core.stream_spec import BatchWork, Work
+    >>> with testing.embedded() as service, service.client() as client:
+    ...     info = client.put_stream("clicks", partitions=4, policy="cg")
+    ...     with Reporter("clicks", client, source="app", part=3, parts=8) as reporter:
+    ...         reporter.tell(17, BatchWork((Work(3, rows=500, seconds=0.5, queue=7),)))
+    ...     reporter.status
+    SendCounts(sent=1, dropped=0, waiting=0, error='')
     """
 
     def __init__(
@@ -61,58 +91,53 @@ class Reporter:
     ) -> None:
         self.stream = check_name("stream", stream)
         self._part = Part(source, 0, 0, part, parts)
-        check_access(service, access)
         if not 1 <= keep <= 1_000:
             raise ConfigError("keep", keep, "1 to 1000 reports")
-        self._keep, self._timeout = keep, seconds("timeout", timeout)
-        self._fresh, self._closed = breaker or Breaker(), False
-        self._owns = not isinstance(service, Client)
-        self._client = service if isinstance(service, Client) else Client(service, timeout=timeout, **access)
-        self._begin_life()
-        tell_after_fork(self)
-
-    def _begin_life(self) -> None:
-        self._lock, self._wake, self._stopped = threading.Lock(), threading.Event(), threading.Event()
-        self._waiting: deque[tuple[Part, BatchWork]] = deque()
-        self._sent = self._dropped = 0
-        self._error = ""
-        self._breaker = replace(self._fresh)
-        self._thread: threading.Thread | None = None
+        self._keep, self._timeout, self._breaker = keep, seconds("timeout", timeout), breaker
+        self._closed = False
+        self._client, self._owns_client = open_client(service, timeout, access)
+        self.after_fork()
+        register_after_fork(self)
 
     def after_fork(self) -> None:
-        self._begin_life()
+        """Start without reports and without a thread, as a new reporter and a forked child do."""
+        self._lock = threading.Lock()
+        self._sent = self._refused = 0
+        self._outbox: Outbox[tuple[Part, BatchWork]] = Outbox(self._keep)
+        self._background = Background(f"unskew reporter {self.stream}", self._breaker)
 
     def tell(self, batch: int, work: BatchWork) -> None:
-        """Say what this batch or time slot was like. Never waits; the first that was said of a batch counts."""
+        """Report the ``work`` of this ``batch`` or time slot; never waits. Of several reports of one batch the first
+        counts.
+
+        Raises
+        ------
+        ClientClosedError : the reporter is closed
+        """
         part = replace(self._part, batch=batch)
         with self._lock:
             if self._closed:
                 raise ClientClosedError(f"the reporter of stream {self.stream!r} is closed; make a new one")
-            self._waiting.append((part, work))
-            while len(self._waiting) > self._keep:
-                self._waiting.popleft()
-                self._dropped += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=f"unskew reporter {self.stream}", daemon=True)
-                self._thread.start()
-        self._wake.set()
+            self._outbox.put((part, work))
+            self._background.start(self._run)
+        self._background.wake()
 
     @property
     def status(self) -> SendCounts:
-        return SendCounts(self._sent, self._dropped, len(self._waiting), self._error)
+        """What was sent, what was dropped, what waits, and why the last call failed."""
+        dropped = self._refused + self._outbox.dropped
+        return SendCounts(self._sent, dropped, len(self._outbox), self._background.error)
 
     def close(self, timeout: float = 2.0) -> bool:
-        """End within ``timeout`` seconds; whether all was sent that was said."""
+        """End within ``timeout`` seconds; whether every report was sent."""
         with self._lock:
             self._closed = True
-            thread = self._thread
-        self._wake.set()
-        if thread is not None:
-            thread.join(max(timeout, 0.0))
-        self._stopped.set()
-        if self._owns:
+        self._background.wake()
+        self._background.join(timeout)
+        self._background.stop()
+        if self._owns_client:
             self._client.close()
-        return not self._waiting
+        return not self._outbox
 
     def __enter__(self) -> Reporter:
         return self
@@ -121,42 +146,27 @@ class Reporter:
         self.close()
 
     def _run(self) -> None:
-        while not self._stopped.is_set():
-            if not self._waiting:
+        while not self._background.stopped:
+            item = self._outbox.first()
+            if item is None:
                 if self._closed:
                     return
-                self._wake.wait()
-                self._wake.clear()
-            elif not self._breaker.allow(time.monotonic()):
-                self._stopped.wait(min(max(self._breaker.wait(time.monotonic()), 0.01), 1.0))
+                self._background.pause()
+            elif self._background.allowed():
+                self._send(item)
             else:
-                self._send(*self._waiting[0])
+                self._background.pause(min(max(self._background.breaker.wait(time.monotonic()), 0.01), 1.0))
 
-    def _send(self, part: Part, work: BatchWork) -> None:
-        """The oldest that waits. What is refused would be refused again."""
-        try:
-            self._client.report_batch(self.stream, part, work, timeout=self._timeout)
-        except NoAnswerError as why:
-            self._breaker.failure(time.monotonic())
-            self._fail(why)
-            return
-        except UnskewError as why:
-            self._fail(why)
-            done = "dropped"
-        else:
-            self._breaker.success()
-            self._error, done = "", "sent"
-        with self._lock:
-            if self._waiting and self._waiting[0] == (part, work):
-                self._waiting.popleft()
-            self._sent += done == "sent"
-            self._dropped += done == "dropped"
-
-    def _fail(self, why: UnskewError) -> None:
-        _log.log(
-            logging.DEBUG if self._error else logging.WARNING,
-            "stream %s: a report of work did not get through. %s",
-            self.stream,
-            why,
+    def _send(self, item: tuple[Part, BatchWork]) -> None:
+        """Send the oldest. What the service refuses is dropped: it would be refused again."""
+        part, work = item
+        error = self._background.attempt(
+            lambda: self._client.report_batch(self.stream, part, work, timeout=self._timeout),
+            f"stream {self.stream}: a report of work did not get through",
+            after_stop=True,
         )
-        self._error = f"{type(why).__name__}: {why}"
+        if isinstance(error, NoAnswerError):
+            return
+        self._outbox.remove(item)
+        self._sent += error is None
+        self._refused += error is not None

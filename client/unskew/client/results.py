@@ -1,4 +1,4 @@
-"""What the verbs of ``Client`` give back, as values."""
+"""The values that the methods of ``Client`` return."""
 
 from __future__ import annotations
 
@@ -18,7 +18,20 @@ _ACTIONS: dict[int, str] = {number: name for name, number in ACTIONS.items()}
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """A stream as it stands. ``created`` in seconds since 1970; ``version`` and ``digest`` of its latest plan."""
+    """A stream and its state.
+
+    Parameters
+    ----------
+    name, spec : the stream and its settings
+    created : seconds since 1970
+    version, digest : of the latest plan; None and empty if there is none
+    epoch, agents, dsync : the last learning round, the agents in it, and the seconds to the next one
+
+    Examples
+    --------
+    >>> StreamInfo("clicks", StreamSpec(partitions=4), 1.7e9, None, "", 0, 0, 20.0).spec.partitions
+    4
+    """
 
     name: str
     spec: StreamSpec
@@ -31,6 +44,7 @@ class StreamInfo:
 
     @classmethod
     def of(cls, message: pb.Stream) -> StreamInfo:
+        """From the ``message`` of the service."""
         return cls(
             name=message.name,
             spec=spec_from_message(message.spec),
@@ -45,7 +59,18 @@ class StreamInfo:
 
 @dataclass(frozen=True)
 class Reported:
-    """What was taken of a histogram; ``repeated``: it was there already, and nothing changed."""
+    """What the service took of a histogram.
+
+    Parameters
+    ----------
+    rows, keys : rows and different keys of the histogram
+    repeated : whether the same report was there before; then nothing changed
+
+    Examples
+    --------
+    >>> Reported(rows=100, keys=41, repeated=False).keys
+    41
+    """
 
     rows: int
     keys: int
@@ -54,7 +79,20 @@ class Reported:
 
 @dataclass(frozen=True)
 class Built:
-    """A plan, what happened ("new", "kept", "nothing reported", "repeated"), and why."""
+    """A plan that was asked for.
+
+    Parameters
+    ----------
+    plan : the plan
+    outcome : "new", "kept" (the present plan stays), "nothing reported" or "repeated" (it was made before)
+    reason : why this plan
+
+    Examples
+    --------
+    >>> from unskew.core import Histogram, make_planner
+    >>> Built(make_planner("hash", 4).plan(Histogram.empty()), "new", "first plan").plan.partitions
+    4
+    """
 
     plan: Plan
     outcome: str
@@ -62,12 +100,26 @@ class Built:
 
     @staticmethod
     def outcome_of(number: int) -> str:
+        """The outcome with this ``number`` in the message."""
         return _OUTCOMES.get(number, "unknown")
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A plan. ``cached``: it was here already. ``stale``: the service could not ask its store."""
+    """A plan that was fetched.
+
+    Parameters
+    ----------
+    plan : the plan
+    cached : whether it was in the client's cache
+    stale : whether the service could not ask its store, so that there may be a newer plan
+
+    Examples
+    --------
+    >>> from unskew.core import Histogram, make_planner
+    >>> Fetched(make_planner("hash", 4).plan(Histogram.empty())).stale
+    False
+    """
 
     plan: Plan
     cached: bool = False
@@ -76,7 +128,19 @@ class Fetched:
 
 @dataclass(frozen=True, eq=False)
 class Synced:
-    """The newest answer if it is news; ``merged``: the report is in it; ``age``: seconds since its round closed."""
+    """The answer to an agent's report.
+
+    Parameters
+    ----------
+    answer : the newest answer; None if the agent has it already or its round is still open
+    merged : whether the report is in it
+    age : seconds since its round closed
+
+    Examples
+    --------
+    >>> Synced(None).merged
+    False
+    """
 
     answer: Answer | None
     merged: bool = False
@@ -85,7 +149,20 @@ class Synced:
 
 @dataclass(frozen=True)
 class Scale:
-    """Prompt's advice for the next batch: action "hold", "out" or "in"; zone 0: not known yet."""
+    """How many tasks the next batch should have, by Prompt's rule.
+
+    Parameters
+    ----------
+    map_tasks, reduce_tasks : how many; 0 if no histogram was reported
+    action : "hold", "out" (more tasks) or "in" (fewer)
+    zone : 1 for too many tasks, 2 for enough, 3 for too few; 0 if not known yet
+    reason : why
+
+    Examples
+    --------
+    >>> Scale(map_tasks=4, reduce_tasks=16, action="hold", zone=2, reason="").reduce_tasks
+    16
+    """
 
     map_tasks: int
     reduce_tasks: int
@@ -95,13 +172,28 @@ class Scale:
 
     @classmethod
     def of(cls, message: pb.GetScaleResponse) -> Scale:
+        """From the ``message`` of the service."""
         action = _ACTIONS.get(message.action, "hold")
         return cls(message.map_tasks, message.reduce_tasks, action, message.zone, message.reason)
 
 
 @dataclass(frozen=True)
 class Explained:
-    """Where a key goes under the plan of this version, and why. ``partitions`` and ``shares`` belong together."""
+    """Where the rows of a key go, and why.
+
+    Parameters
+    ----------
+    hash : the key's hash, unsigned
+    version : of the plan
+    hot : whether the plan lists the key; ``rows`` and ``share`` are then its rows and their share of all
+    partitions, shares : where the key's rows go, and which share of them each partition gets
+    reason : why
+
+    Examples
+    --------
+    >>> Explained(7, None, True, 60, 0.6, (0, 2), (0.5, 0.5), "split over 2").partitions
+    (0, 2)
+    """
 
     hash: int
     version: Version | None
@@ -114,6 +206,7 @@ class Explained:
 
     @classmethod
     def of(cls, key: int, message: pb.ExplainResponse) -> Explained:
+        """From the ``message`` of the service about the ``key``."""
         return cls(
             hash=key,
             version=version_from_message(message.version) if message.HasField("version") else None,

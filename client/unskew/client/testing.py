@@ -1,4 +1,4 @@
-"""For users' own tests: the real service, on free ports of this machine, while a ``with`` block lasts.
+"""For users' own tests: the real service on free ports of this machine, for the length of a ``with`` block.
 
 ::
 
@@ -7,8 +7,8 @@
     with testing.embedded() as service, service.client() as client:
         client.put_stream("clicks", partitions=4)
 
-It is a process of its own, because the client carries no server: ``unskew[service]`` must be installed. It is gone with
-the block, and with this process, however that ends.
+It runs in a process of its own and needs ``unskew[service]``, because the client contains no server. It ends with the
+block, and with this process, even if that is killed.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ __all__ = ["Embedded", "EmbeddedError", "embedded"]
 
 _NEEDED = ("unskew.service", "fastapi", "uvicorn", "pydantic_settings", "prometheus_client", "grpc_health")
 _POLL = 0.02
-_GIVEN_TO_END = 5.0
+_SHUTDOWN = 5.0  # seconds
 _LAST_LINES = 15
 
 # The service's end of a pipe that this process holds: it closes with this process, also after a SIGKILL.
 _RUN = """
 import os, runpy, signal, sys, threading
-def last(pid=os.getpid()):
+def end_with_parent(pid=os.getpid()):
     while os.read(0, 1 << 10):
         pass
     os.kill(pid, signal.SIGTERM)
-threading.Thread(target=last, daemon=True).start()
+threading.Thread(target=end_with_parent, daemon=True).start()
 runpy.run_module("unskew.service", run_name="__main__", alter_sys=True)
 """
 
 
 class EmbeddedError(UnskewError, RuntimeError):
-    """The embedded service cannot be had; says why, with the end of its log."""
+    """The embedded service could not be started; the message says why, with the end of its log."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,17 @@ class Embedded:
 
 @contextmanager
 def embedded(*, start_timeout: float = 30.0, **settings: object) -> Iterator[Embedded]:
-    """The service, healthy. ``settings`` are its options by name: ``embedded(store="redis://...")``. Those of the
-    environment (``UNSKEW_*``) are left out, so that a test is the same everywhere."""
+    """Start the service, and end it with the block. The environment's ``UNSKEW_*`` do not apply.
+
+    Parameters
+    ----------
+    start_timeout : seconds until the service must be healthy
+    settings : the service's settings by name, such as ``store="redis://..."``
+
+    Raises
+    ------
+    EmbeddedError : ``unskew[service]`` is not installed, or the service did not start
+    """
     _check_installed()
     limit = time.monotonic() + seconds("start_timeout", start_timeout)
     with tempfile.TemporaryDirectory(prefix="unskew-") as folder:
@@ -109,12 +118,12 @@ def _environment(settings: dict[str, object], ports: Path) -> dict[str, str]:
 
 
 def _running(process: subprocess.Popen[bytes], ports: Path, log: Path, limit: float) -> Embedded:
-    found = _ports(process, ports, log, limit)
+    numbers = _ports(process, ports, log, limit)
     service = Embedded(
         process.pid,
-        f"grpc://127.0.0.1:{found['grpc']}",
-        f"http://127.0.0.1:{found['http']}",
-        f"http://127.0.0.1:{found['metrics']}",
+        f"grpc://127.0.0.1:{numbers['grpc']}",
+        f"http://127.0.0.1:{numbers['http']}",
+        f"http://127.0.0.1:{numbers['metrics']}",
         log,
     )
     with service.client() as client:
@@ -122,9 +131,9 @@ def _running(process: subprocess.Popen[bytes], ports: Path, log: Path, limit: fl
             try:
                 next(client.list_streams(timeout=max(limit - time.monotonic(), _POLL)), None)
             except NoAccessError:
-                return service  # it is there, and asks for credentials
+                return service  # it is up, and wants credentials
             except NoAnswerError as why:
-                _go_on(process, log, limit, str(why))
+                _wait_more(process, log, limit, str(why))
             else:
                 return service
 
@@ -132,28 +141,28 @@ def _running(process: subprocess.Popen[bytes], ports: Path, log: Path, limit: fl
 def _ports(process: subprocess.Popen[bytes], ports: Path, log: Path, limit: float) -> dict[str, int]:
     while True:
         try:
-            found: dict[str, int] = json.loads(ports.read_text())
+            numbers: dict[str, int] = json.loads(ports.read_text())
         except (OSError, ValueError):  # not there yet, or half written
-            _go_on(process, log, limit, "it did not open its ports")
+            _wait_more(process, log, limit, "it did not open its ports")
         else:
-            return found
+            return numbers
 
 
-def _go_on(process: subprocess.Popen[bytes], log: Path, limit: float, why: str) -> None:
+def _wait_more(process: subprocess.Popen[bytes], log: Path, limit: float, why: str) -> None:
     """Wait a little, or give up."""
     code = process.poll()
     if code is None and time.monotonic() < limit:
         time.sleep(_POLL)
         return
     ended = "is not healthy in time" if code is None else f"ended with code {code}"
-    said = "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
-    raise EmbeddedError(f"the embedded service {ended}: {why}. Its log ends with:\n{said or '(nothing)'}")
+    tail = "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
+    raise EmbeddedError(f"the embedded service {ended}: {why}. Its log ends with:\n{tail or '(nothing)'}")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
-        process.wait(_GIVEN_TO_END)
+        process.wait(_SHUTDOWN)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -1,4 +1,12 @@
-"""Everything that touches pyspark: plans for DataFrames, both routing faces, operators."""
+"""Everything that touches pyspark. ``session`` is what a job writes: ``Unskew`` and its verbs.
+
+- ``planning``, ``service_link``, ``session_stream``, ``current_batch``: what all verbs of a session share;
+- ``frame``: what is read from a frame before anything is placed; ``place``: how rows get to their partitions;
+- ``operators``: groups, aggregates, joins and advice on placed rows;
+- ``streaming`` and ``stateful``: micro-batches bound to their plans, and state of our own; ``demo``: ``unskew demo``.
+
+Begin with ``session``. Which plan a row goes by is decided in ``planning``, for micro-batches in ``streaming``.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +21,7 @@ if TYPE_CHECKING:
     from unskew.spark.frame.physical import dropped_exchange
     from unskew.spark.operators.group_memory import GroupMemoryWarning
     from unskew.spark.operators.joins import JoinWarning
-    from unskew.spark.planning import ServiceWarning
+    from unskew.spark.service_link import ServiceWarning
     from unskew.spark.session import Unskew
 
 __all__ = [
@@ -38,7 +46,7 @@ _HOMES = {
     "JoinPlan": "unskew.core.operators.join_plan",
     "JoinWarning": "unskew.spark.operators.joins",
     "Sampling": "unskew.spark.frame.histogram",
-    "ServiceWarning": "unskew.spark.planning",
+    "ServiceWarning": "unskew.spark.service_link",
     "Unskew": "unskew.spark.session",
     "dropped_exchange": "unskew.spark.frame.physical",
 }

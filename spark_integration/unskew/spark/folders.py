@@ -92,12 +92,12 @@ class Folder:
         """The finished files here or in a folder in here, sorted; none where there is no such folder."""
         from pyarrow.fs import FileSelector, FileType
 
-        found = self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True))
-        files = [one.base_name for one in found if one.type == FileType.File]
+        entries = self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True))
+        files = [one.base_name for one in entries if one.type == FileType.File]
         return sorted(name for name in files if not name.startswith(_TEMPORARY) and not name.endswith(".crc"))
 
     def tidy(self, sub: str = "") -> None:
-        """Delete what writers have left that died before their file had its name. An hour later nobody is at it."""
+        """Delete temporary files of writers that died, an hour later."""
         from pyarrow.fs import FileSelector
 
         now = time.time_ns()
@@ -120,7 +120,7 @@ class Folder:
             self._drop(temporary)
 
     def put(self, name: str, data: bytes) -> None:
-        """Written anew, whatever was there, and durable. For names that nobody else writes."""
+        """Write the file anew, durably. For names that only one writer uses."""
         self._made(name)
         self._write(self.path(name), data)
         if self.local is not None:
@@ -131,19 +131,12 @@ class Folder:
         for name in names:
             self._drop(self.path(name))
 
-    def remove(self, sub: str) -> None:
-        """A folder in here with all that is in it."""
-        try:
-            self.fs.delete_dir(self.path(sub))
-        except FileNotFoundError:
-            return
-
     # -- how --------------------------------------------------------------------------------------------------
 
     @property
     def _scheme(self) -> str:
-        found = _URI.fullmatch(self.where)
-        name = found[1].lower() if found else "file"
+        uri = _URI.fullmatch(self.where)
+        name = uri[1].lower() if uri else "file"
         return _SAME.get(name, name)
 
     def _resolved(self) -> tuple[FileSystem, str]:
@@ -188,7 +181,7 @@ class Folder:
             self.fs.move(temporary, final)
         except OSError:
             if self.fs.get_file_info(final).is_file and self.fs.get_file_info(temporary).is_file:
-                return False  # somebody was quicker
+                return False  # another writer was quicker
             raise
         if self.local is not None:
             _settle(Path(final).parent)
@@ -203,11 +196,11 @@ class Folder:
 
 def _connected(kind: type[FileSystem], where: str) -> tuple[FileSystem, str]:
     try:
-        found, path = kind.from_uri(where)
+        fs, path = kind.from_uri(where)
     except Exception as why:  # what Arrow raises depends on the file system
         allowed = "a local path, or a URI that pyarrow.fs.FileSystem.from_uri can open (file:, hdfs:, s3:, gs:, abfss:)"
         raise ConfigError("checkpoint", where, f"{allowed}: {why}") from why
-    return found, path
+    return fs, path
 
 
 def _linked(temporary: str, final: str) -> bool:

@@ -1,6 +1,7 @@
 """``Unskew``: what a job writes. It binds a Spark session to a stream and, where there is one, to a service.
 
-Each verb hands over to the module of its name; what they share is the plans of the stream (``unskew.spark.planning``).
+Each verb hands over to the module of its name; what they share is in ``unskew.spark.planning``. The verbs of streams
+(``for_each_batch``, ``stateful``, ``salt``, ...) have their words and their code where they are defined.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from unskew.core.operators.join_plan import Bounds, JoinPlan
 from unskew.core.plan.plan import Plan, Version
 from unskew.core.planners import PLANNERS, Origin
 from unskew.spark.frame.histogram import Sampling, histogram_of
-from unskew.spark.frame.jvm import freed, input_splits, slots_of, spark_version
-from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, key_unseen, spread_unseen
+from unskew.spark.frame.jvm import input_splits, slots_of, spark_version, unpersist
+from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, key_without_frame, spread_without_frame
 from unskew.spark.frame.physical import dropped_exchange
 from unskew.spark.operators.advising import advise_on_frame, advise_on_join, names_of
 from unskew.spark.operators.aggregation import Aggregation, aggregation_of, at_input, at_plan, place_for
@@ -32,11 +33,12 @@ from unskew.spark.operators.user_functions import Function
 from unskew.spark.place.by_tasks import place
 from unskew.spark.place.dstream import partition_dstream
 from unskew.spark.place.native import route_column
+from unskew.spark.place.pin_maker import PinMaker
 from unskew.spark.place.rdd import partition_by
 from unskew.spark.place.repartition import repartition, routed
 from unskew.spark.place.salting import salt, salted_join, unsalted
-from unskew.spark.place.task_pins import Pins
-from unskew.spark.planning import Plans, spec_of
+from unskew.spark.planning import Plans
+from unskew.spark.session_stream import spec_of
 from unskew.spark.stateful.handler import stateful
 from unskew.spark.streaming.foreach import for_each_batch
 
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from unskew.spark.place.executor import TaskPin
+    from unskew.spark.place.task_pin import TaskPin
 
 __all__ = ["Unskew"]
 
@@ -57,11 +59,34 @@ _NAME = "partition"  # of a route: Spark would name the column by all its tables
 class Unskew:
     """Plans and placement for the frames of one stream.
 
-    ``service``: None, ``"embedded"`` (a real service beside the driver, gone with it), or ``"grpc://host:port"``;
-    ``"grpcs://..."`` with TLS. ``access``: how driver and tasks show who they are, as ``Client`` takes it
-    (``token_file``, ``ca``, ``certificate`` and ``key``, ``insecure``); the rest each process has in its environment.
-    ``parameters`` are the policy's own. A service that has the stream already keeps its settings, but for the number of
-    partitions, which must be the same here and there.
+    Parameters
+    ----------
+    spark : The session, classic or Spark Connect; Spark 4.0 or later.
+    stream, partitions, policy, parameters, weights, seed
+        The stream's name and settings. ``parameters`` are the policy's own, ``weights`` the capacity of each partition.
+        A service that has the stream already keeps its settings, but the number of partitions must be the same.
+    service : None, ``"embedded"`` (a real service beside the driver, gone with it), ``"grpc://host:port"``, or
+        ``"grpcs://..."`` with TLS.
+    sampling : How rows are sampled before they are counted.
+    required : Raise where the service does not answer, instead of planning in the driver with a ``ServiceWarning``.
+    timeout : Seconds for a call of the service.
+    access : How driver and tasks show who they are, as ``Client`` takes it (``token_file``, ``ca``, ``certificate`` and
+        ``key``, ``insecure``); the rest each process has in its environment.
+
+    Raises
+    ------
+    ConfigError : A setting is not allowed; the message names it and says what is.
+    NoAnswerError : ``required=True`` and nobody answers.
+
+    Examples
+    --------
+    In all examples ``spark`` is a session and ``clicks`` a frame of 600 rows: ``user`` (one has half of them), ``id``.
+
+    >>> from unskew.spark import Unskew
+    >>> with Unskew(spark, stream="clicks", partitions=4, policy="balanced") as sk:
+    ...     plan = sk.plan(clicks, "user", spread="id")
+    ...     sk.repartition(clicks, "user").rdd.getNumPartitions()
+    4
     """
 
     def __init__(
@@ -80,23 +105,11 @@ class Unskew:
         timeout: float = 10.0,
         access: Mapping[str, Any] | None = None,
     ) -> None:
-        self._settings: dict[str, Any] = {
-            "stream": stream,
-            "partitions": partitions,
-            "policy": policy,
-            "service": service,
-            "parameters": parameters,
-            "weights": weights,
-            "seed": seed,
-            "sampling": sampling,
-            "required": required,
-            "timeout": timeout,
-            "access": dict(access or {}),
-        }
+        self._settings = {name: value for name, value in locals().items() if name not in ("self", "spark")}
         spec = spec_of(partitions, policy, parameters, weights, seed)
         spark_version(spark.range(0))
-        self._plans = Plans(spark, stream, spec, service, required, timeout, dict(access or {}))
-        self._pins = Pins(self._plans)
+        self._plans = Plans.open(spark, stream, spec, service, required=required, timeout=timeout, access=access)
+        self._pins = PinMaker(self._plans)
         self._sampling = sampling or Sampling(seed=seed)
         self._spread: Columns = AUTO
         self._held: list[DataFrame] = []
@@ -105,24 +118,25 @@ class Unskew:
         """As configuration: a handler under Spark Connect runs in another process, with a session of its own."""
         return _again, (self._settings,)
 
-    # -- plans ------------------------------------------------------------------------------------------------
-
     @property
     def spark(self) -> SparkSession:
-        return self._plans.spark
+        """The Spark session."""
+        return self._plans.stream.spark
 
     @property
     def stream(self) -> str:
-        return self._plans.stream
+        """The stream's name."""
+        return self._plans.stream.name
 
     @property
     def partitions(self) -> int:
-        return self._plans.partitions
+        """Into how many partitions plans place rows; an elastic query changes it."""
+        return self._plans.stream.partitions
 
     @property
     def client(self) -> Client | None:
         """The service's verbs, where there is a service."""
-        return self._plans.client
+        return self._plans.link.client
 
     @property
     def plans(self) -> Plans:
@@ -131,6 +145,7 @@ class Unskew:
 
     @property
     def sampling(self) -> Sampling:
+        """How rows are sampled before they are counted."""
         return self._sampling
 
     @property
@@ -138,22 +153,60 @@ class Unskew:
         """The plan that is used where none is given: the last one made here."""
         return self._plans.last
 
+    # -- plans ------------------------------------------------------------------------------------------------
+
     def histogram(self, df: DataFrame, key: Columns, spread: Columns | None = AUTO) -> Histogram:
-        """How the rows of ``df`` are distributed over keys; two jobs (``unskew.spark.frame.histogram``)."""
+        """How the rows of ``df`` are distributed over keys, counted by two jobs (``unskew.spark.frame.histogram``).
+
+        Parameters
+        ----------
+        df, key : The rows, and the columns of their key: a name, a ``Column``, or several in a list.
+        spread : Columns that tell the rows of one key apart; ``"auto"``: all that can. None: not looked at.
+
+        Returns
+        -------
+        Histogram : Exact rows of each heavy key and of each host.
+
+        Raises
+        ------
+        ConfigError, KeyTypeError : A column is not there, or of a type that cannot be a key.
+
+        Examples
+        --------
+        >>> sk.histogram(clicks, "user").total
+        600
+        """
         return histogram_of(df, key, self.partitions, spread, self._sampling)
 
     def plan(self, df: DataFrame, key: Columns, spread: Columns | None = AUTO) -> Plan:
-        """A plan for rows distributed like those of ``df``. ``spread``: what tells the rows of one key apart."""
-        types = key_of(df, key).types
-        client = self._plans.ready(types)
-        return self._made(client, self.histogram(df, key, spread), types, spread)
+        """A plan for rows distributed like those of ``df``, used from now on where none is given.
 
-    def _made(
-        self, client: Client | None, histogram: Histogram, types: tuple[str, ...], spread: Columns | None
-    ) -> Plan:
-        made = self._plans.made(client, histogram, types)
+        Parameters
+        ----------
+        df, key, spread : As for ``histogram``; ``spread`` is also what ``repartition`` goes by from now on.
+
+        Returns
+        -------
+        Plan : Made by the service if it answers, else here.
+
+        Raises
+        ------
+        ConfigError, PlanError
+            The service has the stream for another number of partitions, or for keys of other types.
+
+        Examples
+        --------
+        >>> sk.plan(clicks, "user", spread="id").key_types
+        ('bigint',)
+        """
+        types = key_of(df, key).types
+        ready = self._plans.ready(types)
+        return self._make_plan(self.histogram(df, key, spread), types, spread, ready=ready)
+
+    def _make_plan(self, histogram: Histogram, types: tuple[str, ...], spread: Columns | None, *, ready: bool) -> Plan:
+        plan = self._plans.make(histogram, types, ready=ready)
         self._spread = AUTO if spread is None else spread
-        return made
+        return plan
 
     def advise(
         self,
@@ -165,13 +218,33 @@ class Unskew:
         how: str = "inner",
         spread: Columns = AUTO,
     ) -> Advice:
-        """Whether to use an operator, and why, without running it: ``"group_apply"``, ``"aggregate"``, ``"join"`` (with
-        ``other``, its right side), ``"repartition"``, or ``"sql"`` for Spark's own aggregates. Print it."""
+        """Whether to use an operator, and why, without running it. Print the answer.
+
+        Parameters
+        ----------
+        df, key, spread : As for ``histogram``.
+        operator
+            ``"group_apply"``, ``"aggregate"``, ``"join"``, ``"repartition"``, or ``"sql"`` for Spark's own aggregates.
+        other, how : For a join its right side and type.
+
+        Returns
+        -------
+        Advice : What to use, and the reason.
+
+        Raises
+        ------
+        ConfigError : The operator is none of these, or a join lacks its right side.
+
+        Examples
+        --------
+        >>> sk.advise(clicks, "user", "sql").choice
+        'spark'
+        """
         if operator == "join":
             if other is None:
                 raise ConfigError("other", other, "the right side, which decides what a join costs")
-            asked = self._join(df, other, names_of(key), how, spread, None)
-            return advise_on_join(asked, lambda: self.histogram(df, key, spread))
+            join = self._join(df, other, names_of(key), how, spread, None)
+            return advise_on_join(join, lambda: self.histogram(df, key, spread))
         key_of(df, key)
         return advise_on_frame(df, operator, self.partitions, lambda: self.histogram(df, key, spread))
 
@@ -180,15 +253,36 @@ class Unskew:
     def route(
         self, key: Columns, plan: Plan | None = None, spread: Columns | None = None, *, df: DataFrame | None = None
     ) -> Column:
-        """The partition of each row as a Column. With ``df`` keys are checked now and ``spread`` may be "auto"; without
-        it Spark checks the key types when it plans the query, and a split plan needs ``spread`` columns."""
+        """The partition of each row as a Column. No job runs.
+
+        Parameters
+        ----------
+        key, plan : The key's columns, and the plan; by default the last one made here.
+        spread
+            Columns that tell the rows of a split key apart; needed by a plan that splits keys, unless ``df`` is given.
+        df : The frame, for keys to be checked now and ``spread`` to be ``"auto"``; without it Spark checks the key
+            types when it plans the query.
+
+        Returns
+        -------
+        Column : An int, never NULL.
+
+        Raises
+        ------
+        ConfigError, PlanError : There is no plan, or it does not fit the key.
+
+        Examples
+        --------
+        >>> clicks.select(sk.route("user", spread="id")).columns
+        ['partition']
+        """
         chosen = self._plans.chosen(plan)
         if df is not None:
             return routed(df, chosen, key, AUTO if spread is None else spread).alias(_NAME)
         if chosen.splits and (spread is None or is_auto(spread)):
             raise ConfigError("spread", spread, "columns that tell the rows of a key apart, or give df= for auto")
-        told = None if spread is None or is_auto(spread) else spread_unseen(spread)
-        return route_column(chosen, key_unseen(key, chosen), told).alias(_NAME)
+        spread_hash = None if spread is None or is_auto(spread) else spread_without_frame(spread)
+        return route_column(chosen, key_without_frame(key, chosen), spread_hash).alias(_NAME)
 
     def repartition(
         self,
@@ -199,13 +293,33 @@ class Unskew:
         *,
         column: str | None = None,
     ) -> DataFrame:
-        """``df`` placed by the plan, in one native shuffle (``unskew.spark.place.repartition``). Without ``spread`` by
-        that of the last plan made here, which the plan was judged by."""
-        here = self._plans.bound_for(df, key) if plan is None else None
-        if here is not None and here.plan is not None:
-            return repartition(df, here.plan, key, here.spread_for(df) if spread is None else spread, column=column)
-        told = self._spread if spread is None else spread
-        return repartition(df, self._plans.chosen(plan), key, told, column=column)
+        """``df`` placed by the plan, in one native shuffle (``unskew.spark.place.repartition``).
+
+        Parameters
+        ----------
+        df, key, plan
+            The rows, their key's columns, and the plan; by default that of the batch in hand, or the last one made.
+        spread : Columns that tell the rows of a split key apart; by default those that the plan was made with.
+        column : The name of an int column to add, different for every partition.
+
+        Returns
+        -------
+        DataFrame : The same rows.
+
+        Raises
+        ------
+        ConfigError, PlanError : There is no plan, or it does not fit the key.
+
+        Examples
+        --------
+        >>> sk.repartition(clicks, "user", column="part").groupBy("part", "user").count().count() >= 7
+        True
+        """
+        batch = self._plans.context.matching(df, key) if plan is None else None
+        if batch is not None and batch.plan is not None:
+            spread = batch.spread_for(df) if spread is None else spread
+            return repartition(df, batch.plan, key, spread, column=column)
+        return repartition(df, self._plans.chosen(plan), key, self._spread if spread is None else spread, column=column)
 
     # -- placement by tasks -----------------------------------------------------------------------------------
 
@@ -218,12 +332,47 @@ class Unskew:
         batch: int | None = None,
         source: str | None = None,
     ) -> TaskPin:
-        """What the tasks of one batch are bound to (``unskew.spark.place.task_pins``): ``plan`` or the last one made
-        here, or with ``learn`` the newest Q-table of the service. ``sync``: whether tasks report what they learn; by
-        default where there is a service. ``source`` names the query, where an application has several on one stream."""
+        """What the tasks of one batch are bound to (``unskew.spark.place.pin_maker``).
+
+        Parameters
+        ----------
+        plan : The plan; by default the last one made here.
+        learn : Bind tasks to the newest Q-table of the service instead.
+        sync : Whether tasks report what they learn; by default where there is a service.
+        batch : The batch's number; by default the next one.
+        source : The query's name, where an application has several on one stream.
+
+        Returns
+        -------
+        TaskPin : For one frame.
+
+        Raises
+        ------
+        ConfigError, PlanError : ``plan`` and ``learn`` are both given, or there is no plan.
+
+        Examples
+        --------
+        >>> sk.pin(learn=True).partitions
+        4
+        """
+        return self._pin(plan, (), learn=learn, sync=sync, batch=batch, source=source)
+
+    def _pin(
+        self,
+        plan: Plan | None,
+        types: tuple[str, ...],
+        *,
+        learn: bool,
+        sync: bool | None = None,
+        batch: int | None = None,
+        source: str | None = None,
+    ) -> TaskPin:
+        """``types`` are those of the key, where that is known; else the last plan's."""
         chosen = None if learn and plan is None else self._plans.chosen(plan)
-        number = self._plans.next_batch() if batch is None else batch
-        return self._pins.pin(source or self._plans.source, chosen, number, learn=learn, sync=sync)
+        stream, last = self._plans.stream, self._plans.last
+        types = types or (() if last is None else last.key_types)
+        number = stream.next_batch() if batch is None else batch
+        return self._pins.pin(source or stream.source, chosen, number, learn=learn, sync=sync, types=types)
 
     def place(
         self,
@@ -235,17 +384,35 @@ class Unskew:
         pin: TaskPin | None = None,
         column: str | None = None,
     ) -> DataFrame:
-        """``df`` placed by Python tasks, one decision a partition (``unskew.spark.place.executor``): by ``pin``, or by
-        one made here from ``plan`` and ``learn``. A pin is for one frame. ``spread`` and ``column`` as for
-        ``repartition``. Where a plan is all that decides, that is cheaper: no row goes through Python."""
-        told = self._spread if spread is None else spread
+        """``df`` placed by Python tasks, one decision a partition (``unskew.spark.place.executor``). Where a plan is
+        all that decides, ``repartition`` is cheaper: no row goes through Python.
+
+        Parameters
+        ----------
+        df, key, spread, column : As for ``repartition``.
+        plan, learn : What to make a pin from, as for ``pin``.
+        pin : Or a pin that is made, for this frame alone.
+
+        Returns
+        -------
+        DataFrame : The same rows.
+
+        Raises
+        ------
+        ConfigError, PlanError : The pin does not fit, or the key is another one when a task runs again.
+
+        Examples
+        --------
+        >>> sk.place(clicks, "user", spread="id", learn=True).count()
+        600
+        """
         if pin is None:
-            pin = self.pin(plan, learn)
+            pin = self._pin(plan, key_of(df, key).types, learn=learn)
         elif plan is not None or learn:
             raise ConfigError("pin", pin, "a pin, or plan and learn to make one of, not both")
         elif pin.partitions != self.partitions:
             raise PlanError(f"the pin is for {pin.partitions} partitions and this session for {self.partitions}")
-        return place(df, pin, key, told, column)
+        return place(df, pin, key, self._spread if spread is None else spread, column)
 
     def partition_by(
         self,
@@ -256,12 +423,34 @@ class Unskew:
         types: Sequence[str] = (),
         pin: TaskPin | None = None,
     ) -> RDD[T]:
-        """The records of an RDD, placed by the plan (``unskew.spark.place.rdd``); classic Spark only. With ``pin``, by
-        its plan, and each task tells the service what its partition held."""
+        """The records of an RDD, placed by the plan (``unskew.spark.place.rdd``); classic Spark only.
+
+        Parameters
+        ----------
+        rdd, key : The records, and a function that gives a record's key: a value, or a tuple for several key types.
+        plan : By default that of the pin, or the last one made here.
+        spread
+            A function that gives what tells the records of one key apart: a number, string, bytes, or a tuple of these.
+        types : The keys' Spark types, where the plan has none.
+        pin : With it each task reports to the service what its partition held.
+
+        Returns
+        -------
+        RDD : The same records.
+
+        Raises
+        ------
+        ConfigError, PlanError, KeyTypeError : There is no plan, or it does not fit the keys.
+
+        Examples
+        --------
+        >>> sk.partition_by(clicks.rdd, lambda row: row.user, spread=lambda row: row.id).count()
+        600
+        """
         chosen = self._plans.chosen(pin.plan if plan is None and pin is not None else plan)
         return partition_by(rdd, key, chosen, spread, types, pin)
 
-    # -- streams: what these say is said where they are ---------------------------------------------------------
+    # -- streams ----------------------------------------------------------------------------------------------
 
     for_each_batch = for_each_batch
     partition_dstream = staticmethod(partition_dstream)
@@ -286,19 +475,37 @@ class Unskew:
         """``df.groupBy(key).applyInPandas(fn, schema)`` with heavy groups alone and first
         (``unskew.spark.operators.groups``).
 
-        Without a plan it makes its own, of at least three partitions a slot; two jobs. ``form``: ``"pandas"`` or
-        ``"arrow"``. ``memory``: of one Python worker; groups that will not fit are named by a ``GroupMemoryWarning``.
+        Parameters
+        ----------
+        df, key, fn, schema : As Spark takes them: ``fn(rows)`` or ``fn(key, rows)``.
+        plan : One that keeps keys whole. By default two jobs count the groups, and the plan is for at least three
+            partitions a slot.
+        form : ``"pandas"`` or ``"arrow"``.
+        memory : Of one Python worker; a ``GroupMemoryWarning`` names the groups that will not fit.
+
+        Returns
+        -------
+        DataFrame : The rows that ``fn`` returned.
+
+        Raises
+        ------
+        ConfigError, PlanError : The function, form or schema will not do, or the plan splits keys.
+
+        Examples
+        --------
+        >>> sk.group_apply(clicks, "user", lambda rows: rows.head(1), clicks.schema).count()
+        7
         """
-        call = groups_of(df, key, fn, schema, form, memory)
-        here = self._plans.bound_for(df, key) if plan is None else None
-        if here is not None and here.plan is not None and not here.plan.splits:
-            plan = here.plan
+        groups = groups_of(df, key, fn, schema, form, memory)
+        batch = self._plans.context.matching(df, key) if plan is None else None
+        if batch is not None and batch.plan is not None and not batch.plan.splits:
+            plan = batch.plan
         if plan is None:
-            wanted = group_partitions(self.partitions, slots_of(self.spark) or 0)
-            counts = histogram_of(df, key, wanted, None, self._sampling)
+            partitions = group_partitions(self.partitions, slots_of(self.spark) or 0)
+            histogram = histogram_of(df, key, partitions, None, self._sampling)
             origin = Origin(stream=self.stream, key_types=key_of(df, key).types, version=Version(0, 1))
-            plan = group_plan(counts, wanted, self._plans.spec.seed, origin)
-        return run_groups(call, plan)
+            plan = group_plan(histogram, partitions, self._plans.stream.spec.seed, origin)
+        return run_groups(groups, plan)
 
     def aggregate(
         self,
@@ -313,51 +520,101 @@ class Unskew:
         form: str = "pandas",
         at: str = "plan",
     ) -> DataFrame:
-        """A state per key by ``partial``; hot keys in pieces, put together by ``merge``
-        (``unskew.spark.operators.aggregation``).
+        """A state per key; hot keys in pieces, which are merged (``unskew.spark.operators.aggregation``).
 
-        ``schema`` has the key's columns and the state. ``partial(rows)`` or ``partial(key, rows)`` gives the state of a
-        piece, ``merge(states)`` or ``merge(key, states)`` one state of several; of one alone it must be that state, for
-        it is not called then. ``at``: ``"plan"``, ``"input"`` or ``"auto"``. Where the plan splits keys the states are
-        made now, in a job of their own, and kept until ``release()``; in a handler, until the end of its batch.
+        Where the plan splits keys the states are made now, in a job of their own, and kept until ``release()``; in a
+        handler, until the end of its batch.
+
+        Parameters
+        ----------
+        df, key, plan, spread : As for ``repartition``; without any plan one is made.
+        partial : ``partial(rows)`` or ``partial(key, rows)`` gives the state of a piece.
+        merge : ``merge(states)`` or ``merge(key, states)`` gives one state of several; of one alone it must be that
+            state, for it is not called then.
+        schema : The key's columns and the state.
+        form : ``"pandas"`` or ``"arrow"``.
+        at : Where states are made: ``"plan"``, ``"input"`` (with ``"arrow"``) or ``"auto"``.
+
+        Returns
+        -------
+        DataFrame : A row for each key.
+
+        Raises
+        ------
+        ConfigError, PlanError : A function, the form or the schema will not do, or the plan does not fit the key.
+
+        Examples
+        --------
+        >>> def count(rows):
+        ...     return rows.assign(n=1).groupby("user", as_index=False)["n"].sum()
+        >>> def add(states):
+        ...     return states.groupby("user", as_index=False)["n"].sum()
+        >>> sk.aggregate(clicks, "user", count, add, "user bigint, n bigint").where("n > 200").count()
+        1
         """
         call = aggregation_of(df, key, partial, merge, schema, form, at)
-        here = self._plans.bound_for(df, key) if plan is None else None
-        if here is not None:
-            plan, spread = here.plan, here.spread_for(df) if spread is None else spread
+        batch = self._plans.context.matching(df, key) if plan is None else None
+        if batch is not None:
+            plan, spread = batch.plan, batch.spread_for(df) if spread is None else spread
         elif plan is not None:
             plan = self._plans.chosen(plan)
-        told = spread if spread is not None else AUTO if plan is None else self._spread
+        if spread is None:
+            spread = AUTO if plan is None else self._spread
         if plan is None and at == "input":
             plan = self._plans.own("hash", Histogram.empty(), key_of(df, key).types)
         if plan is None or at == "auto":
-            plan, at = self._for_aggregate(call, told, plan, at)
+            plan, at = self._for_aggregate(call, spread, plan, at)
         if at == "input":
             return at_input(call, plan)
-        result, held = at_plan(call, plan, told)
+        result, held = at_plan(call, plan, spread)
         if held is not None:
-            batch = self._plans.bound
-            (self._held if batch is None else batch.held).append(held)
+            in_hand = self._plans.context.batch
+            (self._held if in_hand is None else in_hand.held).append(held)
         return result
 
     def _for_aggregate(self, call: Aggregation, spread: Columns, plan: Plan | None, at: str) -> tuple[Plan, str]:
-        """The plan by this session's policy, or Prompt's where that keeps keys whole; and the place that was meant."""
-        types, splits = key_of(call.df, call.key).types, PLANNERS[self._plans.spec.policy].splits
-        client = self._plans.ready(types) if plan is None and splits else None
-        counts = self.histogram(call.df, call.key, spread)
-        if plan is None:
-            plan = self._made(client, counts, types, spread) if splits else self._plans.own("prompt", counts, types)
+        """The plan by this session's policy, or Prompt's where that keeps keys whole; and where to make states."""
+        types, splits = key_of(call.df, call.key).types, PLANNERS[self._plans.stream.spec.policy].splits
+        ready = plan is None and splits and self._plans.ready(types)
+        histogram = self.histogram(call.df, call.key, spread)
+        if plan is None and splits:
+            plan = self._make_plan(histogram, types, spread, ready=ready)
+        elif plan is None:
+            plan = self._plans.own("prompt", histogram, types)
         if at == "auto":
-            at = place_for(counts, plan, input_splits(call.df), call.form, slots_of(self.spark) or 1)
+            at = place_for(histogram, plan, input_splits(call.df), call.form, slots_of(self.spark) or 1)
         return plan, at
 
     def release(self) -> None:
-        """Free what ``aggregate`` has persisted. Its results can still be used, and are computed anew."""
+        """Free what ``aggregate`` has persisted. Its results can still be used, and are computed again.
+
+        Examples
+        --------
+        >>> sk.release()
+        """
         held, self._held = self._held, []
-        freed(held)
+        unpersist(held)
 
     def dropped_exchange(self, df: DataFrame, plan: Plan | None = None) -> str | None:
-        """Why rows of ``df`` are not where the plan puts them, or None (``unskew.spark.frame.physical``)."""
+        """Why rows of ``df`` are not where the plan puts them; None where they are. No job runs.
+
+        Parameters
+        ----------
+        df, plan : A frame that was placed by the plan; by default the last one made here.
+
+        Returns
+        -------
+        str or None : What has moved the rows since.
+
+        Raises
+        ------
+        ConfigError : There is no plan.
+
+        Examples
+        --------
+        >>> sk.dropped_exchange(sk.repartition(clicks, "user")) is None
+        True
+        """
         return dropped_exchange(df, self._plans.chosen(plan))
 
     def join(
@@ -372,18 +629,39 @@ class Unskew:
         bounds: Bounds | None = None,
     ) -> DataFrame:
         """``left.join(right, on, how)`` with hot keys split on one side and copied on the other
-        (``unskew.spark.operators.joins``). ``on`` may also be a list of pairs (left name, right name).
+        (``unskew.spark.operators.joins``).
 
-        Without ``plan`` one is made by counting both sides (``plan_join``), unless Spark would broadcast one of them:
-        then the join is Spark's own. A plan from elsewhere splits the left side, or ``side``. ``spread`` tells the
-        rows of one key of the split side apart."""
-        asked = self._join(left, right, on, how, spread, side)
+        Parameters
+        ----------
+        left, right, on, how : As Spark takes them; ``on`` may also be a list of pairs (left name, right name).
+        plan : By default one is made by counting both sides, unless Spark would broadcast one of them: then the join is
+            Spark's own. A plan from elsewhere splits the left side, or ``side``.
+        spread : Columns that tell the rows of one key of the split side apart.
+        side : The side to split, ``"left"`` or ``"right"``, where the type of join leaves a choice.
+        bounds : How much may be copied, and what a task may weigh.
+
+        Returns
+        -------
+        DataFrame : The columns and rows of Spark's own join.
+
+        Raises
+        ------
+        ConfigError, KeyTypeError, PlanError
+            The keys cannot be compared, or the plan or side does not fit the type of join.
+
+        Examples
+        --------
+        >>> users = clicks.select("user").distinct()
+        >>> sk.join(clicks, users, "user", plan=sk.plan_join(clicks, users, "user")).count()
+        600
+        """
+        join = self._join(left, right, on, how, spread, side)
         if plan is None:
-            why = asked.broadcast_by_spark()
+            why = join.broadcast_by_spark()
             if why is not None:
-                return asked.left_to_spark(why)
-            plan = self._bound_join(asked, left, on) or self._join_planned(asked, bounds)
-        return asked.run(plan)
+                return join.left_to_spark(why)
+            plan = self._plan_of_batch(join, left, on) or self._plan_for(join, bounds)
+        return join.run(plan)
 
     def plan_join(
         self,
@@ -395,24 +673,48 @@ class Unskew:
         side: str | None = None,
         bounds: Bounds | None = None,
     ) -> JoinPlan:
-        """The plan that ``join`` would make, with what it expects; print it, and give it to joins of such frames."""
-        return self._join_planned(self._join(left, right, on, how, spread, side), bounds)
+        """The plan that ``join`` would make, with what it expects; print it, and give it to joins of such frames.
 
-    def _bound_join(self, asked: Join, left: DataFrame, on: On) -> Plan | None:
+        Parameters
+        ----------
+        left, right, on, how, spread, side, bounds : As for ``join``.
+
+        Returns
+        -------
+        JoinPlan : The plan, the side to split, and the work and copies that it expects.
+
+        Raises
+        ------
+        ConfigError, KeyTypeError : The keys cannot be compared, or the side does not fit the type of join.
+
+        Examples
+        --------
+        >>> sk.plan_join(clicks, clicks.select("user").distinct(), "user").side
+        'left'
+        """
+        return self._plan_for(self._join(left, right, on, how, spread, side), bounds)
+
+    def _plan_of_batch(self, join: Join, left: DataFrame, on: On) -> Plan | None:
         """The plan of the batch in hand, if the left side is it and may be placed by it."""
         names = [on] if isinstance(on, str) else [one for one in on if isinstance(one, str)]
-        here = self._plans.bound_for(left, names) if names else None
-        return None if here is None or here.plan is None or not asked.takes(here.plan) else here.plan
+        batch = self._plans.context.matching(left, names) if names else None
+        return None if batch is None or batch.plan is None or not join.takes(batch.plan) else batch.plan
 
     def _join(self, left: DataFrame, right: DataFrame, on: On, how: str, spread: Columns, side: str | None) -> Join:
         return Join.of(left, right, on, how, partitions=self.partitions, spread=spread, side=side)
 
-    def _join_planned(self, asked: Join, bounds: Bounds | None) -> JoinPlan:
-        spec = self._plans.spec
-        return asked.plan(bounds, self._sampling, weights=spec.weights, seed=spec.seed, stream=self.stream)
+    def _plan_for(self, join: Join, bounds: Bounds | None) -> JoinPlan:
+        spec = self._plans.stream.spec
+        return join.plan(bounds, self._sampling, weights=spec.weights, seed=spec.seed, stream=self.stream)
 
     def close(self) -> None:
-        """End the connection, and the embedded service; free what is persisted."""
+        """End the connection, and the embedded service; free what is persisted.
+
+        Examples
+        --------
+        >>> from unskew.spark import Unskew
+        >>> Unskew(spark, stream="clicks", partitions=4).close()
+        """
         try:
             self.release()
         finally:

@@ -90,7 +90,7 @@ def two_hosts(folder: Path) -> Iterator[str]:
         for one in reversed(started):
             one.terminate()
         for one in started:
-            one.wait(20.0)
+            one.wait(60.0)
 
 
 def _daemon(home: Path, name: str, *words: object) -> subprocess.Popen[bytes]:

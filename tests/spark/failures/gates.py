@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrival", "Gate"]
 
-_PATIENCE = 90.0
+_PATIENCE = 180.0
 _POLL = 0.02
 
 

@@ -33,7 +33,7 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.stream_spec import Part
 from unskew.spark import Unskew
-from unskew.spark.frame.keys import spread_unseen
+from unskew.spark.frame.keys import spread_without_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -133,7 +133,7 @@ def _run(spark: SparkSession, target: str, folder: Path, number: int, face: str,
         spark.sparkContext.setJobGroup(stream, "harmed")
         harming.start()
         table = gated.toArrow()
-        harming.join(30.0)
+        harming.join(90.0)
         newer = sk.client is not None and sk.client.get_stream(stream).digest != plan.digest
     arrivals = [*before.arrivals(), *after.arrivals()]
     return Outcome(
@@ -232,7 +232,7 @@ def _difference(found: NDArray[np.int64]) -> tuple[int, int]:
 
 def _misplaced(spark: SparkSession, plan: Plan, table: pa.Table) -> int:
     """Rows that are not where the pinned plan puts them, by the numpy face."""
-    hashed = _rows(spark).select("id", F.xxhash64("k").alias("h"), spread_unseen("id").alias("s")).toArrow()
+    hashed = _rows(spark).select("id", F.xxhash64("k").alias("h"), spread_without_frame("id").alias("s")).toArrow()
     keys, spread = (hashed.column(name).to_numpy().view(np.uint64) for name in ("h", "s"))
     planned = np.zeros(ROWS, np.int32)
     planned[hashed.column("id").to_numpy()] = plan.route(keys, spread)

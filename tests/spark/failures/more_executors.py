@@ -26,12 +26,12 @@ DYNAMIC = {
 def main(folder: Path) -> None:
     with local_cluster(folder) as master:
         spark = session(folder, master, more=DYNAMIC)
-        wait_for("the first executor", lambda: len(executors(folder)) == 1, 60.0)
+        wait_for("the first executor", lambda: len(executors(folder)) == 1, 180.0)
         told = {
             "enough": request_slots(spark, CORES),
             "more": request_slots(spark, EXECUTORS * CORES),
         }
-        wait_for("the second executor", lambda: len(executors(folder)) == EXECUTORS, 60.0)
+        wait_for("the second executor", lambda: len(executors(folder)) == EXECUTORS, 180.0)
         sys.stdout.write(json.dumps({**told, "executors": len(executors(folder))}) + "\n")
         spark.stop()
 

@@ -75,7 +75,7 @@ def _started(jars: Path, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
         port, own = free_ports(2)
         process = _run(jars, folder / str(attempt), port, own)
         try:
-            wait_for(f"the Kafka broker on port {port}", lambda one=process, at=port: _listens(one, at), 60.0)
+            wait_for(f"the Kafka broker on port {port}", lambda one=process, at=port: _listens(one, at), 180.0)
         except BaseException as error:
             _end(process)
             if isinstance(error, RuntimeError) and attempt < _TRIES - 1:
@@ -92,7 +92,7 @@ def _run(jars: Path, folder: Path, port: int, own: int) -> subprocess.Popen[byte
     java = _java(jars)
     with (folder / "broker.log").open("wb") as log:
         formatting = [*java, "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(config)]
-        subprocess.run(formatting, stdout=log, stderr=log, check=True, timeout=60.0)
+        subprocess.run(formatting, stdout=log, stderr=log, check=True, timeout=180.0)
         return subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=log, stderr=log)
 
 

@@ -33,6 +33,10 @@ MESSAGES, BATCHES = 48_000, 4
 PARTITIONS = 8
 HELD = PARTITIONS - 1  # the last to start: other tasks of the batch have written by then
 
+# A topic is there a while before each of its partitions has a leader, and on a busy machine that while is long.
+READS = {"fetchOffset.numRetries": 120, "fetchOffset.retryIntervalMs": 500}
+WRITES = {"kafka.max.block.ms": 180_000, "kafka.delivery.timeout.ms": 180_000}
+
 
 @dataclass(frozen=True)
 class Handler:
@@ -48,7 +52,7 @@ class Handler:
         if number in self.stops:
             placed = placed.mapInArrow(gate(self.folder, number).passing(), placed.schema)
         out = placed.selectExpr("user key", "concat(partition, '-', offset) value")
-        out.write.format("kafka").options(**{"kafka.bootstrap.servers": self.address, "topic": "out"}).save()
+        out.write.format("kafka").options(**WRITES, **{"kafka.bootstrap.servers": self.address, "topic": "out"}).save()
 
 
 def gate(folder: Path, batch: int) -> Gate:
@@ -65,7 +69,7 @@ def main(folder: Path, address: str, jars: str, fresh: Fresh, *stops: str) -> No
         produce(spark, at)
     # So many a batch, or a few less: Spark rounds down in each partition of the topic.
     limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": MESSAGES // BATCHES}
-    rows = spark.readStream.format("kafka").options(**at, **limits, subscribe="in").load()
+    rows = spark.readStream.format("kafka").options(**at, **limits, **READS, subscribe="in").load()
     rows = rows.selectExpr("cast(key as string) user", "cast(value as string) number", "topic", "partition", "offset")
     with Unskew(spark, stream="messages", partitions=PARTITIONS, policy="balanced") as sk:
         handle = sk.for_each_batch(
@@ -79,7 +83,9 @@ def main(folder: Path, address: str, jars: str, fresh: Fresh, *stops: str) -> No
         started = rows.writeStream.foreachBatch(handle).option("checkpointLocation", str(checkpoint))
         started.trigger(availableNow=True).start().awaitTermination()
         handle.close()
-    came = spark.read.format("kafka").options(**at, subscribe="out").load().selectExpr("cast(value as string) id")
+    came = (
+        spark.read.format("kafka").options(**at, **READS, subscribe="out").load().selectExpr("cast(value as string) id")
+    )
     ids = came.toArrow()["id"].to_pylist()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -92,7 +98,7 @@ def produce(spark: SparkSession, at: dict[str, Any]) -> None:
     rows = spark.range(MESSAGES).selectExpr(
         "if(id % 2 = 0, 'hot', concat('user-', id % 500)) key", "cast(id as string) value"
     )
-    rows.write.format("kafka").options(**at, topic="in").save()
+    rows.write.format("kafka").options(**at, **WRITES, topic="in").save()
 
 
 def session(folder: Path, jars: str) -> SparkSession:

@@ -1,6 +1,6 @@
-"""``for_each_batch`` under Spark Connect: ``python -m tests.spark.streaming.connect_job FOLDER SERVICE``.
+"""``for_each_batch`` under Spark Connect: ``python -m tests.spark.streaming.connect_job FOLDER CONNECT SERVICE``.
 
-A Connect server, and a client of it, so handlers are pickled and run in another process. Each prints a line of JSON.
+A client of a Connect server, so handlers are pickled and run in another process. Each prints a line of JSON.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from tests.spark.connect_server import started
 from tests.spark.streaming.job import NAME, PARTITIONS, SCHEMA, STREAM
 from unskew.core.errors import ConfigError
 from unskew.spark import Unskew
@@ -65,15 +66,15 @@ def run(spark: SparkSession, source: str, folder: str, sk: Unskew) -> str:
         rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(source)
         query = rows.writeStream.foreachBatch(handle).option("checkpointLocation", checkpoint)
         try:
-            query.trigger(availableNow=True).start().awaitTermination()
+            started(query.trigger(availableNow=True)).awaitTermination()
         except StreamingQueryException as why:
             said = str(why)
     return said
 
 
-def main(folder: str, service: str) -> None:
+def main(folder: str, connect: str, service: str) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    spark = SparkSession.builder.remote(connect).getOrCreate()
     try:
         spark.conf.set("spark.sql.shuffle.partitions", "4")
         lock = threading.Lock()

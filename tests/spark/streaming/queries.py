@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 
 from tests.spark.streaming.job import NAME, SCHEMA
 from tests.spark.streaming.lives import ROWS, ids_of, routed_by
-from unskew.spark.streaming.binding import pin_folder
+from unskew.spark.streaming.pin_log import pin_folder
 from unskew.wire import StoredPin, pinned_from_bytes
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ def test_a_handler_with_two_actions(spark: SparkSession, sk: Unskew, short: Path
 
 def test_two_queries_of_one_stream_at_once(spark: SparkSession, sk: Unskew, folder: Path) -> None:
     """One ``Unskew``, two names: each batch goes by its own query's plan, also where a handler asks for none."""
-    meet = threading.Barrier(2, timeout=60.0)
+    meet = threading.Barrier(2, timeout=180.0)
     inside: Counter[tuple[str, int]] = Counter()
     notes = {"a": Notes(), "b": Notes()}
 
@@ -176,7 +176,8 @@ def test_operators_inside_work_on_frames_that_lack_columns_of_the_batch(
         placed_others = sk.repartition(others, "user")
         assert placed_others.rdd.getNumPartitions() == PARTITIONS
         assert placed_others.count() == 3_000
-        plan = sk.plans.bound.plan if sk.plans.bound else None
+        batch_in_hand = sk.plans.context.batch
+        plan = batch_in_hand.plan if batch_in_hand else None
         done.append(plan is not None and plan.splits)
 
     run(spark, short, settled(batches(sk, handle, short, spread="auto")))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.spark.streaming.job import NAME, PARTITIONS, STREAM, Orders, die, die_at_pin, session, writer
 from unskew.spark import Unskew
-from unskew.spark.streaming.learned import Learned
+from unskew.spark.streaming.learning_placer import LearningPlacer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
 
 def wait_for_rounds() -> None:
     """What a batch has taught is known when the next one begins, so that each batch has a pin of its own to die at."""
-    seen = Learned.seen
+    finished = LearningPlacer.finished
 
-    def settled(self: Learned, *given: Any) -> None:
-        seen(self, *given)
-        assert self._syncs is not None
-        assert self._syncs.settle(60.0)
+    def settled(self: LearningPlacer, *given: Any) -> None:
+        finished(self, *given)
+        assert self.settle(60.0)
 
-    Learned.seen = settled  # type: ignore[method-assign]
+    LearningPlacer.finished = settled  # type: ignore[method-assign]
 
 
 def run(folder: str, orders: Orders) -> None:

@@ -19,9 +19,11 @@ from unskew.client import Client
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.partition_agent import RoutingChoice, decide
 from unskew.core.stream_spec import StreamSpec
-from unskew.service.engine.engine import rounds
+from unskew.service.engine import rounds
+from unskew.spark import service_link
 from unskew.spark.place import task_reports
-from unskew.spark.place.executor import TaskPin
+from unskew.spark.place.task_pin import TaskPin
+from unskew.spark.service_link import ServiceLink
 from unskew.spark.streaming import round_participant
 from unskew.spark.streaming.round_participant import RoundParticipant
 
@@ -36,10 +38,9 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        real = round_participant.time
-        monkeypatch.setattr(
-            round_participant, "time", SimpleNamespace(monotonic=lambda: self.now, time_ns=real.time_ns)
-        )
+        mine = SimpleNamespace(monotonic=lambda: self.now, time_ns=round_participant.time.time_ns)
+        for module in (round_participant, service_link):
+            monkeypatch.setattr(module, "time", mine)
 
 
 def zipf(own: int, rows: int, seed: int, hot: int = 20) -> U64:
@@ -64,7 +65,8 @@ class Plain:
 
     def __post_init__(self) -> None:
         spec = StreamSpec(self.partitions)
-        self.syncs = RoundParticipant(self.client, self.stream, spec, f"plain-{self.own}", self.interval)
+        link = ServiceLink(self.client)
+        self.syncs = RoundParticipant(link, self.stream, spec, f"plain-{self.own}", self.interval)
 
     def bound(self, batch: int) -> RoutingChoice:
         found = self.syncs.answer
@@ -84,14 +86,14 @@ class Plain:
             session=self.syncs.session,
             dsync=self.syncs.dsync,
             parts=self.tasks,
-            patience=5.0,
+            patience=60.0,
         )
         for task in range(self.tasks):
             keys = self.keys(self.own, self.rows, number * self.tasks + task)
             spread = np.arange(len(keys), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
             decided = decide(pin.bound, task, keys, spread)
             if due:
-                task_reports.tell(pin, task, decided)
+                task_reports.report(pin, task, decided)
             out.append((keys, decided.partitions))
         self.syncs.ended(seconds)
         return out
@@ -103,8 +105,8 @@ def let_go() -> Iterator[None]:
     try:
         yield
     finally:
-        while task_reports._LINES:
-            task_reports._LINES.popitem()[1].client.close()
+        while task_reports._LINKS:
+            task_reports._LINKS.popitem()[1].link.close()
 
 
 @dataclass
@@ -121,7 +123,7 @@ def slow_service(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Slow]]:
 
     slow, real = Slow(), rounds.reduce_round
 
-    def reduced(job: rounds.Job) -> rounds.Made:
+    def reduced(job: rounds.MergeJob) -> rounds.RoundResult:
         time.sleep(slow.seconds)
         return real(job)
 

@@ -17,7 +17,7 @@ from unskew.client import Client, testing
 from unskew.core import hash_keys
 from unskew.core.errors import ConfigError, PlanError
 from unskew.spark import Unskew
-from unskew.spark.streaming.binding import pin_folder
+from unskew.spark.streaming.pin_log import pin_folder
 from unskew.wire import StoredPin, pinned_from_bytes
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Places:
 
 
 def learning(sk: Unskew, handle: Handle, folder: Path, **more: object) -> ForEachBatch:
-    given = {"learn": True, "interval": INTERVAL, "deadline": 5.0, **more}
+    given = {"learn": True, "interval": INTERVAL, "deadline": 60.0, **more}
     return sk.for_each_batch(handle, "k", str(folder), "q", **given)  # type: ignore[arg-type]
 
 
@@ -79,9 +79,7 @@ def pins(folder: Path) -> list[StoredPin]:
 
 def settle(each: ForEachBatch, seconds: float = 30.0) -> None:
     """Wait until the service has answered what was said of the batch."""
-    assert each._life is not None
-    done = each._life.way._syncs.settle(seconds)  # type: ignore[attr-defined]
-    assert done or seconds < 1
+    assert each.settle(seconds) or seconds < 1
 
 
 def test_a_spark_application_and_another_one_converge(
@@ -239,8 +237,7 @@ def test_rounds_go_on_after_an_elastic_query_of_the_session_has_changed_the_numb
         each = learning(sk, Places(), tmp_path)
         for batch in range(9):
             if batch == 4:
-                sk.plans.resize(N + 4)
-                sk.plans.put(client, ("bigint",))
+                sk.plans.stream.resize(N + 4)
             each(batch_of(spark, batch), batch)
             settle(each)
             clock.now += INTERVAL

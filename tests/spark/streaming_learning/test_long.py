@@ -19,7 +19,7 @@ from tests.spark.streaming.job import NAME, STREAM, Orders
 from tests.spark.streaming.lives import ROWS as ROWS_HERE
 from tests.spark.streaming.lives import _differ, _placed, _written, prepare
 from unskew.client import NotThereError, testing
-from unskew.spark.streaming.binding import pin_folder
+from unskew.spark.streaming.pin_log import pin_folder
 from unskew.wire import pinned_from_bytes
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.xdist_group("spark-cluster")]

@@ -32,9 +32,7 @@ class TrustRules:
         if isinstance(self.misses, bool) or not isinstance(self.misses, int) or self.misses < 1:
             raise ConfigError("misses", self.misses, "a whole number of batches in a row, 1 or more")
         if not 0.0 < self.tolerance <= 10.0:
-            raise ConfigError(
-                "tolerance", self.tolerance, "above 0 and up to 10 (0.25: a quarter above predicted)"
-            )
+            raise ConfigError("tolerance", self.tolerance, "above 0 and up to 10 (0.25: a quarter above predicted)")
 
 
 @dataclass(frozen=True)

@@ -167,10 +167,6 @@ class Router:
         """The position in the stream: tuples so far, the last time, and whether tuples have times."""
         return self._rows, self._last, self._timed
 
-    def resume(self, position: tuple[int, float, bool | None]) -> None:
-        """Continue from this ``position``; the algorithm's state must be of the same moment."""
-        self._rows, self._last, self._timed = position
-
     def _slides(self, rows: int, times: ArrayLike | None) -> I64:
         if rows and self._timed is None:
             self._timed = times is not None

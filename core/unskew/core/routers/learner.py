@@ -6,7 +6,6 @@ out, and a global one is adopted (section 4.1).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +32,6 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
 _FIRST_PLACES = 4096
-_PARTS = ("now", "rows", "loads")
 _NEVER = 1 << 62
 _WORDS = 1 << 12  # of the bitmap that counts distinct keys beside the sketch: 262,144 bits
 
@@ -206,17 +204,6 @@ class Learner:
         books = self.rows.books
         if not books[kernels.FREE] and books[kernels.USED] == len(self.rows.row_keys) < self.rule.room:
             self.rows = _widened(self.rows, min(2 * len(self.rows.row_keys), self.rule.room))
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """The whole state as arrays by name."""
-        parts = {"now": self.now._asdict(), "rows": self.rows._asdict(), "loads": vars(self.loads)}
-        return {f"{part}.{name}": array.copy() for part, arrays in parts.items() for name, array in arrays.items()}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continue from the ``state`` of a learner with the same settings."""
-        arrays = {part: {n.split(".")[1]: a.copy() for n, a in state.items() if n.startswith(part)} for part in _PARTS}
-        self.now, self.rows = hot.Frequencies(**arrays["now"]), kernels.DaltonRows(**arrays["rows"])
-        self.loads = Loads(**arrays["loads"])
 
     def _grow(self) -> None:
         """Double whatever is full."""

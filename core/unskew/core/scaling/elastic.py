@@ -45,6 +45,7 @@ class Elastic:
         return min(max(partitions, self.least), self.most)
 
     def rules(self, maps: int) -> ScaleRules:
+        """The rules of Algorithm 4 for a job with so many map tasks, ``maps``."""
         return ScaleRules(
             thres=self.thres,
             step=self.step,

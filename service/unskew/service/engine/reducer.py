@@ -1,39 +1,26 @@
-"""The reducer of a round whose reports are in the store: merge, time, answer. Pure but for the clock of its own work.
+"""From the bytes of a sealed round to the bytes of its answer: read the reports, reduce them (``core.rounds``), write.
 
-``RoundCarryover`` is what one commit leaves for the next. Who merges is of no account: the answer but for its DSYNC is
-the same.
+All of it is pure: the time that the work takes comes from the function that is passed in.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import UnskewError
-from unskew.core.rounds.dsync import Bar, Interval
-from unskew.core.rounds.merge import Pool, merge
+from unskew.core.rounds.carryover import MergedRound, RoundCarryover
 from unskew.core.rounds.messages import Answer, Report
-from unskew.core.rounds.rules import LastReport, Pace, RoundRules, pressed
+from unskew.core.rounds.reduce_round import SealedRound, finish_round, merge_reports, resized_report
+from unskew.core.rounds.round_log import Commit, ReportKey, RoundView, StoredReport
+from unskew.core.rounds.rules import RoundRules
 from unskew.core.stream_spec import StreamSpec
 from unskew.service.engine.base import Tuning
-from unskew.service.stores.ports import Commit, ReportKey, StoredReport
 from unskew.wire.round_messages import answer_from_bytes, answer_to_bytes, report_from_bytes
 
-__all__ = [
-    "MergeJob",
-    "MergedRound",
-    "RoundCarryover",
-    "RoundResult",
-    "as_if_merged",
-    "reduce_round",
-    "rules_of",
-    "told",
-]
+__all__ = ["MergeJob", "RecentReports", "RoundResult", "merged_round", "reduce_round", "rules_of"]
+
+_MOST_BYTES = 64 << 20
 
 
 def rules_of(spec: StreamSpec, tuning: Tuning) -> RoundRules:
@@ -45,92 +32,64 @@ def rules_of(spec: StreamSpec, tuning: Tuning) -> RoundRules:
         dsync_max=spec.dsync_max,
         patience=tuning.patience,
         lease=tuning.lease,
-        forget=max(86_400.0, tuning.lease * spec.dsync_max, tuning.patience * spec.dsync_max),
     )
 
 
-@dataclass(frozen=True)
-class RoundCarryover:
-    """What the next round has to know: how often agents report, and of each agent its last merged report. ``complete``
-    is when the round was, by the store's clock."""
-
-    pace: Pace
-    incarnation: int = 0
-    complete: float = 0.0
-    heard: dict[str, LastReport] = field(default_factory=dict)
-
-    def to_bytes(self) -> bytes:
-        heard = {agent: [of.session, of.dsync, of.kept] for agent, of in self.heard.items()}
-        return json.dumps({**asdict(replace(self, heard={})), "heard": heard}, separators=(",", ":")).encode()
-
-    @classmethod
-    def of(cls, data: bytes, rules: RoundRules) -> RoundCarryover:
-        """What these bytes say, within bounds that may have changed; a beginning where there are none."""
-        if not data:
-            return cls(Pace(Interval(rules.dsync)))
-        plain = json.loads(data)
-        pace = plain["pace"]
-        interval = pace["interval"]
-        bars = tuple(Bar(**bar) for bar in interval["bars"])
-        interval = Interval(**{**interval, "bars": bars, "value": rules.clamp(interval["value"])})
-        heard = {agent: LastReport(*of) for agent, of in plain["heard"].items()}
-        return cls(Pace(**{**pace, "interval": interval}), plain["incarnation"], plain["complete"], heard)
+def merged_round(commit: Commit, rules: RoundRules) -> MergedRound:
+    """Read the answer of a round."""
+    carryover = RoundCarryover.of(commit.keep, rules)
+    answer = answer_from_bytes(commit.answer, commit.names)
+    answer = replace(answer, epoch=commit.epoch, incarnation=carryover.incarnation)
+    return MergedRound(answer, frozenset(commit.names), carryover)
 
 
-@dataclass(frozen=True, eq=False)
-class MergedRound:
-    """The answer of a merged round, read."""
+class RecentReports:
+    """Reports that came to this replica, with their bytes, until the round after theirs has its answer: they need not
+    be decoded again when the round is merged here."""
 
-    answer: Answer
-    names: frozenset[ReportKey]
-    keep: RoundCarryover
+    def __init__(self) -> None:
+        self._before: dict[ReportKey, tuple[bytes, Report]] = {}
+        self._now: dict[ReportKey, tuple[bytes, Report]] = {}
+        self._size = 0
 
-    @property
-    def version(self) -> tuple[int, int]:
-        return self.keep.incarnation, self.answer.epoch
+    def add(self, key: ReportKey, data: bytes, report: Report) -> None:
+        """Keep it, if it is not too much."""
+        if self._size + len(data) <= _MOST_BYTES:
+            self._now[key] = data, report
+            self._size += len(data)
 
+    def next_round(self) -> None:
+        """A round has its answer."""
+        self._before, self._now, self._size = self._now, {}, 0
 
-def told(commit: Commit, rules: RoundRules) -> MergedRound:
-    """What this commit says."""
-    keep = RoundCarryover.of(commit.keep, rules)
-    answer = replace(answer_from_bytes(commit.answer, commit.names), epoch=commit.epoch, incarnation=keep.incarnation)
-    return MergedRound(answer, frozenset(commit.names), keep)
-
-
-def as_if_merged(answer: Answer, report: Report) -> Answer:
-    """The answer of a later round than this report's, for its agent, which waits for one that names it. Its own tuples
-    are added to what all have: the agent takes off what it knows to be its own."""
-    merged = tuple(sorted({*answer.merged, report.name}))
-    if len(report.loads) != len(answer.loads):
-        return replace(answer, merged=merged)
-    return replace(answer, merged=merged, loads=answer.loads + report.loads, records=answer.records + report.records)
+    def read(self, stored: StoredReport) -> Report:
+        """The report, decoded if it did not come to this replica as it is stored."""
+        data, report = self._now.get(stored.key) or self._before.get(stored.key) or (b"", None)
+        return report if report is not None and data == stored.data else report_from_bytes(stored.data)
 
 
 @dataclass(frozen=True, eq=False)
 class MergeJob:
-    """A sealed round: what is in it, when it was complete, and what the round before left. ``now`` is the store's clock
-    when the work began, ``elapsed`` how long it has taken since. ``here`` are reports that came to this replica, with
-    their bytes: they need not be read again."""
+    """A sealed round as the store has it. ``complete``: when it was sealed, None where another replica sealed it.
+    ``elapsed`` gives the seconds since the work began, which was when the store was at ``view``."""
 
     epoch: int
-    incarnation: int
+    view: RoundView
     reports: Sequence[StoredReport]
     previous: Answer | None
-    keep: RoundCarryover
-    members: frozenset[str]
-    complete: float
-    now: float
+    carryover: RoundCarryover
+    complete: float | None
     rules: RoundRules
+    read: Callable[[StoredReport], Report]
     elapsed: Callable[[], float]
-    here: Mapping[ReportKey, tuple[bytes, Report]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class RoundResult:
-    """The commit of a round, what ``told`` would read in it under these rules, and why reports were left out."""
+    """The commit of a round, what ``merged_round`` would read in it under ``rules``, and why reports were left out."""
 
     commit: Commit
-    told: MergedRound
+    merged: MergedRound
     rules: RoundRules
     dropped: tuple[str, ...]
 
@@ -138,73 +97,34 @@ class RoundResult:
 def reduce_round(job: MergeJob) -> RoundResult:
     """Merge the round."""
     reports, dropped = _read(job)
-    previous = None if job.previous is None else _resized_answer(job.previous, job.rules.workers)
-    pool = merge((report for report, _ in reports), previous) if reports else _nothing(previous, job.rules.workers)
-    value = job.keep.pace.interval.value
-    asked = any(report.dsync == value and pressed(report, job.keep.heard.get(report.agent)) for report, _ in reports)
-    work = job.elapsed()
-    opened = min((stored.arrived for stored in job.reports), default=job.complete)
-    pace = job.keep.pace.after(job.rules, asked=asked, opened=opened, work=work, now=job.now + work)
-    keep = RoundCarryover(pace, job.incarnation, job.complete, _heard(job, reports))
-    names = tuple(sorted(stored.key for stored in job.reports))
-    answer = Answer(
-        job.epoch, names, pool.table, pool.records, pool.unsure, pool.loads, pace.interval.value, pool.split,
-        job.incarnation,
-    )  # fmt: skip
-    commit = Commit(job.epoch, answer_to_bytes(answer), names, keep.to_bytes())
-    return RoundResult(commit, MergedRound(answer, frozenset(names), keep), job.rules, dropped)
+    view = job.view
+    sealed = SealedRound(
+        epoch=job.epoch,
+        incarnation=view.incarnation,
+        arrivals={stored.key: stored.arrived for stored in job.reports},
+        reports=reports,
+        previous=job.previous,
+        carryover=job.carryover,
+        members=frozenset(member.agent for member in view.members),
+        complete=job.complete,
+        now=view.now,
+        rules=job.rules,
+    )
+    pool = merge_reports(sealed)
+    merged = finish_round(sealed, pool, job.elapsed())
+    answer = merged.answer
+    names = tuple(ReportKey(*name) for name in answer.merged)
+    commit = Commit(job.epoch, answer_to_bytes(answer), names, merged.carryover.to_bytes())
+    return RoundResult(commit, merged, job.rules, dropped)
 
 
-def _read(job: MergeJob) -> tuple[list[tuple[Report, float]], tuple[str, ...]]:
-    """The reports and when they came. What cannot be read (another release wrote it) is left out and answered: it must
-    not hold up everybody else."""
+def _read(job: MergeJob) -> tuple[list[Report], tuple[str, ...]]:
+    """The reports. One that cannot be read (another release wrote it) is left out, and its agent is answered all the
+    same: it must not hold up everybody else."""
     reports, dropped = [], []
     for stored in job.reports:
-        data, report = job.here.get(stored.key, (b"", None))
         try:
-            if report is None or data != stored.data:
-                report = report_from_bytes(stored.data)
-            report = _resized(report, job.rules.workers)
+            reports.append(resized_report(job.read(stored), job.rules.workers))
         except UnskewError as why:
             dropped.append(f"{stored.key.agent}: {why}")
-        else:
-            reports.append((report, stored.arrived))
     return reports, tuple(dropped)
-
-
-def _heard(job: MergeJob, reports: list[tuple[Report, float]]) -> dict[str, LastReport]:
-    """Of this round's agents, and of others that have a lease."""
-    old = {agent: of for agent, of in job.keep.heard.items() if agent in job.members}
-    new = {
-        report.agent: LastReport(report.session, report.dsync, round(max(job.complete - arrived, 0.0), 6))
-        for report, arrived in reports
-    }
-    return {**old, **new}
-
-
-def _nothing(previous: Answer | None, workers: int) -> Pool:
-    """A round without a report that can be read: all stays as it was."""
-    none = np.zeros(0, np.uint64)
-    if previous is None:
-        return Pool(QTable.empty(workers), 0, frozenset(), np.zeros(workers, np.int64), none)
-    return Pool(previous.table, previous.records, previous.unsure, previous.loads, previous.split)
-
-
-def _resized(report: Report, workers: int) -> Report:
-    """A report from before the stream was put with another number of partitions."""
-    if report.table.workers == workers:
-        return report
-    return replace(report, table=report.table.resized(workers), loads=_fit(report.loads, workers))
-
-
-def _resized_answer(answer: Answer, workers: int) -> Answer:
-    if answer.table.workers == workers:
-        return answer
-    return replace(answer, table=answer.table.resized(workers), loads=_fit(answer.loads, workers))
-
-
-def _fit(loads: NDArray[np.int64], workers: int) -> NDArray[np.int64]:
-    out = np.zeros(workers, np.int64)
-    both = min(workers, len(loads))
-    out[:both] = loads[:both]
-    return out

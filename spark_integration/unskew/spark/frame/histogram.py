@@ -47,7 +47,12 @@ _HOSTS = 0x5EED_C0DE << 32
 
 @dataclass(frozen=True)
 class Sampling:
-    """``fraction`` of the rows to look at first; ``seed`` of the choice."""
+    """How rows are sampled before they are counted: a ``fraction`` of them, chosen by ``seed``.
+
+    >>> from unskew.spark import Sampling
+    >>> Sampling(fraction=0.05).seed
+    7
+    """
 
     fraction: float = 0.01
     seed: int = 7
@@ -66,8 +71,8 @@ def histogram_of(
 ) -> Histogram:
     """How many rows each heavy key has, and each host; with ``spread``, whether the heavy ones can be split."""
     hashed = key if isinstance(key, Key) else key_of(df, key)
-    told = spread if spread is None or isinstance(spread, Spread) else spread_of(df, spread)
-    spread_hash = None if told is None else told.hash
+    spreads = spread if spread is None or isinstance(spread, Spread) else spread_of(df, spread)
+    spread_hash = None if spreads is None else spreads.hash
     chosen, every_row = _first_pass(df, hashed.hash, spread_hash, partitions, sampling or Sampling())
     if every_row is None:
         return exact_counts(df, hashed.hash, chosen, partitions)
@@ -95,17 +100,17 @@ def _first_pass(
     df: DataFrame, key: Column, spread: Column | None, partitions: int, how: Sampling
 ) -> tuple[Candidates, NDArray[np.uint64] | None]:
     """The candidates, and the key hash of each row where that is all rows."""
-    wanted = sample_for(partitions)
-    table = _sample(df, key, spread, how.fraction, 2 * wanted, how.seed)
+    enough = sample_for(partitions)
+    table = _sample(df, key, spread, how.fraction, 2 * enough, how.seed)
     fraction = how.fraction
-    if 2 * table.num_rows < wanted and fraction < 1.0:  # a small frame: look at more of it
-        fraction = min(1.0, fraction * 1.25 * wanted / max(table.num_rows, 1))
-        table = _sample(df, key, spread, fraction, 2 * wanted, how.seed)
-    cut = table.num_rows == 2 * wanted
+    if 2 * table.num_rows < enough and fraction < 1.0:  # a small frame: look at more of it
+        fraction = min(1.0, fraction * 1.25 * enough / max(table.num_rows, 1))
+        table = _sample(df, key, spread, fraction, 2 * enough, how.seed)
+    cut = table.num_rows == 2 * enough
     hashes = _longs(table, "h").view(np.uint64)
-    told = None if spread is None else _longs(table, "s").view(np.uint64)
-    found = candidates(hashes, told, listed_for(partitions), one_in(inf if cut else table.num_rows / fraction))
-    return _without_hosts(found, host_bits(partitions)), hashes if fraction >= 1.0 and not cut else None
+    spreads = None if spread is None else _longs(table, "s").view(np.uint64)
+    chosen = candidates(hashes, spreads, listed_for(partitions), one_in(inf if cut else table.num_rows / fraction))
+    return _without_hosts(chosen, host_bits(partitions)), hashes if fraction >= 1.0 and not cut else None
 
 
 def _sample(df: DataFrame, key: Column, spread: Column | None, fraction: float, most: int, seed: int) -> pa.Table:
@@ -125,13 +130,13 @@ def _group(key: Column, chosen: Candidates, bits: int) -> Column:
 
 
 def _is_host(group: NDArray[np.int64], bits: int) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = (group ^ _HOSTS) >> bits == 0
-    return found
+    marked: NDArray[np.bool_] = (group ^ _HOSTS) >> bits == 0
+    return marked
 
 
-def _without_hosts(found: Candidates, bits: int) -> Candidates:
-    kept = ~_is_host(found.hashes.view(np.int64), bits)
-    return replace(found, hashes=found.hashes[kept], spread=None if found.spread is None else found.spread[kept])
+def _without_hosts(chosen: Candidates, bits: int) -> Candidates:
+    kept = ~_is_host(chosen.hashes.view(np.int64), bits)
+    return replace(chosen, hashes=chosen.hashes[kept], spread=None if chosen.spread is None else chosen.spread[kept])
 
 
 def _longs(table: pa.Table, name: str) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""The one place that looks behind pyspark's public face, and does without where there is nothing to look at.
+"""The one module that looks behind pyspark's public API, and does without where there is nothing to look at.
 
 Under Spark Connect a DataFrame has no JVM object here. Everything that routes works there too; what only checks is left
 out and says so by returning None.
@@ -31,21 +31,21 @@ __all__ = [
     "deterministic",
     "end_gateway",
     "estimated_bytes",
-    "freed",
     "input_partitions",
     "input_splits",
     "jobs_of",
+    "metrics_of",
     "output_mode_of",
     "physical_text",
     "query_of",
     "request_slots",
     "rows_before",
     "run_of",
-    "seen_by",
     "shuffle_partitions",
     "slots_of",
     "spark_version",
     "stage_times",
+    "unpersist",
 ]
 
 _log = logging.getLogger("unskew.spark")
@@ -108,7 +108,7 @@ def estimated_bytes(df: DataFrame) -> int | None:
 
 
 def default_files(df: DataFrame) -> str | None:
-    """The file system of paths without a scheme, as a URI; None where that cannot be told."""
+    """The file system of paths without a scheme, as a URI; None where Spark does not say."""
     spark: Any = df.sparkSession
     if not hasattr(spark, "_jsparkSession"):
         return None
@@ -116,12 +116,12 @@ def default_files(df: DataFrame) -> str | None:
 
 
 def query_of(df: DataFrame) -> str | None:
-    """The id of the query whose handler this thread runs; None where that cannot be told."""
+    """The id of the query whose handler this thread runs; None where Spark does not say."""
     spark: Any = df.sparkSession
     if not hasattr(spark, "_jsparkSession"):
         return None
-    found = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-    return None if found is None else str(found)
+    query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    return None if query is None else str(query)
 
 
 def _running(df: DataFrame) -> Any | None:
@@ -134,7 +134,7 @@ def _running(df: DataFrame) -> Any | None:
     try:
         running = spark._jsparkSession.sharedState().activeStreamingQueries()
     except Py4JError as why:  # Spark's own affair, the same from 3.1 to 4.3
-        _log.warning("the query of a batch cannot be told: %s", str(why).splitlines()[0])
+        _log.warning("the query of a batch is not known: %s", str(why).splitlines()[0])
         return None
     return running.get(spark._jvm.java.util.UUID.fromString(query))
 
@@ -142,31 +142,31 @@ def _running(df: DataFrame) -> Any | None:
 def batch_plan(df: DataFrame, rdd: Any) -> Any | None:
     """The analysed plan by which the rows of this thread's micro-batch come about, where ``rdd`` are those rows: the
     handler's frame shows them as they are, and not what made them. None where it is anything else."""
-    found = _running(df)
+    query = _running(df)
     try:
-        execution = None if found is None else found.lastExecution()
+        execution = None if query is None else query.lastExecution()
         return None if execution is None or execution.toRdd().id() != rdd.id() else execution.analyzed()
     except Py4JError as why:  # Spark's own affair, as above
-        _log.warning("what made the rows of a batch cannot be told: %s", str(why).splitlines()[0])
+        _log.warning("the plan of a batch is not known: %s", str(why).splitlines()[0])
         return None
 
 
 def checkpoint_of(df: DataFrame) -> str | None:
-    """The checkpointLocation of the query that a batch's frame belongs to; None where that cannot be told."""
-    found = _running(df)
-    return None if found is None else str(found.resolvedCheckpointRoot())
+    """The checkpointLocation of the query that a batch's frame belongs to; None where Spark does not say."""
+    query = _running(df)
+    return None if query is None else str(query.resolvedCheckpointRoot())
 
 
 def run_of(df: DataFrame) -> str | None:
     """The id of this run of the query that a batch's frame belongs to, another one after each start; None as above."""
-    found = _running(df)
-    return None if found is None else str(found.runId().toString())
+    query = _running(df)
+    return None if query is None else str(query.runId().toString())
 
 
 def output_mode_of(df: DataFrame) -> str | None:
     """The output mode, in small letters, of the query that a batch's frame belongs to; None as above."""
-    found = _running(df)
-    return None if found is None else str(found.outputMode().toString()).lower()
+    query = _running(df)
+    return None if query is None else str(query.outputMode().toString()).lower()
 
 
 @dataclass(frozen=True)
@@ -194,13 +194,13 @@ def jobs_of(df: DataFrame, after: int) -> Jobs:
     group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
     if group is None:
         return Jobs((), after)
-    found = tuple(int(job) for job in spark.sparkContext.statusTracker().getJobIdsForGroup(group) if job > after)
-    return Jobs(found, max(found, default=after))
+    numbers = tuple(int(job) for job in spark.sparkContext.statusTracker().getJobIdsForGroup(group) if job > after)
+    return Jobs(numbers, max(numbers, default=after))
 
 
 def stage_times(df: DataFrame, jobs: Jobs) -> list[StageTime]:
-    """The stages of these jobs. Nothing where Spark's store has forgotten them or is another one than we know: who asks
-    goes on without."""
+    """The stages of these jobs. Nothing where Spark's store has forgotten them or is not the one that we know: callers
+    go on without."""
     try:
         return _stage_times(df.sparkSession, jobs) if jobs.numbers else []
     except (Py4JError, PySparkException) as why:
@@ -238,14 +238,14 @@ def request_slots(spark: SparkSession, slots: int) -> bool:
 
 
 def rows_before(df: DataFrame) -> int | None:
-    """How many rows the batch before this one had; None where that cannot be told."""
-    found = _running(df)
-    progress = None if found is None else found.lastProgress()
+    """How many rows the batch before this one had; None where Spark does not say."""
+    query = _running(df)
+    progress = None if query is None else query.lastProgress()
     return None if progress is None else int(progress.numInputRows())
 
 
-def freed(frames: Sequence[DataFrame]) -> None:
-    """Let go of what they have persisted. Where Spark is gone, that is too: whoever ends is told by what ended it."""
+def unpersist(frames: Sequence[DataFrame]) -> None:
+    """Unpersist them; ignore errors if Spark is gone."""
     for frame in frames:
         try:
             frame.unpersist()
@@ -253,9 +253,9 @@ def freed(frames: Sequence[DataFrame]) -> None:
             _log.warning("a persisted frame is still there: %s", str(why).partition("\n")[0])
 
 
-def seen_by(observation: Observation, wait: float) -> dict[str, Any] | None:
+def metrics_of(observation: Observation, wait: float) -> dict[str, Any] | None:
     """What a job has observed; None where none has run (``get`` would wait for ever), or the first one failed. Spark
-    tells it after the job, in a thread of its own that may be behind: so many seconds are given to that."""
+    delivers it after the job, in a thread of its own that may be behind: that may take ``wait`` seconds."""
     inner: Any = observation
     if not hasattr(inner, "_jo"):
         return dict(inner.get) or None
@@ -272,14 +272,14 @@ def seen_by(observation: Observation, wait: float) -> dict[str, Any] | None:
 
 
 def slots_of(spark: SparkSession) -> int | None:
-    """How many tasks run at once; None where it cannot be told (Connect)."""
+    """How many tasks run at once; None where Spark does not say (Connect)."""
     if hasattr(spark, "_jsparkSession"):
         return int(spark.sparkContext.defaultParallelism)
     return None
 
 
 def deterministic(df: DataFrame, column: Column) -> bool | None:
-    """Whether evaluating the expression again gives the same; None where that cannot be told (Connect)."""
+    """Whether evaluating the expression again gives the same; None where Spark does not say (Connect)."""
     inner: Any = df.select(column)
     if not hasattr(inner, "_jdf"):
         return None
@@ -302,7 +302,7 @@ def end_gateway(given: float = _GIVEN_TO_END) -> None:
     inner._gateway = inner._jvm = None
     gateway.shutdown()
     process = getattr(gateway, "proc", None)
-    if process is None:  # somebody else's
+    if process is None:  # another program's
         return
     process.stdin.close()
     try:

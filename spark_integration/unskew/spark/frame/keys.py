@@ -43,11 +43,11 @@ __all__ = [
     "key_columns",
     "key_names",
     "key_of",
-    "key_unseen",
+    "key_without_frame",
     "quoted",
     "same_each_time",
     "spread_of",
-    "spread_unseen",
+    "spread_without_frame",
 ]
 
 Columns: TypeAlias = "str | Column | Sequence[str | Column]"
@@ -89,10 +89,10 @@ def key_of(df: DataFrame, key: Columns, *, plan: Plan | None = None, types: Sequ
         if len(types) != len(columns):
             raise ConfigError("types", list(types), f"one type for each of the {len(columns)} key columns")
         columns = [_column(one).cast(str(parse(name))) for one, name in zip(columns, types, strict=True)]
-    found = tuple(_key_type(name, kind) for name, kind in _resolved(df, columns, "key"))
+    kinds = tuple(_key_type(name, kind) for name, kind in _resolved(df, columns, "key"))
     if plan is not None:
-        _check_types(found, plan)
-    return Key(F.xxhash64(*columns), found)
+        _check_types(kinds, plan)
+    return Key(F.xxhash64(*columns), kinds)
 
 
 def key_columns(df: DataFrame, key: Columns) -> list[Column]:
@@ -105,7 +105,7 @@ def key_names(df: DataFrame, key: Columns) -> tuple[str, ...]:
     return tuple(name for name, _ in _resolved(df, _listed(key), "key"))
 
 
-def key_unseen(key: Columns, plan: Plan) -> Column:
+def key_without_frame(key: Columns, plan: Plan) -> Column:
     """The key hash where no frame is at hand yet: the types are compared when Spark plans the query, and a row of
     another type raises instead of being routed. Where they agree nothing is left of the check."""
     columns = [_column(one) for one in _listed(key)]
@@ -139,30 +139,30 @@ def spread_of(df: DataFrame, spread: Columns = AUTO) -> Spread:
             "an expression that gives a row the same value each time: a task that runs again would send its rows "
             "elsewhere, and rows would be lost or doubled",
         )
-    return Spread(spread_unseen(spread), names)
+    return Spread(spread_without_frame(spread), names)
 
 
 def _spread_of_all(df: DataFrame) -> Spread:
     fields = df.schema.fields
     times = Counter(field.name.casefold() for field in fields)
     steady = unsteady(df) or [SAME] * len(fields)
-    told = [
+    usable = [
         times[field.name.casefold()] == 1 and level == SAME and hashable(field.dataType, bytes_only=True)
         for field, level in zip(fields, steady, strict=True)
     ]
-    told_by = tuple(field.name for field, tells in zip(fields, told, strict=True) if tells)
-    rest = tuple(field.name for field, tells in zip(fields, told, strict=True) if not tells)
-    if not told_by:
+    names = tuple(field.name for field, tells in zip(fields, usable, strict=True) if tells)
+    rest = tuple(field.name for field, tells in zip(fields, usable, strict=True) if not tells)
+    if not names:
         raise ConfigError(
             "spread",
             AUTO,
             "columns that Spark can hash and that are the same if a task runs again; of the frame's, "
             f"{', '.join(rest)}, none is",
         )
-    return Spread(spread_unseen([F.col(quoted(name)) for name in told_by]), told_by, rest)
+    return Spread(spread_without_frame([F.col(quoted(name)) for name in names]), names, rest)
 
 
-def spread_unseen(spread: Columns) -> Column:
+def spread_without_frame(spread: Columns) -> Column:
     """The spread hash over columns of a frame that is not at hand: unchecked."""
     return F.xxhash64(F.lit(SPREAD_SEED), *map(_column, _listed(spread, "spread")))
 
@@ -194,10 +194,10 @@ def check_new(df: DataFrame, column: str) -> None:
 
 
 def has_all(df: DataFrame, columns: Columns) -> bool:
-    """Whether the frame has what is meant by name. Spark is not asked: what observes a frame would be told of it as
-    of a job that failed."""
-    known = {name.casefold() for name in df.columns}
-    return all(_first_of(one).casefold() in known for one in _listed(columns) if isinstance(one, str))
+    """Whether the frame has these columns. Spark is not asked: an observation of the frame would take the failed
+    analysis for a failed job."""
+    names = {name.casefold() for name in df.columns}
+    return all(_first_of(one).casefold() in names for one in _listed(columns) if isinstance(one, str))
 
 
 def _first_of(name: str) -> str:
@@ -258,17 +258,17 @@ def hashable(kind: DataType, *, bytes_only: bool = False) -> bool:
     return True
 
 
-def _check_types(found: tuple[str, ...], plan: Plan) -> None:
-    if plan.key_types and found != plan.key_types:
-        _refuse_types(found, plan)
+def _check_types(types: tuple[str, ...], plan: Plan) -> None:
+    if plan.key_types and types != plan.key_types:
+        _refuse_types(types, plan)
 
 
-def _refuse_types(found: tuple[str, ...], plan: Plan) -> None:
-    raise PlanError(_other_types(", ".join(found), plan))
+def _refuse_types(types: tuple[str, ...], plan: Plan) -> None:
+    raise PlanError(_other_types(", ".join(types), plan))
 
 
-def _other_types(found: str, plan: Plan) -> str:
+def _other_types(types: str, plan: Plan) -> str:
     return (
-        f"the plan is for keys of type ({', '.join(plan.key_types)}) and the key columns are of ({found}): their "
+        f"the plan is for keys of type ({', '.join(plan.key_types)}) and the key columns are of ({types}): their "
         "hashes differ for equal keys. Cast the columns to the plan's types, or make a plan for this frame"
     )

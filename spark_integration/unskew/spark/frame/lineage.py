@@ -32,17 +32,17 @@ _FRACTIONAL = ("float", "double")
 
 Levels = dict[int, int]  # by expression id; SAME is left out
 Named = dict[int, list[int]]  # the columns of each common table expression, by its id
-Behind = Callable[[Any], Any]  # the plan that made the rows of an RDD; None where it cannot be told
+Behind = Callable[[Any], Any]  # the plan that made the rows of an RDD; None where Spark does not say
 
 
 def unsteady(df: DataFrame) -> list[int] | None:
-    """For each column of ``df`` one of the above; None where that cannot be told."""
+    """For each column of ``df`` one of the above; None where Spark does not say."""
     inner: Any = df
     if not hasattr(inner, "_jdf"):
         return None
     plan = inner._jdf.queryExecution().analyzed()
-    found = _levels(plan, {}, lambda rdd: batch_plan(df, rdd))
-    return [found.get(attribute, SAME) for attribute in _ids(plan.output())]
+    levels = _levels(plan, {}, lambda rdd: batch_plan(df, rdd))
+    return [levels.get(attribute, SAME) for attribute in _ids(plan.output())]
 
 
 def _levels(plan: Any, named: Named, behind: Behind) -> Levels:
@@ -53,43 +53,43 @@ def _levels(plan: Any, named: Named, behind: Behind) -> Levels:
     looked_at = kind in _AGGREGATES or kind.startswith(("Deduplicate", "CTERelation"))
     if not looked_at and not any(below) and plan.deterministic():
         return {}  # most plans: a call each into the JVM, and not one for every column
-    known = _merged(below)
+    inputs = _merged(below)
     if kind == "CTERelationDef":
-        named[plan.id()] = [known.get(one, SAME) for one in _ids(plan.output())]
+        named[plan.id()] = [inputs.get(one, SAME) for one in _ids(plan.output())]
     if kind == "CTERelationRef":
         return dict(zip(_ids(plan.output()), named.get(plan.cteId(), []), strict=False))
     if kind == "Union":
         return _by_position(plan, below)
     if kind.startswith("Deduplicate"):
         keys = set(_ids(plan.keys()))
-        return {one: max(known.get(one, SAME), SAME if one in keys else ORDERED) for one in _ids(plan.output())}
+        return {one: max(inputs.get(one, SAME), SAME if one in keys else ORDERED) for one in _ids(plan.output())}
     made = {
-        _id(one): _level(one, known, aggregates=kind in _AGGREGATES)
+        _id(one): _level(one, inputs, aggregates=kind in _AGGREGATES)
         for one in _each(plan.expressions())
         if _class(one) == "Alias"
     }
     passed = {one for child in _each(plan.children()) for one in _ids(child.output())}
-    opaque = max([*known.values(), SAME if _all_deterministic(plan) else DRAWN], default=SAME)
+    opaque = max([*inputs.values(), SAME if _all_deterministic(plan) else DRAWN], default=SAME)
     levels = {
-        one: made[one] if one in made else known.get(one, SAME) if one in passed else opaque
+        one: made[one] if one in made else inputs.get(one, SAME) if one in passed else opaque
         for one in _ids(plan.output())
     }
     return {one: level for one, level in levels.items() if level}
 
 
-def _of_rows(leaf: Any, made: Any | None, behind: Behind) -> Levels:
-    """Of rows that are there already: by what made them, where that can be told."""
-    if made is None:
+def _of_rows(leaf: Any, source: Any | None, behind: Behind) -> Levels:
+    """Of rows that are there already: by what made them, where Spark says so."""
+    if source is None:
         return {}
-    known, pairs = _levels(made, {}, behind), zip(_ids(leaf.output()), _ids(made.output()), strict=True)
-    return {one: known[was] for one, was in pairs if was in known}
+    levels, pairs = _levels(source, {}, behind), zip(_ids(leaf.output()), _ids(source.output()), strict=True)
+    return {one: levels[was] for one, was in pairs if was in levels}
 
 
-def _level(expression: Any, known: Levels, *, aggregates: bool) -> int:
+def _level(expression: Any, inputs: Levels, *, aggregates: bool) -> int:
     if not expression.deterministic():
         return DRAWN
     level = (
-        max((known.get(one, SAME) for one in _ids(expression.references().toSeq())), default=SAME) if known else SAME
+        max((inputs.get(one, SAME) for one in _ids(expression.references().toSeq())), default=SAME) if inputs else SAME
     )
     return max(level, ORDERED) if aggregates and _by_order(expression) else level
 
@@ -108,12 +108,12 @@ def _by_order(expression: Any) -> bool:
 
 def _by_position(union: Any, below: list[Levels]) -> Levels:
     sides = [_ids(child.output()) for child in _each(union.children())]
-    found: Levels = {}
+    highest: Levels = {}
     for at, one in enumerate(_ids(union.output())):
         level = max(levels.get(side[at], SAME) for levels, side in zip(below, sides, strict=True))
         if level:
-            found[one] = level
-    return found
+            highest[one] = level
+    return highest
 
 
 def _merged(below: list[Levels]) -> Levels:
@@ -124,8 +124,8 @@ def _all_deterministic(plan: Any) -> bool:
     return all(one.deterministic() for one in _each(plan.expressions()))
 
 
-def _each(found: Any) -> list[Any]:
-    return [found.apply(at) for at in range(found.size())]
+def _each(items: Any) -> list[Any]:
+    return [items.apply(at) for at in range(items.size())]
 
 
 def _ids(attributes: Any) -> list[int]:

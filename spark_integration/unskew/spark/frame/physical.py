@@ -18,10 +18,9 @@ from unskew.spark.place.native import table_text
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Node", "dropped_exchange", "nodes", "python_workers", "shuffles"]
+__all__ = ["Node", "dropped_exchange", "nodes", "shuffles"]
 
 _LINE = re.compile(r"^((?:[:+| ][ -][ ]?)*)(?:\*\s?\(\d+\) )?(.*)$")
-_PYTHON = re.compile(r"Python|ArrowEval|InArrow|InPandas|Pandas", re.IGNORECASE)
 _STEP = 3  # characters by which explain indents a child
 _SHOWN = 120
 
@@ -42,12 +41,12 @@ def nodes(text: str) -> list[Node]:
     """The nodes of an explained physical plan, parents before children; the final plan where there are two."""
     body = text.split("== Physical Plan ==", 1)[-1]
     body = body.split("== Initial Plan ==", 1)[0]
-    found = []
+    lines = []
     for line in body.splitlines():
         match = _LINE.match(line)
         if match is not None and match.group(2).strip() and not match.group(2).lstrip(" +-:").startswith("=="):
-            found.append(Node(len(match.group(1)) // _STEP, match.group(2).strip()))
-    return found
+            lines.append(Node(len(match.group(1)) // _STEP, match.group(2).strip()))
+    return lines
 
 
 def shuffles(df: DataFrame) -> list[Node]:
@@ -55,22 +54,24 @@ def shuffles(df: DataFrame) -> list[Node]:
     return [node for node in nodes(physical_text(df)) if node.name == "Exchange"]
 
 
-def python_workers(df: DataFrame) -> list[Node]:
-    """The nodes that send rows through a Python worker."""
-    return [node for node in nodes(physical_text(df)) if _PYTHON.search(node.name)]
-
-
 def dropped_exchange(df: DataFrame, plan: Plan) -> str | None:
-    """Why the rows of ``df`` are not where ``plan`` puts them; None where they are. Runs no job. Of a frame that has
-    run, the plan that AQE ended with is read."""
-    found = nodes(physical_text(df))
-    ours = _exchange_of(plan, found)
+    """Why the rows of ``df`` are not where ``plan`` puts them; None where they are. No job runs. Of a frame that has
+    run, the plan that AQE ended with is read.
+
+    Examples
+    --------
+    >>> from unskew.spark import dropped_exchange
+    >>> dropped_exchange(clicks.repartition(4, "user"), sk.last).split(" is in ")[0]  # doctest: +ELLIPSIS
+    'no exchange by plan ...'
+    """
+    lines = nodes(physical_text(df))
+    ours = _exchange_of(plan, lines)
     if ours is None:
         return (
             f"no exchange by plan {plan.version} is in the physical plan: a later repartition, coalesce or rebalance "
             "took it out. Repartition by the plan last, and give joins both sides routed with the same plan"
         )
-    for node in _above(found, ours):
+    for node in _above(lines, ours):
         if node.name == "Exchange":
             return f"the rows are shuffled again after the plan's exchange: {_short(node)}"
         if node.name == "Coalesce" or (node.name == "AQEShuffleRead" and node.text != "AQEShuffleRead local"):
@@ -78,22 +79,22 @@ def dropped_exchange(df: DataFrame, plan: Plan) -> str | None:
     return None
 
 
-def _exchange_of(plan: Plan, found: list[Node]) -> int | None:
+def _exchange_of(plan: Plan, lines: list[Node]) -> int | None:
     """Where the plan's exchange stands: its table is in it, or in the projection below it that makes its column."""
     tail = f"[{table_text(plan.tail)}]"
-    at = next((i for i, node in enumerate(found) if tail in node.text), None)
-    if at is None or "Exchange" in found[at].name:
+    at = next((i for i, node in enumerate(lines) if tail in node.text), None)
+    if at is None or "Exchange" in lines[at].name:
         return at
-    moved = next((i for i in range(at, -1, -1) if found[i].name == "Exchange" and found[i].depth < found[at].depth), at)
+    moved = next((i for i in range(at, -1, -1) if lines[i].name == "Exchange" and lines[i].depth < lines[at].depth), at)
     kinds = ("Exchange shufflepartitionidpassthrough(", "Exchange hashpartitioning(")
-    text = found[moved].text
+    text = lines[moved].text
     return moved if text.startswith(kinds) and f", {plan.partitions}), REPARTITION_BY_NUM" in text else None
 
 
-def _above(found: list[Node], at: int) -> list[Node]:
+def _above(lines: list[Node], at: int) -> list[Node]:
     """The ancestors of a node, nearest first."""
-    above, depth = [], found[at].depth
-    for node in reversed(found[:at]):
+    above, depth = [], lines[at].depth
+    for node in reversed(lines[:at]):
         if node.depth < depth:
             above.append(node)
             depth = node.depth

@@ -1,4 +1,4 @@
-"""``sk.advise``: what the driver can tell of a run before it runs, for ``unskew.core.operators.advice`` to judge.
+"""``sk.advise``: the facts of a run before it runs, for ``unskew.core.operators.advice`` to judge.
 
 Keys are counted, as for a plan; what is to be done with the rows is not done.
 """
@@ -27,7 +27,8 @@ __all__ = ["advise_on_frame", "advise_on_join", "job_of", "names_of"]
 
 
 def job_of(df: DataFrame, partitions: int) -> Job:
-    """The run as the session is set up. Where the slots cannot be told (Connect) there are as many as partitions."""
+    """The run as the session is set up. Under Connect, which does not say how many slots
+    there are, as many as partitions."""
     spark = df.sparkSession
     return Job(
         partitions,
@@ -49,10 +50,10 @@ def names_of(key: Columns) -> str | list[str]:
     if isinstance(key, str):
         return key
     names = [key] if isinstance(key, Column) else list(key)
-    told = [name for name in names if isinstance(name, str)]
-    if len(told) < len(names):
+    plain = [name for name in names if isinstance(name, str)]
+    if len(plain) < len(names):
         raise ConfigError("key", names, "names of columns that both sides have, as a join's on=")
-    return told
+    return plain
 
 
 def advise_on_join(asked: Join, counted: Callable[[], Histogram]) -> Advice:

@@ -101,14 +101,13 @@ def aggregation_of(
 
 def _names_in(df: DataFrame, key: Columns, schema: StructType) -> tuple[str, ...]:
     """The key's columns, once they are in the schema with the types that they have."""
-    wanted = df.select(*key_columns(df, key)).schema
-    found = {field.name: field.dataType for field in schema.fields}
-    for field in wanted.fields:
-        if found.get(field.name) != field.dataType:
-            told = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in wanted.fields)
-            raise ConfigError(
-                "schema", schema.simpleString(), f"the key's columns as they are in the frame, {told}, then the state"
-            )
+    own = df.select(*key_columns(df, key)).schema
+    types = {field.name: field.dataType for field in schema.fields}
+    for field in own.fields:
+        if types.get(field.name) != field.dataType:
+            key_text = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in own.fields)
+            allowed = f"the key's columns as they are in the frame, {key_text}, then the state"
+            raise ConfigError("schema", schema.simpleString(), allowed)
     return key_names(df, key)
 
 
@@ -139,8 +138,8 @@ def split_keys_of(plan: Plan, most: int) -> SplitKeys:
     at = np.flatnonzero(hot.home < 0)
     fragments = np.array([len(hot.slots.units(int(SPLIT - hot.home[i]))) for i in at.tolist()], np.int64)
     buckets = max(min(len(at), most), 1)
-    found = allocate(hot.hashes[at], fragments, np.zeros(len(at), np.bool_), buckets, task=0)
-    return SplitKeys(hot.hashes[at], fragments, found.buckets, buckets)
+    allocation = allocate(hot.hashes[at], fragments, np.zeros(len(at), np.bool_), buckets, task=0)
+    return SplitKeys(hot.hashes[at], fragments, allocation.buckets, buckets)
 
 
 # -- at the plan ------------------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""Will a group fit in a Python worker? Told before it runs, with names: a worker that is killed names nobody.
+"""Warns of groups that will not fit in a Python worker, by name, before they run: a killed worker names none.
 
 A group is in the worker whole. Its size is its rows times the bytes of a row, measured on a few hundred rows of the
 heavy keys in Arrow's form. As pandas it is there as Arrow and as pandas' own copy, with an object a string: three times
 that, and that is a floor, for nothing is known of what the function itself makes.
 
-What a worker may have: ``memory=``, or a core's part of ``spark.place.executor.pyspark.memory``, or of the executor's
+What a worker may have: ``memory=``, or a core's part of ``spark.executor.pyspark.memory``, or of the executor's
 memory overhead, where Python lives; in local mode of what the machine has left. Where none is known nothing is said.
 """
 
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from unskew.core.errors import ConfigError
 from unskew.core.plan.lookup import find_lookup
 from unskew.core.plan.plan import Plan
-from unskew.spark.caller_frame import outside
+from unskew.spark.caller_frame import caller_level
 from unskew.spark.frame.keys import Columns, key_columns, key_of
 from unskew.spark.place.native import hot_column
 
@@ -41,12 +41,17 @@ _UNITS = {"": 0, "b": 0, "k": 10, "kb": 10, "m": 20, "mb": 20, "g": 30, "gb": 30
 
 
 class GroupMemoryWarning(UserWarning):
-    """Groups that will probably not fit in the memory of a Python worker."""
+    """Groups that will probably not fit in the memory of a Python worker.
+
+    >>> import warnings
+    >>> from unskew.spark import GroupMemoryWarning
+    >>> warnings.simplefilter("error", GroupMemoryWarning)  # stop before the job runs
+    """
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What one Python worker may have, and where that is said; None where nobody says."""
+    """What one Python worker may have (None: not known), and which setting says so."""
 
     bytes: int | None
     source: str
@@ -97,10 +102,10 @@ def _overhead(spark: SparkSession) -> int:
 
 def _available() -> int | None:
     """Bytes that this machine can still give, where it says so."""
-    told = Path("/proc/meminfo")
-    if not told.exists():
+    meminfo = Path("/proc/meminfo")
+    if not meminfo.exists():
         return None
-    match = re.search(r"^MemAvailable:\s*(\d+) kB", told.read_text(), re.MULTILINE)
+    match = re.search(r"^MemAvailable:\s*(\d+) kB", meminfo.read_text(), re.MULTILINE)
     return int(match.group(1)) << 10 if match else None
 
 
@@ -116,18 +121,18 @@ def warn_of_large(df: DataFrame, key: Columns, plan: Plan, memory: Memory, form:
         return
     large = large[np.argsort(-hot.rows[large], kind="stable")]
     names = _names(df, key, hot.hashes[large[:_NAMED]])
-    told = [
+    groups = [
         f"{names.get(int(hot.hashes[i]), 'not seen again')} ({int(hot.rows[i]):,} rows, {_size(hot.rows[i] * row)})"
         for i in large[:_NAMED].tolist()
     ]
     more = f" and {len(large) - _NAMED} more" if len(large) > _NAMED else ""
     warnings.warn(
         f"{len(large)} group(s) may not fit in a Python worker's {_size(memory.bytes)} ({memory.source}): "
-        f"{', '.join(told)}{more}, as {form}. Select fewer columns, give workers more memory "
+        f"{', '.join(groups)}{more}, as {form}. Select fewer columns, give workers more memory "
         "(spark.executor.pyspark.memory, fewer cores an executor), use form='arrow', or aggregate if the groups' state "
         "can be merged",
         GroupMemoryWarning,
-        stacklevel=outside(),
+        stacklevel=caller_level(),
     )
 
 
@@ -139,9 +144,9 @@ def _bytes_of_row(df: DataFrame, key: Columns, hashes: NDArray[np.uint64]) -> fl
 def _names(df: DataFrame, key: Columns, hashes: NDArray[np.uint64]) -> dict[int, str]:
     """The keys that have these hashes, as text."""
     hashes = np.sort(hashes)
-    found = key_of(df, key).hash
+    key_hash = key_of(df, key).hash
     shown = F.to_json(F.struct(*key_columns(df, key)), {"ignoreNullFields": "false"})
-    rows = df.select(found.alias("h"), shown.alias("k")).where(hot_column(find_lookup(hashes), hashes, F.col("h")))
+    rows = df.select(key_hash.alias("h"), shown.alias("k")).where(hot_column(find_lookup(hashes), hashes, F.col("h")))
     named: dict[int, Any] = {
         row["h"] % 2**64: row["k"] for row in rows.groupBy("h").agg(F.first("k").alias("k")).collect()
     }

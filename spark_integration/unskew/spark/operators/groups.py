@@ -44,11 +44,11 @@ def groups_of(
     if form not in FORMS:
         raise ConfigError("form", form, FORMS)
     arity("fn", fn)
-    found = key_of(df, key)
-    same_each_time(df, found.hash)
-    made = Groups(df, key, fn, schema, form, Memory.of(df.sparkSession, memory, slots_of(df.sparkSession)))
+    hashed = key_of(df, key)
+    same_each_time(df, hashed.hash)
+    groups = Groups(df, key, fn, schema, form, Memory.of(df.sparkSession, memory, slots_of(df.sparkSession)))
     applied(df.groupBy(*key_columns(df, key)), fn, schema, form).schema  # noqa: B018 - Spark looks at it, runs nothing
-    return made
+    return groups
 
 
 def run_groups(call: Groups, plan: Plan) -> DataFrame:

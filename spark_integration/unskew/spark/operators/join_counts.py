@@ -26,19 +26,19 @@ Side = tuple[
 def counted_sides(how: str, left: Side, right: Side, partitions: int, sampling: Sampling) -> JoinRows:
     """A key that one side lists and the other does not is counted on both."""
     sides = {LEFT: left, RIGHT: right}
-    seen = {name: sampled_keys(*side, partitions, sampling) for name, side in sides.items()}
-    keys = np.union1d(seen[LEFT].hashes, seen[RIGHT].hashes)
+    samples = {name: sampled_keys(*side, partitions, sampling) for name, side in sides.items()}
+    keys = np.union1d(samples[LEFT].hashes, samples[RIGHT].hashes)
     counts = {
-        name: exact_counts(df, key, replace(seen[name], hashes=keys, spread=None), partitions)
+        name: exact_counts(df, key, replace(samples[name], hashes=keys, spread=None), partitions)
         for name, (df, key, _) in sides.items()
     }
-    spread = {name: _spread_at(keys, found) for name, found in seen.items()}
+    spread = {name: _spread_at(keys, sample) for name, sample in samples.items()}
     return JoinRows(how, counts[LEFT], counts[RIGHT], keys, spread)
 
 
-def _spread_at(keys: NDArray[np.uint64], seen: Candidates) -> NDArray[np.int64]:
+def _spread_at(keys: NDArray[np.uint64], sample: Candidates) -> NDArray[np.int64]:
     """Spread values by key; 0 for keys that this side's sample does not have twice."""
     spread = np.zeros(len(keys), np.int64)
-    if seen.spread is not None:
-        spread[np.searchsorted(keys, seen.hashes)] = seen.spread
+    if sample.spread is not None:
+        spread[np.searchsorted(keys, sample.hashes)] = sample.spread
     return spread

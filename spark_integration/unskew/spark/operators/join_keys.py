@@ -119,11 +119,11 @@ def _ansi(df: DataFrame) -> bool:
 
 def _common(left: str, right: str, one: KeyType, other: KeyType, *, ansi: bool) -> KeyType:
     try:
-        found = common_type(one, other)
+        kind = common_type(one, other)
     except KeyTypeError as why:
         raise KeyTypeError(f"on {left} = {right}: {why}") from None
     if ansi or one == other or _alike(one, other):
-        return found
+        return kind
     raise ConfigError(
         "spark.sql.ansi.enabled",
         "false",

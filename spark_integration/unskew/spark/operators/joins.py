@@ -38,7 +38,7 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.operators.join_plan import HOWS, LEFT, RIGHT, Bounds, JoinPlan, JoinRows, join_plan, side_of
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin
-from unskew.spark.caller_frame import outside
+from unskew.spark.caller_frame import caller_level
 from unskew.spark.frame.histogram import Sampling
 from unskew.spark.frame.jvm import estimated_bytes, physical_text
 from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, quoted, spread_of
@@ -64,7 +64,12 @@ _KEEPS = {"left": (LEFT,), "left_anti": (LEFT,), "right": (RIGHT,), "full": (LEF
 
 
 class JoinWarning(UserWarning):
-    """A join that is left to Spark, or that stays skewed, with the reason."""
+    """A join that is left to Spark, or that stays skewed, with the reason.
+
+    >>> import warnings
+    >>> from unskew.spark import JoinWarning
+    >>> warnings.simplefilter("ignore", JoinWarning)
+    """
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,21 +142,21 @@ class Join:
         stream: str = "",
     ) -> JoinPlan:
         """A plan by what both sides have: four jobs, a sample and a count of each side's key columns."""
-        told, how = bounds or Bounds(), sampling or Sampling(seed=seed)
+        limits, how = bounds or Bounds(), sampling or Sampling(seed=seed)
         rows = self._counted(how)
-        side = self.side or side_of(rows, told.work, self.partitions)
+        side = self.side or side_of(rows, limits.work, self.partitions)
         origin = Origin(stream=stream, key_types=self.keys.types)
-        made = join_plan(rows, side, self.partitions, told, weights=weights, seed=seed, origin=origin)
-        _LOG.info("%s", made)
-        if made.whole:
+        plan = join_plan(rows, side, self.partitions, limits, weights=weights, seed=seed, origin=origin)
+        _LOG.info("%s", plan)
+        if plan.whole:
             warnings.warn(
-                f"{made.whole} keys have more work than a partition should, and stay whole: the rows of each have too "
+                f"{plan.whole} keys have more work than a partition should, and stay whole: the rows of each have too "
                 f"few distinct values on the {side} side to be told apart. Give spread= columns that are different in "
                 "each row, or side= to split the other side of an inner join",
                 JoinWarning,
-                stacklevel=outside(),
+                stacklevel=caller_level(),
             )
-        return made
+        return plan
 
     def _counted(self, how: Sampling) -> JoinRows:
         split = (self.side,) if self.side else HOWS[self.how]
@@ -263,7 +268,7 @@ class Join:
             f"this join is left to Spark: {why}. To place its rows by a plan all the same, give plan=plan_join(...), "
             "or set spark.sql.autoBroadcastJoinThreshold to -1",
             JoinWarning,
-            stacklevel=outside(),
+            stacklevel=caller_level(),
         )
         return self.by_spark()
 

@@ -120,17 +120,17 @@ def fragment(fn: Function, form: str, columns: list[str], mark: str) -> Function
     def _first(rows: Any) -> int:
         return int(rows.iat[0, rows.shape[1] - 1] if form == "pandas" else rows.column(rows.num_columns - 1)[0].as_py())
 
-    def _marked(found: Any, which: int) -> Any:
+    def _marked(state: Any, which: int) -> Any:
         import numpy as np
 
-        number = np.full(len(found), which, np.int32)
+        number = np.full(len(state), which, np.int32)
         if form == "arrow":
             import pyarrow as pa
 
-            return found.append_column(mark, pa.array(number))
-        if len(found.columns) == len(columns) and not any(isinstance(name, str) for name in found.columns):
-            found = found.set_axis(columns, axis="columns")
-        return found.assign(**{mark: number})
+            return state.append_column(mark, pa.array(number))
+        if len(state.columns) == len(columns) and not any(isinstance(name, str) for name in state.columns):
+            state = state.set_axis(columns, axis="columns")
+        return state.assign(**{mark: number})
 
     return _unhinted(state)
 
@@ -186,7 +186,7 @@ def in_pieces(fn: Function, keys: int, columns: list[str], mark: str, held: int)
         key = tuple(rows.column(at)[0] for at in range(width - 1 - keys, width - 1))
         mark_of = rows.column(width - 1)[0].as_py()
         own = bare(rows)
-        found = (fn(key, own) if keyed else fn(own)).select(columns)
-        return found.append_column(mark, pa.array(np.full(found.num_rows, mark_of, np.int64)))
+        state = (fn(key, own) if keyed else fn(own)).select(columns)
+        return state.append_column(mark, pa.array(np.full(state.num_rows, mark_of, np.int64)))
 
     return _unhinted(states)

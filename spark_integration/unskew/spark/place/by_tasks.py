@@ -43,8 +43,9 @@ from unskew.spark.frame.keys import (
     spread_of,
 )
 from unskew.spark.frame.lineage import SAME, unsteady
-from unskew.spark.place.executor import Placing, TaskPin
+from unskew.spark.place.executor import TaskPlacement
 from unskew.spark.place.repartition import direct_way, pre_images
+from unskew.spark.place.task_pin import TaskPin
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 __all__ = ["place"]
 
 _HASH, _SPREAD = "__unskew_hash", "__unskew_spread"
-_MASK = 62  # nullable columns told in one bigint
+_MASK = 62  # nullable columns in one bigint
 _NOT_CARRIED = re.compile(r"(?:^|[:<,])interval(?: (?:year|month)\b|[>,]|$)")  # types that Arrow has no column of
 _PLACED: WeakKeyDictionary[TaskPin, int] = WeakKeyDictionary()  # what frame each pin that reports is for
 
@@ -74,18 +75,18 @@ def place(
     direct = direct_way(df, by_id=by_id)
     if column is not None:
         check_new(df, column)
-    found = key_of(df, key, plan=pin.plan)
+    key_hash = key_of(df, key, plan=pin.plan).hash
     _check_carried(df)
     _check_first(df, pin)
     if pin.learn:
         _check_steady(df, key)
     needed = pin.plan is None or pin.plan.splits
-    told, alike = _told_apart(df, spread) if needed else (None, False)
+    spread_hash, alike = _row_spread(df, spread) if needed else (None, False)
     name = helper(df.columns, "partition") if column is None else column
-    hashes = [found.hash.alias(_HASH), *([] if told is None else [told.alias(_SPREAD)])]
+    hashes = [key_hash.alias(_HASH), *([] if spread_hash is None else [spread_hash.alias(_SPREAD)])]
     parts = input_partitions(df) or UNKNOWN_PARTS
     pinned = replace(pin, bound=replace(pin.bound, alike=alike), parts=parts)
-    task = Placing(pinned, name, told is not None, None if direct else pre_images(pin.partitions))
+    task = TaskPlacement(pinned, name, spread_hash is not None, None if direct else pre_images(pin.partitions))
     schema = StructType([*df.schema.fields, StructField(name, IntegerType())])
     hashed = df.select("*", *hashes)
     # By position: mapInArrow looks columns up by name, and cannot find one with a dot in it or of two of one name.
@@ -107,7 +108,8 @@ def _check_carried(df: DataFrame) -> None:
 
 
 def _check_steady(df: DataFrame, key: Columns) -> None:
-    """By a plan a key that is another one in a second run moves its own row; who learns may move a partition."""
+    """Refuse a key that may change when a task runs again: by a plan only its own row would move, but where tasks learn
+    all rows of its partition may."""
     levels = unsteady(df.select(*key_columns(df, key))) or []
     for name, level in zip(key_names(df, key), levels, strict=False):
         if level != SAME:
@@ -130,24 +132,24 @@ def _check_first(df: DataFrame, pin: TaskPin) -> None:
         )
 
 
-def _told_apart(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
+def _row_spread(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
     """The spread hash, and whether two rows that have the same are the same row, so that one may stand for the other.
 
     That asks for more than the native face's hash: Spark's ``xxhash64`` passes over NULLs, so ('a', NULL) and (NULL,
     'a') have one hash, and -0.0 has that of 0.0. So which columns are NULL, and the sign of zeros, are hashed too.
     Nested columns have NULLs inside: with those, or with columns that have no hash, equal hashes are not equal rows.
     """
-    told = spread_of(df, spread)
+    spread_key = spread_of(df, spread)
     if not is_auto(spread):
-        return told.hash, False
-    if told.left_out or any(_nested(f.dataType) for f in df.schema.fields):
-        return told.hash, False
+        return spread_key.hash, False
+    if spread_key.left_out or any(_nested(f.dataType) for f in df.schema.fields):
+        return spread_key.hash, False
     nullable = [f.name for f in df.schema.fields if f.nullable]
     extra = [_null_mask(nullable[at : at + _MASK]) for at in range(0, len(nullable), _MASK)] if nullable[1:] else []
     extra += [_zero(f.name) for f in df.schema.fields if isinstance(f.dataType, (FloatType, DoubleType))]
     if not extra:
-        return told.hash, True
-    return F.xxhash64(F.lit(SPREAD_SEED), *(F.col(quoted(n)) for n in told.names), *extra), True
+        return spread_key.hash, True
+    return F.xxhash64(F.lit(SPREAD_SEED), *(F.col(quoted(n)) for n in spread_key.names), *extra), True
 
 
 def _null_mask(names: list[str]) -> Column:

@@ -1,4 +1,4 @@
-"""The DStream face: the RDDs of a DStream placed by a plan, through ``DStream.transform``.
+"""DStreams: their RDDs placed by a plan, through ``DStream.transform``.
 
 Spark calls what it transforms by in the driver, with the batch time: that is where a batch is bound to its plan. One
 plan for a time, whichever of the streams that are placed by one function asks. With a checkpoint the plan is kept under
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Plan
 from unskew.spark.folders import Folder
-from unskew.spark.place.rdd import dealing_of, partition_by
+from unskew.spark.place.rdd import partition_by, router_of
 from unskew.spark.streaming.queries import check_given
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
@@ -55,8 +55,8 @@ class _Plans:
         if self.folder is None:
             return plan_at(time)
         name = f"{round(time.timestamp() * 1000)}{_SUFFIX}"
-        if found := self.folder.read(name):
-            return plan_from_bytes(found)
+        if data := self.folder.read(name):
+            return plan_from_bytes(data)
         plan = plan_at(time)
         if not self.folder.create(name, plan_to_bytes(plan)):
             return self._settled(time, plan_at)
@@ -76,11 +76,29 @@ def partition_dstream(
 ) -> Callable[[datetime, RDD[T]], RDD[T]]:
     """``dstream.transform(partition_dstream(key, plan))``: each batch's records placed as ``partition_by`` places them.
 
-    ``plan``: a plan, or a function of the batch time that gives one, called once for each. Where it may give another
-    one when a driver starts again, ``checkpoint`` (the StreamingContext's) and ``name`` keep what it gave.
+    Parameters
+    ----------
+    key, spread, types : As for ``partition_by``.
+    plan : A plan, or a function of the batch time that gives one, called once for each time.
+    checkpoint, name : The StreamingContext's checkpoint and a name in it: what ``plan`` gave is kept there, so that a
+        driver that starts again goes by the same.
+
+    Returns
+    -------
+    Callable : A function of batch time and RDD, for ``transform``.
+
+    Raises
+    ------
+    ConfigError, PlanError : The plan does not fit the key, or a setting is wrong.
+
+    Examples
+    --------
+    >>> place = sk.partition_dstream(lambda row: row.user, sk.last, lambda row: row.id)
+    >>> place(None, clicks.rdd).getNumPartitions()  # Spark calls it
+    4
     """
     if isinstance(plan, Plan):
-        dealing_of(key, plan, spread, types)
+        router_of(key, plan, spread, types)
     elif not callable(plan):
         raise ConfigError("plan", plan, "a plan, or a function of the batch time that gives one")
     folder = None

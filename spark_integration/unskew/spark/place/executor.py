@@ -1,4 +1,4 @@
-"""The executor face, task side: what runs in Python workers (DESIGN section 7). It imports little.
+"""Placement by tasks: what runs in Python workers (DESIGN section 7). It imports little.
 
 A task gets a ``TaskPin`` in its closure: the plan, or the Q-table that it learns from, and where reports go. A plan it
 gets from the service by the pinned version, or has it from the closure: the same one. Key hashes and spread hashes come
@@ -7,7 +7,7 @@ their Arrow buffers go out as they came in.
 
 A batch that can be routed row by row streams. Where the whole partition has to be seen first its Arrow batches are held
 in memory, from ``HELD`` bytes on in a file without a name in Spark's own scratch folder: it is gone with the worker,
-however that ends. What tasks ask and report, and what that costs at most, is in ``reports``.
+however that ends. What tasks ask and report, and what that costs at most, is in ``task_reports``.
 """
 
 from __future__ import annotations
@@ -15,93 +15,30 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import PlanError
 from unskew.core.histogram.histogram import Histogram
-from unskew.core.plan.plan import Plan
-from unskew.core.rounds.partition_agent import PartitionRouting, RoutingChoice, decide
-from unskew.core.stream_spec import UNKNOWN_PARTS
-from unskew.spark.place.task_reports import PATIENCE, plan_for, tell
+from unskew.core.rounds.partition_agent import PartitionRouting, decide
+from unskew.spark.place.task_pin import TaskPin
+from unskew.spark.place.task_reports import plan_for, report
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["HELD", "Placing", "TaskPin", "this_partition"]
+__all__ = ["HELD", "TaskPlacement", "this_partition"]
 
 HELD = 64 << 20  # a worker: as many as the executor has cores share what Spark leaves them beside the heap
 
 
 @dataclass(frozen=True, eq=False)
-class TaskPin:
-    """What a batch is bound to before its first task starts. Immutable; pickles to what it holds.
-
-    With a ``plan`` rows go by it; without one each task learns from the Q-table in ``bound``. ``service`` is where
-    reports go (None: nowhere), ``access`` how a client shows who it is. ``sync``: whether tasks report what they
-    learned. ``session`` numbers the driver's lives and ``run`` the pins of one batch: what the newest reports takes the
-    place of the rest. ``parts`` are the tasks of the batch, where that is known. Reports number batches from ``began``
-    on. A task waits at most ``patience`` seconds for the service. One pin that reports is for one frame: a second one's
-    reports would take the place of the first one's.
-    """
-
-    stream: str
-    bound: RoutingChoice
-    source: str
-    service: str | None = None
-    access: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    sync: bool = False
-    session: int = 1
-    dsync: float = 20.0
-    run: int = 0
-    parts: int = UNKNOWN_PARTS
-    began: int = 0
-    patience: float = PATIENCE
-
-    def __repr__(self) -> str:
-        by = f"plan {self.plan.version}" if self.plan is not None else f"Q-table {self.version[0]}.{self.version[1]}"
-        to = f", service={self.service!r}" if self.service else ""
-        return f"Pin({self.stream!r}, batch={self.batch}, partitions={self.partitions}, {by}{to})"
-
-    @property
-    def plan(self) -> Plan | None:
-        return self.bound.plan
-
-    @property
-    def table(self) -> QTable | None:
-        return self.bound.table
-
-    @property
-    def version(self) -> tuple[int, int]:
-        """Of the round whose Q-table this is: (incarnation, epoch)."""
-        return self.bound.version
-
-    @property
-    def learn(self) -> bool:
-        return self.bound.plan is None
-
-    @property
-    def partitions(self) -> int:
-        return self.bound.partitions
-
-    @property
-    def batch(self) -> int:
-        return self.bound.batch
-
-    @property
-    def number(self) -> int:
-        """Of the batch, in reports: queries on one stream have numbers of their own."""
-        return self.began + self.batch
-
-
-@dataclass(frozen=True, eq=False)
-class Placing:
+class TaskPlacement:
     """The function that ``mapInArrow`` runs: takes frames whose last columns are the key hash and, with ``spread``,
     the spread hash; gives them without those and with the partition, mapped by ``values`` where Spark 4.0 needs it."""
 
@@ -118,36 +55,36 @@ class Placing:
         return self._as_it_comes(batches, partition) if self.pin.bound.streams else self._whole(batches, partition)
 
     def _as_it_comes(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        plan, seen = plan_for(self.pin), []
+        plan, seen_keys = plan_for(self.pin), []
         if plan is None:
             raise PlanError("only a plan routes row by row")
         for batch in batches:
             keys, spread = self._hashes(batch)
             if self.pin.service is not None:
-                seen.append(keys)
+                seen_keys.append(keys)
             yield self._with(batch, plan.route(keys, spread if plan.splits else None))
         if self.pin.service is not None:
-            keys = np.concatenate(seen) if seen else np.zeros(0, np.uint64)
-            tell(self.pin, partition, PartitionRouting(np.zeros(0, np.int32), Histogram.from_hashes(keys)))
+            keys = np.concatenate(seen_keys) if seen_keys else np.zeros(0, np.uint64)
+            report(self.pin, partition, PartitionRouting(np.zeros(0, np.int32), Histogram.from_hashes(keys)))
 
     def _whole(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         keys, spreads = [np.zeros(0, np.uint64)], [np.zeros(0, np.uint64)]
-        with _Held() as held:
+        with _SpillingBatches() as held:
             for batch in batches:
                 key, spread = self._hashes(batch)
                 keys.append(key)
                 spreads.extend([] if spread is None else [spread])
                 held.add(self._bare(batch))
-            told = np.concatenate(spreads) if self.spread else None
-            bound = replace(self.pin.bound, plan=plan_for(self.pin))
-            decided = decide(bound, partition, np.concatenate(keys), told)
-            del keys, spreads, told
+            spread_hashes = np.concatenate(spreads) if self.spread else None
+            choice = replace(self.pin.bound, plan=plan_for(self.pin))
+            routing = decide(choice, partition, np.concatenate(keys), spread_hashes)
+            del keys, spreads, spread_hashes
             start = 0
             for batch in held:
-                yield self._with(batch, decided.partitions[start : start + batch.num_rows], bare=True)
+                yield self._with(batch, routing.partitions[start : start + batch.num_rows], bare=True)
                 start += batch.num_rows
         if self.pin.service is not None:
-            tell(self.pin, partition, decided)
+            report(self.pin, partition, routing)
 
     def _hashes(self, batch: pa.RecordBatch) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
         """Views of Spark's bigints, in place."""
@@ -181,7 +118,7 @@ def this_partition() -> int:
     return context.partitionId()
 
 
-class _Held:
+class _SpillingBatches:
     """Arrow batches kept for a second look: in memory, and what is over ``HELD`` bytes in a file. In the order in which
     they were added."""
 
@@ -192,7 +129,7 @@ class _Held:
         self._file: Any = None  # made when memory is full
         self._writer: Any = None
 
-    def __enter__(self) -> _Held:
+    def __enter__(self) -> _SpillingBatches:
         return self
 
     def __exit__(self, *_: object) -> None:

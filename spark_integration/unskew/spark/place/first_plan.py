@@ -53,8 +53,8 @@ def _logged(log: Folder) -> int | None:
     if not begun:
         return None
     lines = (log.read(max(begun, key=int)) or b"").decode().splitlines()
-    found = json.loads(lines[1]).get("conf", {}).get(SHUFFLE_PARTITIONS) if len(lines) > 1 else None
-    return None if found is None else int(found)
+    partitions = json.loads(lines[1]).get("conf", {}).get(SHUFFLE_PARTITIONS) if len(lines) > 1 else None
+    return None if partitions is None else int(partitions)
 
 
 def check_partitions(plan: Plan, shuffle: Shuffle) -> None:

@@ -1,4 +1,4 @@
-"""The RDD face: records put where a plan says, by ``mapPartitions`` with vector hashing of their keys.
+"""RDDs: records put where a plan says, by ``mapPartitions`` with vector hashing of their keys.
 
 The partition of a record is a function of the plan and the record alone, so it holds for RDDs of any source, for
 ``DStream.transform``, and for tasks that run again. Keys are hashed as the plan's key types, as Spark would hash a
@@ -26,13 +26,14 @@ from unskew.core.keys.hashing import hash_keys
 from unskew.core.keys.types import parse
 from unskew.core.plan.plan import Plan
 from unskew.core.rounds.partition_agent import PartitionRouting
-from unskew.spark.place.executor import TaskPin, this_partition
-from unskew.spark.place.task_reports import tell
+from unskew.spark.place.executor import this_partition
+from unskew.spark.place.task_pin import TaskPin
+from unskew.spark.place.task_reports import report
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
-__all__ = ["Dealing", "dealing_of", "partition_by", "spread_hash"]
+__all__ = ["RecordRouter", "partition_by", "router_of", "spread_hash"]
 
 T = TypeVar("T")
 
@@ -57,12 +58,12 @@ def partition_by(
     ``types``: the keys' Spark types, where the plan has none. ``pin``: the batch that this is, to be reported.
     """
     _check(rdd)
-    dealing = dealing_of(key, plan, spread, types)
+    router = router_of(key, plan, spread, types)
     if pin is not None:
         if pin.plan is None or pin.plan.digest != plan.digest:
             raise ConfigError("pin", pin, "a pin of the plan that places the records: pin(plan)")
-        dealing = replace(dealing, pin=replace(pin, parts=rdd.getNumPartitions()))
-    pairs = rdd.mapPartitions(dealing, preservesPartitioning=False)
+        router = replace(router, pin=replace(pin, parts=rdd.getNumPartitions()))
+    pairs = rdd.mapPartitions(router, preservesPartitioning=False)
     return pairs.partitionBy(plan.partitions, _identity).mapPartitions(_records)
 
 
@@ -77,8 +78,10 @@ def _check(rdd: object) -> None:
         )
 
 
-def dealing_of(key: Callable[[T], Any], plan: Plan, spread: Callable[[T], Any] | None, types: Sequence[str]) -> Dealing:
-    """How records are dealt out, or why they cannot be."""
+def router_of(
+    key: Callable[[T], Any], plan: Plan, spread: Callable[[T], Any] | None, types: Sequence[str]
+) -> RecordRouter:
+    """What places the records, or why they cannot be placed."""
     if not callable(key):
         raise ConfigError("key", key, "a function of a record that gives its key")
     if spread is not None and not callable(spread):
@@ -88,7 +91,7 @@ def dealing_of(key: Callable[[T], Any], plan: Plan, spread: Callable[[T], Any] |
             "this plan splits keys: give spread=, a function of a record that tells those of one key apart (an id, or "
             "offset), or plan with a policy that keeps keys whole (kip)"
         )
-    return Dealing(plan, key, spread, _types(plan, types))
+    return RecordRouter(plan, key, spread, _types(plan, types))
 
 
 def _types(plan: Plan, given: Sequence[str]) -> tuple[str, ...]:
@@ -101,7 +104,7 @@ def _types(plan: Plan, given: Sequence[str]) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class Dealing:
+class RecordRouter:
     """What runs in a task: records to (partition, record)."""
 
     plan: Plan
@@ -111,15 +114,15 @@ class Dealing:
     pin: TaskPin | None = None
 
     def __call__(self, records: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        rest, seen = iter(records), [np.zeros(0, np.uint64)]
+        rest, hashes_of_chunks = iter(records), [np.zeros(0, np.uint64)]
         while chunk := list(islice(rest, _CHUNK)):
             hashes, where = self._placed(chunk)
             if self._reports:
-                seen.append(hashes)
+                hashes_of_chunks.append(hashes)
             yield from zip(where, chunk, strict=True)
         if self.pin is not None and self._reports:
-            held = Histogram.from_hashes(np.concatenate(seen))
-            tell(self.pin, this_partition(), PartitionRouting(np.zeros(0, np.int32), held))
+            held = Histogram.from_hashes(np.concatenate(hashes_of_chunks))
+            report(self.pin, this_partition(), PartitionRouting(np.zeros(0, np.int32), held))
 
     @property
     def _reports(self) -> bool:
@@ -131,10 +134,10 @@ class Dealing:
 
     def _placed(self, records: Sequence[Any]) -> tuple[NDArray[np.uint64], list[int]]:
         hashes = self._hashes([self.key(record) for record in records])
-        told = None
+        spread = None
         if self.plan.splits and self.spread is not None:
-            told = np.fromiter((spread_hash(self.spread(one)) for one in records), np.uint64, len(records))
-        where: list[int] = self.plan.route(hashes, told).tolist()
+            spread = np.fromiter((spread_hash(self.spread(one)) for one in records), np.uint64, len(records))
+        where: list[int] = self.plan.route(hashes, spread).tolist()
         return hashes, where
 
     def _hashes(self, keys: list[Any]) -> NDArray[np.uint64]:

@@ -25,15 +25,15 @@ from unskew.spark.place.native import route_column, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["direct_way", "moved", "pre_images", "repartition", "routed"]
+__all__ = ["direct_way", "move_rows", "pre_images", "repartition", "routed"]
 
 _BY_ID = (4, 1)
 
 
 def routed(df: DataFrame, plan: Plan, key: Columns, spread: Columns = AUTO) -> Column:
     """The partition of each row of ``df``, its key and spread columns checked. No job runs."""
-    found = key_of(df, key, plan=plan)
-    return route_column(plan, found.hash, spread_of(df, spread).hash if plan.splits else None)
+    hashed = key_of(df, key, plan=plan)
+    return route_column(plan, hashed.hash, spread_of(df, spread).hash if plan.splits else None)
 
 
 def repartition(
@@ -50,10 +50,10 @@ def repartition(
     ``column`` adds an int column by this name that is different for every partition: what groups by it and the key
     needs no further shuffle. ``by_id`` forces one of the two ways.
     """
-    return moved(df, routed(df, plan, key, spread), plan.partitions, column=column, by_id=by_id)
+    return move_rows(df, routed(df, plan, key, spread), plan.partitions, column=column, by_id=by_id)
 
 
-def moved(
+def move_rows(
     df: DataFrame, target: Column, partitions: int, *, column: str | None = None, by_id: bool | None = None
 ) -> DataFrame:
     """``df`` with every row in the partition that ``target`` says."""
@@ -67,7 +67,7 @@ def moved(
 
 
 def direct_way(df: DataFrame, *, by_id: bool | None = None) -> bool:
-    """Whether rows are placed by ``repartitionById``: as told, else where Spark has it."""
+    """Whether rows are placed by ``repartitionById``: as ``by_id`` says, else where Spark has it."""
     version = spark_version(df)
     if by_id and version < _BY_ID:
         raise PlanError(f"repartitionById needs Spark 4.1 and this is {version[0]}.{version[1]}; leave by_id out")

@@ -37,5 +37,5 @@ def replicated(df: DataFrame, plan: Plan, key_hash: Column, column: str, spare: 
 
 
 def never_null(place: Column) -> Column:
-    """What is never NULL told to Spark: else a join filters by it, and evaluates all of it twice a row."""
+    """Tell Spark that this is never NULL: else a join filters by it, and evaluates all of it twice a row."""
     return F.coalesce(place, F.lit(0))

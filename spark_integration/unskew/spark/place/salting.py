@@ -5,7 +5,7 @@ given to it, the last one: the int for which that hash is the wanted partition (
 on the salt, and each kind of operator bears that in its own way:
 
 - An aggregate over windows, in append mode: a split key's group is in fragments, one in each of its partitions. All
-  come out in one batch, that in which the watermark passes the window's end, so whoever gets the batch can merge them.
+  come out in one batch, that in which the watermark passes the window's end, so its handler can merge them.
   In update mode only those come out that have changed, and a merge of these would be wrong; in complete mode state is
   kept for ever. A session's end is not known when its rows are salted. Those are refused.
 - ``dropDuplicates`` and functions with state of their own: one state per key. So one salt per key, the same as long as
@@ -70,9 +70,29 @@ def salt(
 ) -> Column:
     """The last column for ``operator`` to group by: ``df.select("*", salt(df, ...))``, then by ``by`` and ``"salt"``.
 
-    ``by``: all columns that the operator groups by, in its order, without the salt; the key by default. ``mode``: the
-    query's output mode, for an aggregate. ``checkpoint`` and ``name``: the query's checkpointLocation and a name for
-    the first plan, which is kept there; not needed for an aggregate, whose plan may change.
+    Parameters
+    ----------
+    df, key, plan, spread : A streaming frame, the key's columns, and the plan that its rows are placed by.
+    operator : Spark's operator: ``"aggregate"``, ``"dropDuplicates"``, ``"transformWithState"``, ...
+    by : All columns that the operator groups by, in its order, without the salt; the key by default.
+    mode : The query's output mode, for an aggregate: ``"append"``.
+    checkpoint, name : The query's checkpointLocation and a name for the first plan, which is kept there; not needed for
+        an aggregate, whose plan may change.
+
+    Returns
+    -------
+    Column : Named ``salt``.
+
+    Raises
+    ------
+    ConfigError, KeyTypeError, PlanError : The operator, its columns or the plan do not allow a salt.
+
+    Examples
+    --------
+    >>> windows = stream.select("*", F.window("time", "1 minute"))
+    >>> by = ["window", "user"]
+    >>> windows.select("*", sk.salt(windows, "user", sk.last, by=by, mode="append", spread="id")).columns[-1]
+    'salt'
     """
     keys = names_only("key", key)
     columns = keys if by is None else names_only("by", by)
@@ -90,8 +110,26 @@ def salt(
 
 
 def unsalted(batch: DataFrame) -> DataFrame:
-    """A batch of a salted aggregate without the salt: the fragments, to be merged by the other grouping columns. The
-    query's output mode is looked at, where that can be had (classic Spark)."""
+    """A batch of a salted aggregate without the salt: the fragments, to be merged by the other grouping columns.
+
+    Parameters
+    ----------
+    batch : What a handler of ``foreachBatch`` gets.
+
+    Returns
+    -------
+    DataFrame : Without the salt.
+
+    Raises
+    ------
+    ConfigError : The batch has no salt, or the query's output mode is not append.
+
+    Examples
+    --------
+    >>> salted = clicks.withColumns({"salt": F.lit(1)}).withMetadata("salt", {"unskew.salt": "aggregate"})
+    >>> sk.unsalted(salted).columns
+    ['user', 'id']
+    """
     salts = [field.name for field in batch.schema.fields if _MARK in (field.metadata or {})]
     if not salts:
         raise ConfigError("batch", batch.columns, "a batch of a query that groups by a column made by salt(...)")
@@ -113,10 +151,29 @@ def salted_join(
     checkpoint: str | None = None,
     name: str | None = None,
 ) -> DataFrame:
-    """``left.join(right, on)`` of two streams: the left rows of a split key are spread, the right ones copied.
+    """``left.join(right, on)`` of two streams: the left rows of a split key are spread, the right ones copied. A range
+    of time, by which Spark forgets rows, goes into a ``where`` after it.
 
-    ``on``: names that both sides have, with equal types. ``key``: those of them that the plan is for; all by default. A
-    range of time, by which Spark forgets rows, goes into a ``where`` after it.
+    Parameters
+    ----------
+    left, right, how : Two streams; inner joins only.
+    on : Names that both sides have, with equal types.
+    plan, key : The plan, and those of the names that it is for; all by default.
+    spread : Columns that tell the left rows of one key apart.
+    checkpoint, name : The query's checkpointLocation, and a name for the plan, which is kept there.
+
+    Returns
+    -------
+    DataFrame : The columns of Spark's own join.
+
+    Raises
+    ------
+    ConfigError, KeyTypeError, PlanError : The join cannot be salted, or the plan does not fit.
+
+    Examples
+    --------
+    >>> sk.salted_join(stream, stream.select("user"), "user", sk.last, checkpoint=folder, name="users").columns
+    ['user', 'id', 'time']
     """
     columns = names_only("on", on)
     keys = columns if key is None else names_only("key", key)
@@ -165,9 +222,9 @@ def _grouped(
     """The columns that the operator groups by, or why it cannot do so by these and a salt."""
     if not df.isStreaming:
         raise ConfigError(what, "a frame that is no stream", "a streaming frame; for batches: aggregate, join, place")
-    found = {field.name: field for field in df.schema.fields}
+    fields = {field.name: field for field in df.schema.fields}
     for name in columns:
-        if name not in found:
+        if name not in fields:
             raise ConfigError(
                 "by",
                 name,
@@ -175,7 +232,7 @@ def _grouped(
             )
         if df.columns.count(name) > 1:
             raise ConfigError("by", name, "a name that the frame has once")
-        kind = found[name].dataType
+        kind = fields[name].dataType
         if not hashable(kind, bytes_only=True):
             raise KeyTypeError(
                 f"column {name} is of type {kind.simpleString()}: values that Spark calls equal have other bytes "
@@ -183,7 +240,7 @@ def _grouped(
             )
     if missing := [name for name in keys if name not in columns]:
         raise ConfigError("key", missing, f"columns that the operator groups by ({', '.join(columns)}), or name in by")
-    return {name: found[name] for name in columns}
+    return {name: fields[name] for name in columns}
 
 
 def _check_aggregate(fields: Mapping[str, StructField], mode: str | None) -> None:

@@ -26,9 +26,9 @@ _SIGN = 1 << 31
 def salt_column(partitions: int, target: Column, others: Sequence[Column]) -> Column:
     """The int after ``others`` for which Spark's hash partitioning into so many partitions chooses ``target``. The tree
     holds ``target`` and ``others`` twice, for the rotation."""
-    wanted = unmixed_u32(np.arange(partitions, dtype=np.uint32)).astype(np.int64)
+    words = unmixed_u32(np.arange(partitions, dtype=np.uint32)).astype(np.int64)
     seed = F.hash(*others).cast("bigint").bitwiseAND(_WORD)
-    mixed = _times(F.get(table(wanted, "bigint"), target).bitwiseXOR(seed), int(INVERSE_C2))
+    mixed = _times(F.get(table(words, "bigint"), target).bitwiseXOR(seed), int(INVERSE_C2))
     rotated = F.shiftright(mixed, ROTATED).bitwiseOR(F.shiftleft(mixed, 32 - ROTATED).bitwiseAND(_WORD))
     return (_times(rotated, int(INVERSE_C1)).bitwiseXOR(_SIGN) - _SIGN).cast("int")
 

@@ -1,4 +1,5 @@
-"""What tasks say to the service: before their first row they ask for their plan, after the last one they report.
+"""What tasks ask of the service and report to it: before their first row they ask for their plan, after the last one
+they report.
 
 A plan is asked for by the version that the pin names, once a worker process, and taken where its digest is the pin's.
 Otherwise, and where nobody answers, the copy that came with the task is used: both route every row alike, so it does
@@ -6,7 +7,7 @@ not matter which tasks have which.
 
 A task that fails on the way, or is not read to its end, has reported nothing; one that runs again reports the same part
 again, which counts once. Reports are best effort. A service that is down or hangs costs a worker process one wait of
-the pin's ``patience``, then a breaker keeps it from asking for minutes. A row's place never depends on it.
+the pin's ``patience``, then it is not asked for minutes (``ServiceLink``). A row's place never depends on it.
 """
 
 from __future__ import annotations
@@ -17,135 +18,118 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from unskew.core.errors import UnskewError
 from unskew.core.rounds.partition_agent import PartitionRouting, bounded, report_of
 from unskew.core.stream_spec import Part
+from unskew.spark.place.task_pin import PATIENCE, TaskPin
 
 if TYPE_CHECKING:
-    from unskew.client import Breaker, Client
+    from unskew.client import Client
     from unskew.core.plan.plan import Plan, Version
-    from unskew.spark.place.executor import TaskPin
+    from unskew.spark.service_link import Left, ServiceLink
 
-__all__ = ["PATIENCE", "plan_for", "tell"]
+__all__ = ["plan_for", "report"]
 
 _log = logging.getLogger("unskew.spark")
 
-PATIENCE = 1.0
 _COOLDOWN, _LONGEST = 60.0, 900.0
-_MOST_LINES, _IDLE = 4, 120.0
+_MOST_LINKS, _IDLE = 4, 120.0
 
 
 @dataclass(eq=False)
-class _Line:
-    """A client of one service and whether it is worth asking. One a process and target: workers are used again."""
+class _CachedLink:
+    """One a process and service: worker processes are used again."""
 
-    client: Client
-    breaker: Breaker
+    link: ServiceLink
     used: float
     lacks: set[tuple[str, Version]] = field(default_factory=set)  # plans that are not to be had there
 
 
-_LINES: dict[tuple[int, str, str], _Line] = {}
+_LINKS: dict[tuple[int, str, str], _CachedLink] = {}
 
 
 def plan_for(pin: TaskPin) -> Plan | None:
     """The pin's plan, by the service if it has the same. Never fails, and never waits longer than ``patience``."""
-    mine = pin.plan
-    if mine is None or pin.service is None or not mine.version.incarnation:
-        return mine  # the driver made it: no service knows its version
+    copy = pin.plan
+    if copy is None or pin.service is None or not copy.version.incarnation:
+        return copy  # the driver made it: no service has its version
     try:
-        return _fetched(pin, mine, _line(pin))
-    except Exception as why:  # noqa: BLE001 - the copy at hand is as good
-        _log.warning("stream %s: a task goes by its own copy of the plan. %s: %s", pin.stream, type(why).__name__, why)
-        return mine
+        return _fetched(pin, copy, _link_for(pin))
+    except Exception as error:  # noqa: BLE001 - the copy at hand is as good
+        _log.warning("stream %s: a task goes by its own copy of the plan. %r", pin.stream, error)
+        return copy
 
 
-def _fetched(pin: TaskPin, mine: Plan, line: _Line) -> Plan:
-    what = pin.stream, mine.version
-    if what in line.lacks or not line.breaker.allow(time.monotonic()):
-        return mine
-    try:
-        found = line.client.get_plan(*what, timeout=pin.patience).plan
-    except UnskewError as why:
-        _failed(line, why, "the batch goes by its own copy of the plan")
-        line.lacks.add(what)
-        return mine
-    line.breaker.success()
-    if found.digest == mine.digest:
-        return found
-    line.lacks.add(what)
-    _log.warning(
-        "stream %s: the service's plan %s is not the one that this batch is bound to (digest %s, not %s): it may have "
-        "lost its state. The batch goes by its own copy",
-        *what,
-        found.digest,
-        mine.digest,
-    )
-    return mine
+def _fetched(pin: TaskPin, copy: Plan, cached: _CachedLink) -> Plan:
+    named = pin.stream, copy.version
+    if named in cached.lacks:
+        return copy
+
+    def get(client: Client, left: Left) -> Plan | None:
+        from unskew.client import NotThereError
+
+        try:
+            return client.get_plan(*named, timeout=left()).plan
+        except NotThereError:
+            return None
+
+    alone = f"stream {pin.stream}: the batch goes by its own copy of the plan"
+    plan = cached.link.ask_in_background(get, alone, within=pin.patience)
+    if plan is not None and plan.digest == copy.digest:
+        return plan
+    cached.lacks.add(named)
+    if plan is not None:
+        _log.warning(
+            "stream %s: the service's plan %s is not the one that this batch is bound to (digest %s, not %s): it may "
+            "have lost its state. The batch goes by its own copy",
+            *named,
+            plan.digest,
+            copy.digest,
+        )
+    return copy
 
 
-def tell(pin: TaskPin, partition: int, decided: PartitionRouting) -> None:
+def report(pin: TaskPin, partition: int, routing: PartitionRouting) -> None:
     """Report this partition, once: the histogram as a part of the batch, and what was learned where that is due.
     Never fails, and never waits longer than the pin's ``patience``."""
+
+    def send(client: Client, left: Left) -> None:
+        if partition < pin.parts:
+            part = Part(pin.source, pin.number, pin.run, partition, pin.parts)
+            client.report_histogram(pin.stream, part, bounded(routing.histogram, pin.partitions), timeout=left())
+        if pin.sync and routing.table is not None:
+            agent, seq = f"{pin.source}/{partition}", pin.number + 1
+            learned = report_of(
+                pin.bound, routing, agent=agent, session=pin.session, seq=seq, dsync=pin.dsync, guest=True
+            )
+            client.sync(pin.stream, learned, timeout=left())
+
     try:
-        line = _line(pin)
-        if not line.breaker.allow(time.monotonic()):
-            return
-        try:
-            _send(pin, partition, decided, line.client, time.monotonic() + pin.patience)
-        except UnskewError as why:
-            _failed(line, why, "a report did not get through; the batch goes on")
-        else:
-            line.breaker.success()
-    except Exception as why:  # noqa: BLE001 - rows are routed already: no report may fail a task
-        _log.warning("stream %s: no report of batch %s. %s: %s", pin.stream, pin.batch, type(why).__name__, why)
+        alone = f"stream {pin.stream}: a report did not get through; the batch goes on"
+        _link_for(pin).link.ask_in_background(send, alone, within=pin.patience)
+    except Exception as error:  # noqa: BLE001 - rows are routed already: no report may fail a task
+        _log.warning("stream %s: no report of batch %s. %r", pin.stream, pin.batch, error)
 
 
-def _failed(line: _Line, why: UnskewError, instead: str) -> None:
-    """A service that says no has answered; it is asked again by the next task."""
-    from unskew.client import NoAnswerError
-
-    if isinstance(why, NoAnswerError):
-        line.breaker.failure(time.monotonic())
-    else:
-        line.breaker.success()
-    _log.warning("%s. %s", instead, why)
-
-
-def _send(pin: TaskPin, partition: int, decided: PartitionRouting, client: Client, until: float) -> None:
-    if partition < pin.parts:
-        part = Part(pin.source, pin.number, pin.run, partition, pin.parts)
-        client.report_histogram(pin.stream, part, bounded(decided.histogram, pin.partitions), timeout=_left(until))
-    if pin.sync and decided.table is not None:
-        agent = f"{pin.source}/{partition}"
-        seq = pin.number + 1
-        report = report_of(pin.bound, decided, agent=agent, session=pin.session, seq=seq, dsync=pin.dsync, guest=True)
-        client.sync(pin.stream, report, timeout=_left(until))
-
-
-def _left(until: float) -> float:
-    return max(until - time.monotonic(), 0.05)
-
-
-def _line(pin: TaskPin) -> _Line:
-    from unskew.client import Breaker, Client
+def _link_for(pin: TaskPin) -> _CachedLink:
+    from unskew.client import Client
+    from unskew.spark.service_link import ServiceLink
 
     now, key = time.monotonic(), (os.getpid(), pin.service or "", repr(sorted(pin.access.items())))
-    line = _LINES.get(key)
-    if line is None:
-        _let_go(now)
+    cached = _LINKS.get(key)
+    if cached is None:
+        _drop_old(now)
         client = Client(pin.service or "", **{"timeout": PATIENCE, **pin.access})
-        line = _LINES[key] = _Line(client, Breaker(failures=1, cooldown=_COOLDOWN, longest=_LONGEST), now)
-    line.used = now
-    return line
+        cached = _LINKS[key] = _CachedLink(ServiceLink(client, cooldown=_COOLDOWN, longest=_LONGEST), now)
+    cached.used = now
+    return cached
 
 
-def _let_go(now: float) -> None:
+def _drop_old(now: float) -> None:
     """Close what was not used for long, and the oldest where there are many; what came over a fork is the parent's."""
     mine = os.getpid()
-    for key in [key for key in _LINES if key[0] != mine]:
-        del _LINES[key]
-    by_age = sorted(_LINES, key=lambda key: _LINES[key].used)
+    for key in [key for key in _LINKS if key[0] != mine]:
+        del _LINKS[key]
+    by_age = sorted(_LINKS, key=lambda key: _LINKS[key].used)
     for at, key in enumerate(by_age):
-        if _LINES[key].used < now - _IDLE or at <= len(by_age) - _MOST_LINES:
-            _LINES.pop(key).client.close()
+        if _LINKS[key].used < now - _IDLE or at <= len(by_age) - _MOST_LINKS:
+            _LINKS.pop(key).link.close()

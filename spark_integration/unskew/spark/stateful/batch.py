@@ -1,4 +1,4 @@
-"""What a stateful batch is told before its first task starts: values that travel to every task."""
+"""What the tasks of a stateful batch get before the first one starts: plain values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StatefulBatch:
 
 
 def file_name(batch: int, partition: int) -> str:
-    """No other attempt has it; which batch it is of can be told from it."""
+    """A name that no other attempt has; it begins with the batch."""
     return f"{batch}-{partition}-{uuid.uuid4().hex[:16]}"
 
 

@@ -56,7 +56,7 @@ class Reader:
 
     def raw(self, part: StatePart, blocks: Blocks) -> list[memoryview]:
         """The bytes of these blocks, in their order."""
-        found: list[memoryview] = [memoryview(b"")] * len(blocks)
+        blocks_read: list[memoryview] = [memoryview(b"")] * len(blocks)
         for number in np.unique(blocks["file"]).tolist():
             at = np.flatnonzero(blocks["file"] == number)
             at = at[np.argsort(blocks["offset"][at])]
@@ -65,25 +65,25 @@ class Reader:
             for where, data in zip(at.tolist(), self._bytes(name, places), strict=True):
                 if data[_SIZE:_HEAD] != _check(data, int(blocks["first"][where])):
                     raise StateError(self._damaged(name))
-                found[where] = data
-        return found
+                blocks_read[where] = data
+        return blocks_read
 
     def _bytes(self, name: str, places: Sequence[tuple[int, int]]) -> list[memoryview]:
         """The bytes at these places (offset, length), ascending."""
         gap = 0 if self.folder.local is not None else _GAP
-        found = []
+        pieces = []
         try:
             with self.folder.fs.open_input_file(self.folder.path(name)) as file:
                 for start, stop, inside in _together(places, gap):
                     data = memoryview(file.read_at(stop - start, start))
                     self.read += len(data)
-                    found += [data[offset - start : offset - start + length] for offset, length in inside]
+                    pieces += [data[offset - start : offset - start + length] for offset, length in inside]
         except FileNotFoundError:
             raise StateError(
                 f"{self.folder.path(name)} is listed by the last manifest and is not there: was the checkpoint copied "
                 "in part, or cleaned by something else? Restore it whole, or delete the state and begin anew"
             ) from None
-        return found
+        return pieces
 
     def _damaged(self, name: str) -> str:
         return f"{self.folder.path(name)} is damaged: a checksum does not fit. Restore the checkpoint from a copy"
@@ -91,14 +91,14 @@ class Reader:
 
 def _together(places: Sequence[tuple[int, int]], gap: int) -> list[tuple[int, int, list[tuple[int, int]]]]:
     """What to read at once: (start, stop, the places inside)."""
-    found: list[tuple[int, int, list[tuple[int, int]]]] = []
+    reads: list[tuple[int, int, list[tuple[int, int]]]] = []
     for offset, length in places:
-        if found and offset - found[-1][1] <= gap:
-            start, _, inside = found.pop()
-            found.append((start, offset + length, [*inside, (offset, length)]))
+        if reads and offset - reads[-1][1] <= gap:
+            start, _, inside = reads.pop()
+            reads.append((start, offset + length, [*inside, (offset, length)]))
         else:
-            found.append((offset, offset + length, [(offset, length)]))
-    return found
+            reads.append((offset, offset + length, [(offset, length)]))
+    return reads
 
 
 @dataclass(eq=False)
@@ -186,5 +186,5 @@ def _least(rows: pa.Table) -> int:
 
 def micros(column: pa.ChunkedArray) -> NDArray[np.int64]:
     """Microseconds since 1970; never, where there is none."""
-    found: NDArray[np.int64] = column.fill_null(NEVER).to_numpy()
-    return found
+    times: NDArray[np.int64] = column.fill_null(NEVER).to_numpy()
+    return times

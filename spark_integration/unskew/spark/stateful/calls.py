@@ -27,17 +27,17 @@ from numpy.typing import NDArray
 from unskew.core.errors import ConfigError
 from unskew.spark.stateful.grouping import key_codes
 
-__all__ = ["FORMS", "Answer", "Shapes", "Touched", "call", "check_arity"]
+__all__ = ["FORMS", "CallResult", "KeyedRows", "Shapes", "call", "check_arity"]
 
 Function = Callable[..., Any]
 FORMS = {"pandas": "fn(key, rows, state)", "arrow": "fn(key, rows, state)", "table": "fn(rows, states)"}
-_NOTHING = (0, False)  # what stands for a NULL that nobody sees
+_NOTHING = (0, False)  # what stands for a NULL where it is not looked at
 _KINDS = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def check_arity(fn: object, form: str) -> None:
     """Refuse what could not be called."""
-    wanted = FORMS[form].count(",") + 1
+    arguments = FORMS[form].count(",") + 1
     if not callable(fn):
         raise ConfigError("fn", fn, f"a function, {FORMS[form]}, for form={form!r}")
     try:
@@ -49,7 +49,7 @@ def check_arity(fn: object, form: str) -> None:
     positional = [one for one in given if one.kind in _KINDS]
     needed = [one for one in positional if one.default is Parameter.empty]
     keyword = [one for one in given if one.kind is Parameter.KEYWORD_ONLY and one.default is Parameter.empty]
-    if keyword or not len(needed) <= wanted <= len(positional):
+    if keyword or not len(needed) <= arguments <= len(positional):
         raise ConfigError("fn", f"a function of {len(needed)} arguments", f"{FORMS[form]} for form={form!r}")
 
 
@@ -63,19 +63,19 @@ class Shapes:
 
 
 @dataclass(frozen=True, eq=False)
-class Touched:
-    """Keys and what is known of them: their rows, one key after another from ``starts`` on, and their states, where
-    they have one."""
+class KeyedRows:
+    """Keys with their rows, one key after another from ``starts`` on, and their states, where
+    they have one (``has_state``)."""
 
     keys: pa.Table
     rows: pa.Table
     starts: NDArray[np.int64]
     states: pa.Table
-    known: NDArray[np.bool_]
+    has_state: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class CallResult:
     """Output rows; and which of the keys have a state now, ascending, and these states."""
 
     output: pa.Table
@@ -83,35 +83,35 @@ class Answer:
     states: pa.Table
 
 
-def call(fn: Function, form: str, shapes: Shapes, touched: Touched) -> Answer:
+def call(fn: Function, form: str, shapes: Shapes, keyed: KeyedRows) -> CallResult:
     """The function's answer for these keys."""
-    return _of_table(fn, shapes, touched) if form == "table" else _of_keys(fn, form, shapes, touched)
+    return _of_table(fn, shapes, keyed) if form == "table" else _of_keys(fn, form, shapes, keyed)
 
 
 # -- a key at a time --------------------------------------------------------------------------------------------
 
 
-def _of_keys(fn: Function, form: str, shapes: Shapes, touched: Touched) -> Answer:
+def _of_keys(fn: Function, form: str, shapes: Shapes, keyed: KeyedRows) -> CallResult:
     outputs: list[Any] = []
     which: list[int] = []
     states: list[Any] = []
-    for number, (key, rows, state) in enumerate(_each(form, touched)):
+    for number, (key, rows, state) in enumerate(_each(form, keyed)):
         output, new = _pair(fn(key, rows, state))
         if output is not None:
             outputs.append(output)
         if new is not None:
             which.append(number)
             states.append(new)
-    return Answer(_output(outputs, shapes.output), np.array(which, np.int64), _rows(states, shapes.state, "state"))
+    return CallResult(_output(outputs, shapes.output), np.array(which, np.int64), _rows(states, shapes.state, "state"))
 
 
-def _each(form: str, touched: Touched) -> Iterator[tuple[tuple[Any, ...], Any, dict[str, Any] | None]]:
-    keys = zip(*(column.to_pylist() for column in touched.keys.columns), strict=True)
-    states = touched.states.to_pylist()
-    own = _slices(form, touched.rows)
-    starts = touched.starts.tolist()
-    for number, (key, known) in enumerate(zip(keys, touched.known.tolist(), strict=True)):
-        yield key, own(starts[number], starts[number + 1]), states[number] if known else None
+def _each(form: str, keyed: KeyedRows) -> Iterator[tuple[tuple[Any, ...], Any, dict[str, Any] | None]]:
+    keys = zip(*(column.to_pylist() for column in keyed.keys.columns), strict=True)
+    states = keyed.states.to_pylist()
+    own = _slices(form, keyed.rows)
+    starts = keyed.starts.tolist()
+    for number, (key, has_state) in enumerate(zip(keys, keyed.has_state.tolist(), strict=True)):
+        yield key, own(starts[number], starts[number + 1]), states[number] if has_state else None
 
 
 def _slices(form: str, rows: pa.Table) -> Callable[[int, int], Any]:
@@ -170,24 +170,24 @@ def _pair(given: Any) -> tuple[Any, Any]:
 # -- all keys at once -------------------------------------------------------------------------------------------
 
 
-def _of_table(fn: Function, shapes: Shapes, touched: Touched) -> Answer:
+def _of_table(fn: Function, shapes: Shapes, keyed: KeyedRows) -> CallResult:
     names = shapes.key.names
-    before = pa.Table.from_arrays([*touched.keys.columns, *touched.states.columns], schema=_both(shapes))
-    output, given = _pair(fn(touched.rows, before.filter(pa.array(touched.known))))
+    before = pa.Table.from_arrays([*keyed.keys.columns, *keyed.states.columns], schema=_both(shapes))
+    output, given = _pair(fn(keyed.rows, before.filter(pa.array(keyed.has_state))))
     made = _output([] if output is None else [output], shapes.output)
     states = _table(_both(shapes).empty_table() if given is None else given, _both(shapes), "states")
-    joined = pa.concat_tables([touched.keys, states.select(names)])
+    joined = pa.concat_tables([keyed.keys, states.select(names)])
     code = key_codes(np.zeros(joined.num_rows, np.uint64), joined.columns)
     number = np.full(len(code), -1, np.int64)
-    number[code[: touched.keys.num_rows]] = np.arange(touched.keys.num_rows)
-    which = number[code[touched.keys.num_rows :]]
+    number[code[: keyed.keys.num_rows]] = np.arange(keyed.keys.num_rows)
+    which = number[code[keyed.keys.num_rows :]]
     if (which < 0).any() or len(np.unique(which)) < len(which):
         wrong = states.select(names).slice(int(np.argmin(which)), 1).to_pylist()
         raise ConfigError(
             "states returned by fn", wrong, "each key of the call at most once: other keys are another task's"
         )
     order = np.argsort(which)
-    return Answer(made, which[order], states.select(shapes.state.names).take(pa.array(order)))
+    return CallResult(made, which[order], states.select(shapes.state.names).take(pa.array(order)))
 
 
 def _both(shapes: Shapes) -> pa.Schema:
@@ -202,10 +202,10 @@ def _output(outputs: Sequence[Any], schema: pa.Schema) -> pa.Table:
     frames = (one for one in outputs if isinstance(one, pd.DataFrame) and len(one))
     listed = [row for one in outputs if isinstance(one, (list, tuple)) for row in one]
     tables = [one for one in outputs if not isinstance(one, (pd.DataFrame, list, tuple))]
-    found = [_table(one, schema, "output") for one in tables]
+    parts = [_table(one, schema, "output") for one in tables]
     for _, alike in groupby(frames, _columns):  # put together, other columns would change each other's types
-        found.append(_table(pd.concat(list(alike), ignore_index=True), schema, "output"))
-    return pa.concat_tables([*found, _rows(listed, schema, "output")])
+        parts.append(_table(pd.concat(list(alike), ignore_index=True), schema, "output"))
+    return pa.concat_tables([*parts, _rows(listed, schema, "output")])
 
 
 def _columns(frame: pd.DataFrame) -> tuple[list[Any], list[Any]]:

@@ -39,8 +39,8 @@ def _values(column: pa.ChunkedArray) -> I64:
     whole = pa.chunked_array([normal(column)]).combine_chunks()
     encoded = whole.dictionary_encode(null_encoding="encode")
     encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
-    found: I64 = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    values: I64 = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return values
 
 
 def normal(column: pa.ChunkedArray) -> pa.Array:

@@ -37,7 +37,7 @@ from unskew.wire.manifests import Figures, Identity, Manifest, TaskResult, task_
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from unskew.spark.session import Unskew
+    from unskew.spark.planning import Session
 
 __all__ = ["Stateful", "stateful"]
 
@@ -46,7 +46,7 @@ _SWEEP = 16  # batches from one look for garbage to the next
 
 
 def stateful(
-    sk: Unskew,
+    sk: Session,
     handle: Callable[[DataFrame, int], object],
     key: Columns,
     fn: Function,
@@ -65,16 +65,42 @@ def stateful(
     """For ``writeStream.foreachBatch``: ``fn`` is called for each key of a batch, with its rows and what it kept from
     the batches before, and ``handle(output, batch_id)`` gets the rows that it returned, as ``schema`` has them.
 
-    ``form``: how ``fn`` gets rows and states, and what it returns (``unskew.spark.stateful.calls``). ``state`` are the
-    columns that are kept for a key. ``checkpoint``: the query's checkpointLocation, where the state is kept under
-    ``name``. ``time``: a column of event time, a timestamp or a bigint of milliseconds; then the state has such a
-    column ``expires``, and a key is closed, without rows, once the batches before have had a time ``delay`` seconds
-    later. ``policy`` and ``parameters``: of the plans; one that keeps keys whole. ``block``: keys that are read and
-    written together.
-
     Rows of a key come in no set order. All rows that a partition has of a batch are in one Python worker's memory.
+
+    Parameters
+    ----------
+    handle, key, fn, schema : The handler, the key's columns by name, the function, and the rows that it returns.
+    state : The columns that are kept for a key.
+    checkpoint, name : The query's checkpointLocation, and the name that the state is kept under there.
+    form : How ``fn`` gets rows and states, and what it returns (``unskew.spark.stateful.calls``).
+    time, delay : A column of event time, a timestamp or a bigint of milliseconds; then the state has such a column
+        ``expires``, and a key is closed, without rows, once the batches before have had a time ``delay`` seconds later.
+    policy, parameters : Of the plans; one that keeps keys whole.
+    block : Keys that are read and written together.
+
+    Returns
+    -------
+    Stateful : Give it to ``foreachBatch``.
+
+    Raises
+    ------
+    ConfigError, KeyTypeError : A setting is wrong: before the query starts.
+
+    Examples
+    --------
+    >>> def count(key, rows, state):
+    ...     n = len(rows) + (0 if state is None else state["n"])
+    ...     return [(key[0], n)], {"n": n}
+    >>> def show(output, batch):
+    ...     print(output.count(), output.agg({"n": "max"}).first()[0])
+    >>> each = sk.stateful(show, "user", count, "user bigint, n bigint", "n bigint", folder, "totals")
+    >>> each(clicks, 0)  # Spark does: writeStream.foreachBatch(each).option("checkpointLocation", folder).start()
+    7 300
+    >>> each(clicks, 1)
+    7 600
     """
-    spec = sk.plans.spec
+    stream = sk.plans.stream
+    spec = stream.spec
     made = Stateful(
         StatefulSettings(
             handle,
@@ -82,8 +108,8 @@ def stateful(
             names_only("key", key),
             schema_of("schema", schema),
             schema_of("state", state),
-            sk.stream,
-            sk.partitions,
+            stream.name,
+            spec.partitions,
             checkpoint,
             name,
             form,
@@ -97,7 +123,7 @@ def stateful(
         )
     )
     if is_remote(sk.spark):
-        check_remote(None, made)
+        check_remote(made)
     return made
 
 
@@ -128,7 +154,7 @@ class Stateful:
 
 class _StatefulQuery:
     """One run of the query, from the first batch that is seen of it: another one may have other columns, or another
-    checkpoint. Where the run cannot be told (Connect) each has a process of its own."""
+    checkpoint. Where Spark does not say which run it is (Connect) each has a process of its own."""
 
     def __init__(self, settings: StatefulSettings, df: DataFrame, run: str | None) -> None:
         check_checkpoint(df, settings.checkpoint)
@@ -172,7 +198,7 @@ class _StatefulQuery:
         return self.last
 
     def _batch(self, before: Manifest | None, number: int) -> StatefulBatch:
-        """What its tasks are told: a function of what is committed, and of the settings."""
+        """What its tasks get: a function of what is committed, and of the settings."""
         if before is None:
             return StatefulBatch(self._job, number, None, (), first_plan(self._planner, self._origin(number)), None)
         plan = before.next_plan
@@ -196,24 +222,24 @@ class _StatefulQuery:
         if not rows:  # Spark starts no tasks for a frame that it finds empty, and keys may expire or move all the same
             each = df.sparkSession.range(0, batch.plan.partitions, 1, batch.plan.partitions)
             rows = each.mapInArrow(Task(batch, empty=True), "done binary").collect()
-        found = sorted((task_result_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
-        if [done.partition for done in found] != list(range(batch.plan.partitions)):
+        results = sorted((task_result_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
+        if [done.partition for done in results] != list(range(batch.plan.partitions)):
             raise StateError(
-                f"{len(found)} tasks have told what they did, of {batch.plan.partitions} partitions: something has "
+                f"{len(results)} tasks have reported, of {batch.plan.partitions} partitions: something has "
                 "changed their number after the plan placed the rows; see spark.sql.adaptive"
             )
-        return found
+        return results
 
-    def _folded(self, batch: StatefulBatch, before: Manifest | None, found: Sequence[TaskResult]) -> Manifest:
+    def _folded(self, batch: StatefulBatch, before: Manifest | None, results: Sequence[TaskResult]) -> Manifest:
         """All that the tasks did as one commit, and the plan that follows."""
         figures = Figures()
         keys = np.zeros(HOSTS, np.int64) if before is None else before.host_keys.copy()
-        for done in found:
+        for done in results:
             figures, keys = figures.plus(done.figures), keys + done.keys_added
         history = with_batch(
-            history_of() if before is None else before.history, (done.rows for done in found), batch.plan.partitions
+            history_of() if before is None else before.history, (done.rows for done in results), batch.plan.partitions
         )
-        latest = [done.latest for done in found if done.latest is not None]
+        latest = [done.latest for done in results if done.latest is not None]
         if before is not None and before.latest is not None:
             latest.append(before.latest)
         following = next_plan(self._planner, batch.plan, history, keys, self._origin(batch.number + 1))
@@ -222,8 +248,8 @@ class _StatefulQuery:
             batch.plan,
             following.plan,
             following.reason,
-            tuple(done.part for done in found),
-            tuple(done.output for done in found if done.output),
+            tuple(done.part for done in results),
+            tuple(done.output for done in results if done.output),
             figures,
             keys,
             history,

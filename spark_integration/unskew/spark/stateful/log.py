@@ -57,10 +57,10 @@ class Log:
         kept = identity_from_bytes(data)
         wrong = [one.name for one in fields(Identity) if getattr(kept, one.name) != getattr(identity, one.name)]
         if wrong:
-            told = "; ".join(f"{name} {getattr(kept, name)!r}, not {getattr(identity, name)!r}" for name in wrong)
+            each = (f"{name} {getattr(kept, name)!r}, not {getattr(identity, name)!r}" for name in wrong)
             raise StateError(
-                f"the state in {self.folder.path()} is of another query: {told}. Give this query a name or a "
-                "checkpoint of its own; to begin anew with this one, stop it and delete that folder"
+                f"the state in {self.folder.path()} is of another query: {'; '.join(each)}. Give this query a name or "
+                "a checkpoint of its own; to begin anew with this one, stop it and delete that folder"
             )
 
     # -- commits ----------------------------------------------------------------------------------------------
@@ -76,8 +76,8 @@ class Log:
             raise StateError(f"the manifest of batch {batch} is gone: does another driver run this query?")
         return manifest_from_bytes(data)
 
-    def before(self, batch: int, known: Manifest | None = None) -> Manifest | None:
-        """The manifest of this batch if it is done, else of the one before; None where nothing is. ``known`` is not
+    def before(self, batch: int, last_read: Manifest | None = None) -> Manifest | None:
+        """The manifest of this batch if it is done, else of the one before; None where nothing is. ``last_read`` is not
         read again."""
         done = self.committed()
         if not done:
@@ -93,7 +93,7 @@ class Log:
                 f"batch {batch} is to run and the state is of batch {last}: the batches between ran without it. "
                 f"Restore the checkpoint whole, or delete {self.folder.path()} and begin anew"
             )
-        return known if known is not None and known.batch == last else self.read(last)
+        return last_read if last_read is not None and last_read.batch == last else self.read(last)
 
     def commit(self, manifest: Manifest) -> Manifest:
         """What is committed for this batch from now on: the first that came."""
@@ -115,13 +115,13 @@ class Log:
         self.folder.delete(*sorted(_listed([gone]) - _listed(kept)))
 
     def sweep(self, manifest: Manifest) -> list[Manifest]:
-        """Delete what no manifest lists now that this one is the last, whoever has left it; the manifests there are."""
+        """Delete what no manifest lists, now that this one is the last; return the manifests that are left."""
         older = [batch for batch in self.committed() if batch < manifest.batch]
         self.folder.delete(*map(_name, older[: len(older) + 1 - KEPT]))
         kept = [*map(self.read, older[len(older) + 1 - KEPT :]), manifest]
         self.folder.tidy(_MANIFESTS)
-        found = {(sub, name) for sub in (DATA, OUTPUT) for name in self.folder.names(sub)}
-        old = {f"{sub}/{name}" for sub, name in found if is_before(name, manifest.batch)}
+        files = {(sub, name) for sub in (DATA, OUTPUT) for name in self.folder.names(sub)}
+        old = {f"{sub}/{name}" for sub, name in files if is_before(name, manifest.batch)}
         self.folder.delete(*sorted(old - _listed(kept)))
         return kept
 

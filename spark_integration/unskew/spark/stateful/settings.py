@@ -80,8 +80,8 @@ class StatefulSettings:
         twice = sorted({one for one in [*names, *(key.casefold() for key in self.key)] if names.count(one) > 1})
         both = sorted(set(names) & {key.casefold() for key in self.key})
         if twice or both:
-            told = ", ".join([*twice, *both])
-            raise ConfigError("state", told, "names that are in it once, and are no key's: those are kept beside it")
+            wrong = ", ".join([*twice, *both])
+            raise ConfigError("state", wrong, "names that are in it once, and are no key's: those are kept beside it")
         if EXPIRY not in self.state.names:
             if self.time is not None:
                 raise ConfigError(
@@ -113,13 +113,13 @@ def check_time(what: str, name: str, kind: DataType) -> None:
 def schema_of(what: str, given: StructType | str) -> StructType:
     """A schema from DDL, or as it is."""
     try:
-        found = StructType.fromDDL(given) if isinstance(given, str) else given
+        schema = StructType.fromDDL(given) if isinstance(given, str) else given
     except PySparkException as why:
         reason = str(why).splitlines()[0][:200]
         raise ConfigError(what, given, f"columns and types, as in 'user string, n bigint' ({reason})") from None
-    if not isinstance(found, StructType) or not len(found):
+    if not isinstance(schema, StructType) or not len(schema):
         raise ConfigError(what, given, "columns and types, as in 'user string, n bigint'")
-    return found
+    return schema
 
 
 def arrow_schema(what: str, schema: StructType) -> pa.Schema:
@@ -128,9 +128,9 @@ def arrow_schema(what: str, schema: StructType) -> pa.Schema:
     zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
     arrow: Any = to_arrow_schema
     try:
-        found: pa.Schema = arrow(schema, **zone)
-        pq.write_table(found.empty_table(), pa.BufferOutputStream())
+        result: pa.Schema = arrow(schema, **zone)
+        pq.write_table(result.empty_table(), pa.BufferOutputStream())
     except (PySparkException, pa.ArrowException) as why:
         reason = str(why).splitlines()[0][:200]
         raise ConfigError(what, schema.simpleString(), f"types that Arrow and Parquet can carry ({reason})") from None
-    return pa.schema([(field.name, field.type) for field in found])
+    return pa.schema([(field.name, field.type) for field in result])

@@ -29,7 +29,7 @@ from unskew.spark.stateful.blocks import EXPIRES, HASH, Reader, Writer, micros
 from unskew.spark.stateful.calls import Shapes
 from unskew.spark.stateful.grouping import key_codes
 
-__all__ = ["EXPIRY", "Held", "Store", "at", "instants", "stored_schema"]
+__all__ = ["EXPIRY", "LoadedStates", "Store", "at", "instants", "stored_schema"]
 
 EXPIRY = "expires"  # the column of the state that says when
 
@@ -58,7 +58,7 @@ def instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class LoadedStates:
     """States in memory, in the order of ``hashes`` only when they are loaded. ``expiry``: ``NEVER`` where there is
     none."""
 
@@ -80,12 +80,12 @@ class Held:
         own[:] = where[code[: len(hashes)]]
         return own
 
-    def replaced(self, gone: I64, hashes: U64, keys: pa.Table, states: pa.Table) -> Held:
+    def replaced(self, gone: I64, hashes: U64, keys: pa.Table, states: pa.Table) -> LoadedStates:
         """Without the states that were at ``gone``, and with these."""
         stays = np.ones(len(self.hashes), np.bool_)
         stays[gone] = False
         kept = pa.array(stays)
-        return Held(
+        return LoadedStates(
             np.concatenate([self.hashes[stays], hashes]),
             pa.concat_tables([self.keys.filter(kept), keys]),
             pa.concat_tables([self.states.filter(kept), states]),
@@ -123,7 +123,7 @@ class Store:
 
     # -- before -----------------------------------------------------------------------------------------------
 
-    def load(self, hashes: U64) -> Held:
+    def load(self, hashes: U64) -> LoadedStates:
         """The states in the blocks of these keys, those in blocks with a key that has expired, and those that come from
         other partitions: what the plan puts here, and nothing else."""
         coming = self.batch.moved(self.partition)
@@ -146,9 +146,9 @@ class Store:
         """The states that come here from another partition."""
         part = self.batch.part(old)
         index = self._reader.index(part)
-        found = self._here(self._reader.table(part, index[overlapping(index, spans)]), old)
-        self.moved += found.num_rows
-        return found
+        states = self._here(self._reader.table(part, index[overlapping(index, spans)]), old)
+        self.moved += states.num_rows
+        return states
 
     def _here(self, table: pa.Table, old: int) -> pa.Table:
         """Of what lies at ``old``: what was there to be found, and is to be here now."""
@@ -158,10 +158,10 @@ class Store:
             here &= self.batch.placed.place(hashes) == old
         return table if here.all() else table.filter(pa.array(here))
 
-    def _held(self, table: pa.Table) -> Held:
+    def _held(self, table: pa.Table) -> LoadedStates:
         keys, states = len(self._shapes.key), len(self._shapes.state)
         expires = self._schema.names[-1] == EXPIRES
-        return Held(
+        return LoadedStates(
             table.column(HASH).to_numpy(),
             pa.Table.from_arrays(table.columns[1 : 1 + keys], schema=self._shapes.key),
             pa.Table.from_arrays(table.columns[1 + keys : 1 + keys + states], schema=self._shapes.state),
@@ -170,7 +170,7 @@ class Store:
 
     # -- after ------------------------------------------------------------------------------------------------
 
-    def save(self, held: Held) -> tuple[StatePart, int]:
+    def save(self, held: LoadedStates) -> tuple[StatePart, int]:
         """The partition's state with ``held`` in place of what was loaded, and how many bytes that took."""
         if self._idle or not (len(held.hashes) or self._touched.any()):
             return self._part, 0
@@ -181,7 +181,7 @@ class Store:
             return StatePart(), 0
         return self._written(index, writer)
 
-    def _table(self, held: Held) -> tuple[pa.Table, U64]:
+    def _table(self, held: LoadedStates) -> tuple[pa.Table, U64]:
         """In the order of hashes."""
         order = np.argsort(held.hashes, kind="stable")
         columns = [pa.array(held.hashes), *held.keys.columns, *held.states.columns]
@@ -190,7 +190,7 @@ class Store:
         table = pa.Table.from_arrays(columns, schema=self._schema).take(pa.array(order))
         return table.combine_chunks(), held.hashes[order]
 
-    def _woven(self, held: Held, writer: Writer) -> Blocks:
+    def _woven(self, held: LoadedStates, writer: Writer) -> Blocks:
         """The index, with new blocks for each run of those that were touched."""
         table, hashes = self._table(held)
         if not len(self._index):

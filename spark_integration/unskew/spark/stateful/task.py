@@ -1,9 +1,9 @@
 """What one task of a stateful batch does: its partition's rows in, new state and output in files of its own.
 
-It is told everything beforehand: where the state of each partition lies, by which plan, and by which plan its rows have
+It gets everything beforehand: where the state of each partition lies, by which plan, and by which plan its rows have
 come. It reads the blocks that its keys are in, and of other partitions those of keys that have moved here, calls the
-function, and writes one file of state and one of output under names that no other attempt has. What it did it tells the
-driver; until the driver lists its files they are nobody's.
+function, and writes one file of state and one of output under names that no other attempt has. It reports to the
+driver what it did; until the driver lists its files they are garbage.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.operators.keyed_plan import LISTED, keys_added, shortened
 from unskew.spark.place.executor import this_partition
 from unskew.spark.stateful.batch import OUTPUT, StatefulBatch, file_name
-from unskew.spark.stateful.calls import Touched, call
+from unskew.spark.stateful.calls import KeyedRows, call
 from unskew.spark.stateful.grouping import key_codes
-from unskew.spark.stateful.store import Held, Store, at, instants
+from unskew.spark.stateful.store import LoadedStates, Store, at, instants
 from unskew.wire.manifests import Figures, TaskResult, task_result_to_bytes
 
 __all__ = ["Task"]
@@ -76,8 +76,9 @@ class _Run:
             )
         )
         counted = shortened(Histogram.from_hashes(hashes), LISTED)
-        added = keys_added(before, held.hashes)
-        return TaskResult(self.partition, part, output, figures, counted, added, self._latest(rows))
+        return TaskResult(
+            self.partition, part, output, figures, counted, keys_added(before, held.hashes), self._latest(rows)
+        )
 
     def _rows(self, batches: list[pa.RecordBatch]) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.int64]]:
         """The rows, key after key, the hash of each and the number of its key."""
@@ -96,43 +97,43 @@ class _Run:
         order = np.argsort(code, kind="stable")
         return rows.take(pa.array(order)).combine_chunks(), hashes[order], code[order]
 
-    def _expire(self, held: Held, clock: int) -> Held:
+    def _expire(self, held: LoadedStates, clock: int) -> LoadedStates:
         """Call the function for what has expired, without rows."""
         due = np.flatnonzero(held.expiry <= clock)
         if not len(due):
             return held
-        touched = Touched(
+        keyed = KeyedRows(
             at(held.keys, due),
             self.batch.job.frame.empty_table(),
             np.zeros(len(due) + 1, np.int64),
             at(held.states, due),
             np.ones(len(due), np.bool_),
         )
-        return self._called(held, touched, held.hashes[due], due, expired=len(due))
+        return self._called(held, keyed, held.hashes[due], due, expired=len(due))
 
     def _update(
         self,
-        held: Held,
+        held: LoadedStates,
         rows: pa.Table,
         hashes: NDArray[np.uint64],
         code: NDArray[np.int64],
         groups: NDArray[np.int64],
-    ) -> Held:
+    ) -> LoadedStates:
         """Call the function for the keys that have rows."""
         if not len(groups):
             return held
         shapes = self.batch.job.shapes
         keys = at(rows.select(self.batch.job.key), groups).cast(shapes.key)
         own = held.find(hashes[groups], keys)
-        touched = Touched(keys, rows, np.append(groups, len(code)), at(held.states, own, own >= 0), own >= 0)
-        return self._called(held, touched, hashes[groups], own)
+        keyed = KeyedRows(keys, rows, np.append(groups, len(code)), at(held.states, own, own >= 0), own >= 0)
+        return self._called(held, keyed, hashes[groups], own)
 
     def _called(
-        self, held: Held, touched: Touched, hashes: NDArray[np.uint64], own: NDArray[np.int64], expired: int = 0
-    ) -> Held:
+        self, held: LoadedStates, keyed: KeyedRows, hashes: NDArray[np.uint64], own: NDArray[np.int64], expired: int = 0
+    ) -> LoadedStates:
         """``own`` is where each key's state is held, below 0 where it has none."""
         job = self.batch.job
-        answer = call(job.fn, job.form, job.shapes, touched)
+        answer = call(job.fn, job.form, job.shapes, keyed)
         if answer.output.num_rows:
             self.output.append(answer.output)
         had = own >= 0
@@ -146,7 +147,7 @@ class _Run:
                 expired=expired,
             )
         )
-        return held.replaced(own[had], hashes[answer.which], at(touched.keys, answer.which), answer.states)
+        return held.replaced(own[had], hashes[answer.which], at(keyed.keys, answer.which), answer.states)
 
     def _put_output(self) -> str:
         """The output rows as a file that Spark reads; its name, empty where there are none."""
@@ -164,5 +165,5 @@ class _Run:
         time = self.batch.job.time
         if time is None or not rows.num_rows:
             return None
-        found = instants(rows.column(time)).drop_null().to_numpy()
-        return int(found.max()) if len(found) else None
+        times = instants(rows.column(time)).drop_null().to_numpy()
+        return int(times.max()) if len(times) else None

@@ -1,9 +1,8 @@
 """Structured Streaming: every micro-batch bound to one plan before its first task starts (DESIGN section 7, pins).
 
-- ``foreach``: what Spark calls for each batch: bind, route, hand over, learn for the next one;
-- ``binding``: which plan or Q-table a batch is bound to, kept beside the query's checkpoint;
-- ``observed``: how a batch's keys are counted while its own job runs;
-- ``forecasts``: from what was seen to the plan of a later batch, off the batch's way;
-- ``elasticity``: Prompt's Algorithm 4 from measured batch times;
-- ``queries``: what a batch's frame says of its query.
+Begin with ``foreach``: what Spark calls for each batch. Its rows are placed by ``plan_placer``, where tasks learn by
+``learning_placer``; ``pin_log`` keeps what a batch is bound to beside the query's checkpoint. What the next batch is
+bound to is decided in ``unskew.core.freshness.plan_ahead``; ``plan_ahead_thread`` is the thread and queue around it,
+``batch_sampling`` and ``elasticity`` bring it facts from Spark, ``batch_reports`` brings plans from the service.
+``round_participant`` is the driver's part in rounds, ``queries`` checks that a batch is of the query that was meant.
 """

@@ -1,7 +1,7 @@
-"""How a batch's keys are counted while its own job runs: no second read, no job of its own.
+"""How a batch's keys are sampled while its own job runs: no second read, no job of its own.
 
-The frame that is handed over counts its rows and notes a share of them, as pairs of key hash and spread hash, while
-the user's job reads it (``DataFrame.observe``). Measured on two million short rows that costs about 5 % of a bare
+The frame that the handler gets counts its rows and collects a share of them, as pairs of key hash and spread hash,
+while the user's job reads it (``DataFrame.observe``). Measured on two million short rows that costs about 5 % of a bare
 shuffle, where a histogram job takes half of one (``docs/decisions/0018-streaming.md``). Counts of a key are then
 estimates: of a key with a share f, s f of s sampled rows are seen, so a key of 1 % of the rows is known to 3 % from
 100,000. A plan made from the batches before has more than that to fear from drift.
@@ -24,16 +24,16 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.sampling import candidates, counted, listed_for, sample_for
 from unskew.core.limits import host_bits
-from unskew.spark.frame.jvm import seen_by
+from unskew.spark.frame.jvm import metrics_of
 from unskew.spark.frame.keys import helper
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BatchSample", "Watch", "every_for", "near_for", "watched"]
+__all__ = ["BatchSample", "RowSampler", "every_for", "near_for", "sampled"]
 
 BEHIND = 2.0
-"""Seconds that Spark may take to tell what a job has seen, once the job is done."""
+"""Seconds that Spark may take to deliver what a job has observed, once the job is done."""
 _WIDTH = 16  # hexadecimal digits of a bigint
 _INDEX = (1 << 33) - 1  # of a row in its task, in monotonically_increasing_id
 _FEWER, _LEVELS = 8, 6  # of what comes further on in a task one in so many, so many times over
@@ -43,7 +43,7 @@ _LEAST, _MOST = 1 << 6, 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class BatchSample:
-    """``rows`` of the batch, and its histogram as far as the sample tells."""
+    """The ``rows`` of a batch, and its histogram as estimated from ``sampled`` of them."""
 
     rows: int
     sampled: int
@@ -51,48 +51,46 @@ class BatchSample:
 
 
 @dataclass(frozen=True, eq=False)
-class Watch:
-    """What is noted of one frame, once its job has run."""
+class RowSampler:
+    """Samples one frame while its job runs."""
 
     observation: Observation
     partitions: int
     split: bool
 
-    def found(self, wait: float = BEHIND) -> BatchSample | None:
-        """None where no job has read the frame."""
-        seen = seen_by(self.observation, wait)
-        if seen is None:
+    def sample(self, wait: float = BEHIND) -> BatchSample | None:
+        """The sample, once the job has run; None where no job has read the frame."""
+        metrics = metrics_of(self.observation, wait)
+        if metrics is None:
             return None
-        sample = np.frombuffer(seen["sample"] or b"", ">u8").astype(np.uint64)
-        keys = sample[:: 2 if self.split else 1]
-        rows = int(seen["rows"] or 0)
-        return BatchSample(
-            rows, len(keys), _estimated(keys, sample[1::2] if self.split else None, rows, self.partitions)
-        )
+        hashes = np.frombuffer(metrics["sample"] or b"", ">u8").astype(np.uint64)
+        keys, spread = (hashes[::2], hashes[1::2]) if self.split else (hashes, None)
+        rows = int(metrics["rows"] or 0)
+        return BatchSample(rows, len(keys), _estimated(keys, spread, rows, self.partitions))
 
 
 def every_for(rows: int, partitions: int) -> int:
-    """Of how many rows one is looked at, where so many are expected: a power of two."""
+    """One in how many rows is sampled, where so many are expected: a power of two."""
     return 1 << max((rows // sample_for(partitions)).bit_length() - 1, 0)
 
 
 def near_for(tasks: int, partitions: int) -> int:
-    """How many rows of a task are noted before fewer are: all tasks together a small multiple of what is needed,
-    though nothing is known of a first batch's rows. A power of two, so that Spark seldom has to compile anew."""
+    """How many rows of a task are sampled before fewer are: all tasks together a small multiple of what is needed,
+    also in a first batch of unknown size. A power of two, so that Spark seldom has to compile anew."""
     share = _UNEVEN * sample_for(partitions) // max(tasks, 1)
     return min(max(1 << max(share.bit_length() - 1, 0), _LEAST), _MOST)
 
 
-def watched(
+def sampled(
     df: DataFrame, key: Column, spread: Column | None, partitions: int, every: int, near: int = _MOST
-) -> tuple[DataFrame, Watch]:
-    """The same frame, which notes what it holds when a job reads it: of ``every`` rows one."""
+) -> tuple[DataFrame, RowSampler]:
+    """The same frame, which samples one in ``every`` of its rows when a job reads it."""
     at = helper(df.columns, "sample")
     pair = _bytes(key) if spread is None else F.concat(_bytes(key), _bytes(spread))
-    noted = df.withColumn(at, F.when(_chosen(every, near), pair))
-    seen = Observation()
+    marked = df.withColumn(at, F.when(_chosen(every, near), pair))
+    observation = Observation()
     metrics = F.expr("count(1) AS rows"), F.expr(f"listagg({at}) AS sample")
-    return noted.observe(seen, *metrics).drop(at), Watch(seen, partitions, spread is not None)
+    return marked.observe(observation, *metrics).drop(at), RowSampler(observation, partitions, spread is not None)
 
 
 def _chosen(every: int, near: int) -> Column:
@@ -112,8 +110,8 @@ def _bytes(number: Column) -> Column:
 def _estimated(keys: NDArray[np.uint64], spread: NDArray[np.uint64] | None, rows: int, partitions: int) -> Histogram:
     """The histogram of so many rows of which these are a sample."""
     chosen = candidates(keys, spread, listed_for(partitions))
-    found, counts = np.unique(keys, return_counts=True)
+    distinct, counts = np.unique(keys, return_counts=True)
     ends = np.rint(np.cumsum(counts) * (rows / max(len(keys), 1)))  # so that all of them together are the rows
     scaled = np.maximum(np.diff(ends, prepend=0.0), 1).astype(np.int64)
     none = np.zeros(0, np.int64)
-    return counted(replace(chosen, every=1), found, scaled, none, none, host_bits(partitions))
+    return counted(replace(chosen, every=1), distinct, scaled, none, none, host_bits(partitions))

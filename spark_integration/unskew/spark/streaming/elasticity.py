@@ -1,8 +1,8 @@
 """From Spark to the machine that decides on the number of partitions (``core.scaling.elastic``), and back.
 
-What a batch took is what Spark says of it when it is done (``StreamingQueryListener``): from its trigger to its commit,
-so that what Spark does around the handler counts too. How that was shared by the stages is read from Spark's own store.
-Under Connect neither can be had where the handler runs: there the handler's time is the batch's.
+Spark says what a batch took when it is done (``StreamingQueryListener``): from its trigger to its commit, so that
+Spark's work around the handler counts too. How the stages shared that time is read from Spark's own store. Under
+Connect neither can be had where the handler runs: there the handler's time is the batch's.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from unskew.core.scaling.elastic import Decider, Elastic, StageTimes
-from unskew.spark.frame.jvm import StageTime, request_slots, run_of
+from unskew.core.scaling.elastic import Elastic, StageTimes
+from unskew.spark.frame.jvm import StageTime, request_slots
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from unskew.core.scaling.values import ScaleDecision
-    from unskew.spark.streaming.batch_sampling import BatchSample
 
-__all__ = ["Progress", "Scaling", "stages_of"]
+__all__ = ["ProgressListener", "follow", "stages_of"]
 
 _log = logging.getLogger("unskew.spark")
 
@@ -39,7 +38,16 @@ def stages_of(times: Sequence[StageTime]) -> StageTimes:
     return StageTimes(sum(one.seconds for one in first), rest, max((one.tasks for one in first), default=0))
 
 
-class Progress(StreamingQueryListener):
+def follow(spark: SparkSession, elastic: Elastic, decision: ScaleDecision) -> None:
+    """Log a decision, and ask Spark for the executors that it needs."""
+    if decision.action == "hold":
+        return
+    _log.info("%d partitions from the next plan on; %s", decision.r, decision.reason)
+    if elastic.executors and decision.action == "out":
+        request_slots(spark, decision.r)
+
+
+class ProgressListener(StreamingQueryListener):
     """Tells how long each batch of one run of a query took, and when there will be no more."""
 
     def __init__(self, run: str, took: Callable[[int, float], object], ended: Callable[[], None]) -> None:
@@ -57,51 +65,3 @@ class Progress(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - as above
         if str(event.runId) == self._run:
             self._ended()
-
-
-class Scaling:
-    """The decisions tied to a query: who says what a batch took, and what becomes of the advice. ``decide`` has a
-    function called in the thread that plans, which returns the number of partitions from then on; ``ended`` is called
-    when the query stops, which nobody need have closed."""
-
-    def __init__(
-        self,
-        spark: SparkSession,
-        df: DataFrame,
-        elastic: Elastic,
-        interval: float,
-        partitions: int,
-        decide: Callable[[Callable[[], int]], None],
-        ended: Callable[[], None],
-    ) -> None:
-        self._spark, self._elastic, self._decide = spark, elastic, decide
-        self._decider = Decider(elastic, interval, partitions)
-        run = run_of(df)
-        self._listener = None if run is None else Progress(run, self._took, ended)
-        if self._listener is not None:
-            spark.streams.addListener(self._listener)
-
-    def begin_at(self, partitions: int) -> None:
-        self._decider.restart_at(partitions)
-
-    def saw(self, batch: int, partitions: int, found: BatchSample, stages: StageTimes, seconds: float) -> int:
-        """A batch that has run, in the thread that plans; the number of partitions from now on."""
-        if self._listener is None:
-            self._decider.add_seconds(batch, seconds)
-        return self._followed(self._decider.add_rows(batch, partitions, found.rows, found.histogram.keys, stages))
-
-    def _took(self, batch: int, seconds: float) -> None:
-        """In Spark's thread of listeners, mostly after the batch was seen."""
-        self._decide(lambda: self._followed(self._decider.add_seconds(batch, seconds)))
-
-    def _followed(self, decision: ScaleDecision | None) -> int:
-        if decision is not None and decision.action != "hold":
-            _log.info("%d partitions from the next plan on; %s", decision.r, decision.reason)
-        if self._elastic.executors and decision is not None and decision.action == "out":
-            request_slots(self._spark, decision.r)
-        return self._decider.partitions
-
-    def close(self) -> None:
-        if self._listener is not None:
-            self._spark.streams.removeListener(self._listener)
-            self._listener = None

@@ -1,7 +1,7 @@
-"""What a batch's frame says of its query, and whether the query is the one that was meant.
+"""What a batch's frame says of its query, and checks that it is the query that was meant.
 
 Classic Spark runs the handler beside the query, so its checkpoint can be compared with the one that pins are kept in.
-Under Connect the handler runs in a process of its own and is told nothing of the query; what was given is believed.
+Under Connect the handler runs in a process of its own and learns nothing of the query: there is nothing to compare.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import xxhash
 from unskew.core.errors import ConfigError
 from unskew.spark.folders import Folder
 from unskew.spark.frame.jvm import checkpoint_of, default_files
-from unskew.spark.planning import EMBEDDED
+from unskew.spark.service_link import EMBEDDED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +55,7 @@ def check_scheme(df: DataFrame, checkpoint: str) -> None:
 
 
 def check_checkpoint(df: DataFrame, checkpoint: str) -> None:
-    """That pins stand beside the query's own log, where that can be told."""
+    """Refuse a folder of pins that is not the query's own checkpoint, where Spark says which that is."""
     own = checkpoint_of(df)
     if own is None or Folder(own).same(Folder(checkpoint)):
         return
@@ -67,16 +67,16 @@ def check_checkpoint(df: DataFrame, checkpoint: str) -> None:
     )
 
 
-def check_remote(service: str | None, made: object) -> None:
-    """Under Connect a handler is pickled and runs in another process: told here, before the query starts."""
+def check_remote(handler: object, *, embedded: bool = False) -> None:
+    """Under Connect a handler is pickled and runs in another process: refused here, before the query starts."""
     from pyspark import cloudpickle
 
-    if service == EMBEDDED:
+    if embedded:
         raise ConfigError(
-            "service", service, "a deployed one ('grpc://host:port') or None: the embedded service is classic Spark's"
+            "service", EMBEDDED, "a deployed one ('grpc://host:port') or None: the embedded service is classic Spark's"
         )
     try:
-        cloudpickle.dumps(made)  # type: ignore[no-untyped-call]  # pyspark has no types for it
+        cloudpickle.dumps(handler)  # type: ignore[no-untyped-call]  # pyspark has no types for it
     except Exception as why:  # whatever the handler's own values raise
         raise ConfigError(
             "handle",
@@ -87,6 +87,6 @@ def check_remote(service: str | None, made: object) -> None:
 
 
 def source_of(application: str, name: str, checkpoint: str) -> str:
-    """Who reports: the same in every life of the query, another one for every other query."""
+    """The name in reports: the same in every run of the query, another one for every other query."""
     path = Folder(checkpoint).path()
     return f"{_OTHER.sub('-', application)[:60]}/{name[:60]}-{xxhash.xxh64_hexdigest(path.encode())[:8]}"

@@ -1,4 +1,4 @@
-"""How the batches of a query are bound, as its user says it: plain values, which Spark Connect can pickle."""
+"""The settings of ``for_each_batch``, checked: plain values, which Spark Connect can pickle."""
 
 from __future__ import annotations
 
@@ -19,14 +19,7 @@ Fresh: TypeAlias = Literal["previous", "same"]
 
 @dataclass(frozen=True)
 class StreamingSettings:
-    """``key`` and ``spread`` are names of columns.
-
-    ``fresh``: ``"previous"``, plans come from the batches before; ``"same"``, a batch is counted before it is placed.
-    ``learn``: tasks decide by a pinned Q-table, and report. ``threshold``: batches with fewer rows are not planned
-    from. ``deadline``: the longest that a batch waits for a service, in seconds. ``persist``: keep the rows while the
-    handler runs, for one that reads them more than once. ``column``: as for ``repartition``. ``interval``: seconds
-    from one batch to the next, as the trigger has it. ``elastic``: change the number of partitions by measured times.
-    """
+    """The arguments of ``Unskew.for_each_batch``; ``key`` and ``spread`` are names of columns."""
 
     key: tuple[str, ...]
     checkpoint: str
@@ -63,7 +56,7 @@ class StreamingSettings:
 
     @property
     def pace(self) -> float:
-        """Seconds from one batch to the next, told or guessed."""
+        """Seconds from one batch to the next, as given or guessed."""
         return _GUESSED if self.interval is None else self.interval
 
     @property
@@ -71,14 +64,14 @@ class StreamingSettings:
         return list(self.key)
 
     @property
-    def told(self) -> Columns:
+    def spread_columns(self) -> Columns:
         return AUTO if self.spread == (AUTO,) else list(self.spread)
 
-    def telling(self, pinned: tuple[str, ...]) -> Columns:
-        """The columns that a pin names. What "auto" stood for are names as they stand, dots and all."""
-        if not pinned:
-            return self.told
-        return [quoted(name) for name in pinned] if self.spread == (AUTO,) else list(pinned)
+    def spread_of_pin(self, names: tuple[str, ...]) -> Columns:
+        """The spread columns that a pin names. What "auto" stood for are names as they stand, dots and all."""
+        if not names:
+            return self.spread_columns
+        return [quoted(name) for name in names] if self.spread == (AUTO,) else list(names)
 
 
 def names_only(what: str, given: Columns) -> tuple[str, ...]:

@@ -1,0 +1,95 @@
+"""The stream of a session: its settings, the numbers of its batches, and which query owns its number of partitions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from unskew.core.stream_spec import StreamSpec, check_name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SessionStream", "spec_of"]
+
+
+def spec_of(
+    partitions: int, policy: str, parameters: Mapping[str, object] | None, weights: Sequence[float], seed: int
+) -> StreamSpec:
+    """A round is a batch in Spark, so DSYNC does not adapt: it would end up shorter than a batch."""
+    return StreamSpec(partitions, policy, dict(parameters or {}), tuple(weights), seed, dsync_min=StreamSpec.dsync)
+
+
+class SessionStream:
+    """Shared by the threads of a session: handlers, those that plan, Spark's listeners.
+
+    ``began`` (milliseconds) is where the numbers start by which the service knows this session's batches. A query with
+    ``elastic=`` claims the number of partitions; of several the one that started last owns it.
+    """
+
+    def __init__(self, spark: SparkSession, name: str, spec: StreamSpec) -> None:
+        self.spark, self.name = spark, check_name("stream", name)
+        self.began = time.time_ns() // 1_000_000
+        self._lock = threading.Lock()
+        self._spec, self._batch = spec, -1
+        self._owned = False
+        self._claims: list[object] = []
+
+    @property
+    def spec(self) -> StreamSpec:
+        with self._lock:
+            return self._spec
+
+    @property
+    def partitions(self) -> int:
+        return self.spec.partitions
+
+    @property
+    def source(self) -> str:
+        """Application and stream: reports of another application are others."""
+        return check_name("source", f"{self.spark.conf.get('spark.app.id', 'spark')}/{self.name}"[:200])
+
+    @property
+    def application(self) -> str:
+        """The application's name, which the next run of the driver has too."""
+        return str(self.spark.conf.get("spark.app.name", "spark") or "spark")
+
+    def next_batch(self) -> int:
+        """Histograms, plans and pins share these numbers: two of one number would be two parts of one batch."""
+        with self._lock:
+            self._batch += 1
+            return self._batch
+
+    # -- the number of partitions -----------------------------------------------------------------------------
+
+    def resize(self, partitions: int) -> None:
+        """Plans are for another number of partitions from now on. The service gets it with the next call."""
+        with self._lock:
+            self._owned = True
+            if partitions != self._spec.partitions:
+                self._spec = replace(self._spec, partitions=partitions, weights=())
+
+    @property
+    def owned(self) -> bool:
+        """Whether this session sets the number of partitions that the service has for the stream."""
+        with self._lock:
+            return self._owned
+
+    def claim(self, query: object) -> None:
+        """The query that started last owns the number of partitions."""
+        with self._lock:
+            self._claims.append(query)
+
+    def release(self, query: object) -> None:
+        """The query has ended."""
+        with self._lock:
+            self._claims = [one for one in self._claims if one is not query]
+
+    @property
+    def owner(self) -> object | None:
+        """The query that owns the number of partitions now."""
+        with self._lock:
+            return self._claims[-1] if self._claims else None

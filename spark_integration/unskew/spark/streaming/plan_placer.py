@@ -1,0 +1,245 @@
+"""Batches that go by a plan: placed by Spark itself, no row passes through Python.
+
+All of this runs in the handler's thread. What the next batch is bound to comes from the thread that plans ahead, as one
+value, read once when the batch begins.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unskew.client import Client, NotThereError
+from unskew.core.errors import ConfigError
+from unskew.core.freshness.plan_ahead import BatchFacts, NextBatch, PlanAhead, TrustChoice
+from unskew.core.plan.plan import Plan
+from unskew.core.planners import PLANNERS
+from unskew.core.rounds.partition_agent import RoutingChoice
+from unskew.core.scaling.elastic import Decider
+from unskew.spark.frame.histogram import histogram_of
+from unskew.spark.frame.jvm import Jobs, input_splits, jobs_of, rows_before, run_of, stage_times
+from unskew.spark.frame.keys import AUTO, key_of, spread_of
+from unskew.spark.place.native import route_column
+from unskew.spark.place.repartition import move_rows
+from unskew.spark.streaming.batch_sampling import RowSampler, every_for, near_for, sampled
+from unskew.spark.streaming.elasticity import ProgressListener, stages_of
+from unskew.spark.streaming.plan_ahead_thread import PlanAheadThread
+from unskew.spark.streaming.settings import StreamingSettings
+from unskew.wire import StoredPin
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from unskew.spark.planning import Session
+    from unskew.spark.service_link import Left
+
+__all__ = ["PlanPlacer"]
+
+_log = logging.getLogger("unskew.spark")
+_SMALL_IN_A_ROW = 16  # of small batches one in so many is counted
+
+
+@dataclass(frozen=True, eq=False)
+class _RanBatch:
+    """A batch whose handler has returned, and which of Spark's jobs were its own: soon there will be others."""
+
+    df: DataFrame
+    jobs: Jobs
+    pin: StoredPin
+    batch: int
+    sampler: RowSampler
+    interval: float
+    seconds: float
+    timed_by_spark: bool
+
+    def facts(self) -> BatchFacts | None:
+        sample = self.sampler.sample()
+        if sample is None:
+            return None
+        return BatchFacts(
+            self.batch,
+            self.pin.began + self.batch,
+            _plan_of(self.pin),
+            sample.rows,
+            sample.sampled,
+            sample.histogram,
+            stages_of(stage_times(self.df, self.jobs)),
+            self.interval,
+            self.seconds,
+            None if self.timed_by_spark else self.seconds,
+        )
+
+
+class PlanPlacer:
+    """Which plan a batch is bound to, and how its rows are placed and sampled."""
+
+    def __init__(self, sk: Session, settings: StreamingSettings, source: str, types: tuple[str, ...]) -> None:
+        self._sk, self._settings, self._source, self._types = sk, settings, source, types
+        self._thread: PlanAheadThread | None = None
+        self._next: NextBatch | None = None  # None in the first batch
+        self._splits = 0  # tasks that read a batch, by its frame
+        self._hashes: tuple[tuple[str, ...], Column, Column | None] | None = None
+        self._route: tuple[Plan, Column] | None = None
+        self._listener: ProgressListener | None = None
+        self._timed_by_spark = False
+        self._last_job = -1  # of the batch before
+
+    # -- which plan -------------------------------------------------------------------------------------------
+
+    def counts_first(self) -> bool:
+        """Whether the batch that begins now is counted before it is placed: decided here, for ``choose`` too."""
+        self._next = None if self._thread is None else self._thread.next
+        return self._counts()
+
+    def _counts(self) -> bool:
+        mode = "previous" if self._next is None else self._next.mode
+        return mode == "same" or (mode == "previous" and self._settings.fresh == "same")
+
+    def begin(self, pin: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - the protocol's
+        """The batch has a pin of an earlier run: its plan is the first to go on from."""
+        if self._thread is None:
+            self._start(_plan_of(pin))
+
+    def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
+        """The newest plan, else the last one, else plain hash: chosen once, here (DESIGN, promise 4)."""
+        planner = self._sk.plans.planner(self._types)
+        if self._next is None:
+            self._next = self._start(self._latest() or planner.by_hash())
+        plan, reason = self._next.plan, self._next.reason
+        if self._counts():
+            sk, settings = self._sk, self._settings
+            partitions = planner.spec.partitions
+            histogram = histogram_of(df, settings.keys, partitions, settings.spread_columns, sk.sampling)
+            plan, reason = planner.after(plan, histogram, batch), "counted before it was placed"
+        if present is not None and plan == present.bound.plan:
+            return present.bound, reason
+        return RoutingChoice(plan.partitions, plan, batch=batch, seed=planner.spec.seed), reason
+
+    def _start(self, first: Plan) -> NextBatch:
+        settings, plans, decider = self._settings, self._sk.plans, None
+        if settings.elastic is not None:
+            partitions = settings.elastic.within(first.partitions)
+            plans.stream.resize(partitions)
+            decider = Decider(settings.elastic, settings.pace, partitions)
+        choice = TrustChoice(settings.rules)
+        machine = PlanAhead(plans.planner(self._types), first, choice, threshold=settings.threshold, decider=decider)
+        self._thread = PlanAheadThread(plans, self._source, self._types, machine, settings.elastic)
+        return self._thread.next
+
+    def _latest(self) -> Plan | None:
+        """What the service has for this stream, if it says so within the deadline."""
+        name, deadline, elastic = self._sk.plans.stream.name, self._settings.deadline, self._settings.elastic
+
+        def get(client: Client, left: Left) -> Plan | None:
+            try:
+                return client.get_plan(name, timeout=left()).plan
+            except NotThereError:
+                return None
+
+        link = self._sk.plans.link
+        plan = link.ask_in_background(get, f"stream {name} begins by plain hash", within=deadline) if deadline else None
+        if plan is None or plan.key_types != self._types:
+            return None
+        n = plan.partitions
+        fits = n == self._sk.plans.stream.partitions if elastic is None else elastic.least <= n <= elastic.most
+        return plan if fits else None
+
+    # -- the batch --------------------------------------------------------------------------------------------
+
+    def route(self, df: DataFrame, pin: StoredPin, batch: int) -> tuple[DataFrame, RowSampler | None]:
+        settings, plan = self._settings, _plan_of(pin)
+        self._listen(df)
+        if self._hashes is None or self._hashes[0] != pin.told:
+            self._hashes, self._route = (pin.told, *self._hashes_of(df, pin.told)), None
+        _, key, spread = self._hashes
+        if self._route is None or self._route[0] != plan:
+            key_of(df, settings.keys, plan=plan)  # refuses keys of other types than the plan's
+            self._route = plan, route_column(plan, key, spread if plan.splits else None)
+        sampler = None
+        if not self._is_small(df, batch):
+            counted = spread if plan.splits or PLANNERS[self._sk.plans.stream.spec.policy].splits else None
+            df, sampler = self._sampled(df, key, counted, plan)
+        return move_rows(df, self._route[1], plan.partitions, column=settings.column), sampler
+
+    def _hashes_of(self, df: DataFrame, columns: tuple[str, ...]) -> tuple[Column, Column | None]:
+        """Key hash and spread hash, checked: a query's batches all have the same columns. Where the job's next version
+        has not all that "auto" stood for, it is what "auto" stands for now: all tasks of the batch run again."""
+        settings, key = self._settings, key_of(df, self._settings.keys).hash
+        if not columns:
+            return key, None
+        gone = [name for name in columns if name not in df.columns] if settings.spread_columns == AUTO else []
+        if gone:
+            _log.warning("rows of split keys are told apart without %s, which the stream has no more", ", ".join(gone))
+        return key, spread_of(df, AUTO if gone else settings.spread_of_pin(columns)).hash
+
+    def _sampled(self, df: DataFrame, key: Column, spread: Column | None, plan: Plan) -> tuple[DataFrame, RowSampler]:
+        """The frame, sampled while its job runs: by what the batch before had, for as many partitions as there may be.
+        A plan for more partitions has more hosts, and batches of before are in its record."""
+        elastic, before = self._settings.elastic, self._next
+        most = plan.partitions if elastic is None else max(elastic.most, plan.partitions)
+        tasks = 0 if before is None else before.tasks
+        if not tasks:
+            self._splits = tasks = self._splits or input_splits(df)
+        return sampled(df, key, spread, most, every_for(self._rows, most), near_for(tasks, most))
+
+    @property
+    def _rows(self) -> int:
+        return 0 if self._next is None else self._next.rows
+
+    def _is_small(self, df: DataFrame, batch: int) -> bool:
+        """Whether the batch is likely to have too few rows to plan from: then they are not sampled either. Spark tells
+        how many rows the source gave, of which the query may have made many more: so the last sampled batch must have
+        had few, too, and now and then one is sampled again."""
+        threshold = self._settings.threshold
+        if self._settings.elastic is not None or self._rows >= threshold or not batch % _SMALL_IN_A_ROW:
+            return False
+        rows = rows_before(df)
+        return rows is not None and 2 * rows < threshold
+
+    # -- after it ---------------------------------------------------------------------------------------------
+
+    def finished(self, df: DataFrame, pin: StoredPin, batch: int, sampler: RowSampler | None, seconds: float) -> None:
+        """Hand the batch to the thread that plans for later ones."""
+        if sampler is None or self._thread is None:
+            return
+        jobs = jobs_of(df, self._last_job)
+        self._last_job = jobs.last
+        interval = self._settings.interval or 0.0
+        self._thread.finished(_RanBatch(df, jobs, pin, batch, sampler, interval, seconds, self._timed_by_spark))
+
+    def failed(self) -> None:
+        """Nothing waits for it."""
+
+    def settle(self, timeout: float) -> bool:
+        return self._thread is None or self._thread.settle(timeout)
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._end(self._thread, give_up=True)
+
+    # -- Spark's listener -------------------------------------------------------------------------------------
+
+    def _listen(self, df: DataFrame) -> None:
+        """With ``elastic=`` Spark says how long each batch took, and when the query ends, closed or not."""
+        thread = self._thread
+        if thread is None or self._settings.elastic is None or self._timed_by_spark:
+            return
+        run = run_of(df)
+        if run is None:
+            return
+        self._timed_by_spark = True
+        self._listener = ProgressListener(run, thread.took, lambda: self._end(thread))
+        self._sk.spark.streams.addListener(self._listener)
+
+    def _end(self, thread: PlanAheadThread, *, give_up: bool = False) -> None:
+        thread.end(give_up=give_up)
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self._sk.spark.streams.removeListener(listener)
+
+
+def _plan_of(pin: StoredPin) -> Plan:
+    if pin.bound.plan is None:
+        raise ConfigError("learn", "False", f"True: the pins of {pin.name} have a Q-table and no plan")
+    return pin.bound.plan

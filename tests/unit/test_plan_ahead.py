@@ -1,0 +1,321 @@
+"""From what batches showed to what the next one is bound to: the machine, and the thread around it, with a service and
+without, while the stream drifts."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from unskew.client import testing
+from unskew.core.errors import PlanError
+from unskew.core.freshness.plan_ahead import (
+    BatchFacts,
+    NextBatch,
+    Partitions,
+    PlanAhead,
+    PlanRequest,
+    StreamPlanner,
+    TrustChoice,
+)
+from unskew.core.freshness.trust import BatchImbalance, Mode, TrustRules
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan
+from unskew.core.planners import make_planner
+from unskew.core.quality.measures import load_imbalance
+from unskew.core.scaling.elastic import Decider, Elastic
+from unskew.core.stream_spec import StreamSpec
+from unskew.simulate.key_streams import zipf_keys
+from unskew.spark.planning import Plans
+from unskew.spark.session_stream import spec_of
+from unskew.spark.streaming.plan_ahead_thread import PlanAheadThread
+
+N, ROWS, TYPES = 8, 40_000, ("bigint",)
+
+
+def histogram_of(hot: int, rows: int = ROWS) -> Histogram:
+    """Zipf 1.5, with other hot keys for each ``hot``."""
+    keys = zipf_keys(np.random.default_rng(hot), rows, 5_000, 1.5)
+    mixed = (keys.astype(np.uint64) + np.uint64(1_000_000 * hot)) * np.uint64(0x9E3779B97F4A7C15)
+    found = Histogram.from_hashes(mixed)
+    return Histogram(found.hashes, found.counts, None, found.counts)
+
+
+def facts_of(number: int, plan: Plan, histogram: Histogram, rows: int = ROWS) -> BatchFacts:
+    return BatchFacts(number, number, plan, rows, rows, histogram)
+
+
+@dataclass
+class Ran:
+    """A finished batch whose facts are read as the test says."""
+
+    facts: Callable[[], BatchFacts | None]
+
+
+class Batches:
+    """Batches of a query, each bound to what the one before has left."""
+
+    def __init__(self, service: str | None, threshold: int = 0, misses: int = 2) -> None:
+        nobody: Any = None  # Spark is asked for nothing here
+        self.plans = Plans.open(nobody, "clicks", spec_of(N, "balanced", None, (), 7), service, timeout=2.0)
+        planner, choice = self.plans.planner(TYPES), TrustChoice(TrustRules(misses))
+        machine = PlanAhead(planner, planner.by_hash(), choice, threshold=threshold)
+        self.ahead = PlanAheadThread(self.plans, "app/q", TYPES, machine)
+        self.number = 0
+
+    @property
+    def next(self) -> NextBatch:
+        return self.ahead.next
+
+    def ran(self, number: int, plan: Plan, histogram: Histogram, rows: int = ROWS) -> None:
+        self.ahead.finished(Ran(lambda: facts_of(number, plan, histogram, rows)))
+        assert self.ahead.settle(30.0)
+
+    def run(self, hot: int, rows: int = ROWS) -> float:
+        """The imbalance that the batch had."""
+        histogram = histogram_of(hot, rows)
+        plan = self.next.plan
+        if self.next.mode == "same":
+            plan = self.plans.planner(TYPES).after(plan, histogram, self.number)
+        self.ran(self.number, plan, histogram, rows)
+        self.number += 1
+        return load_imbalance(plan.loads(histogram))
+
+    def close(self) -> None:
+        self.ahead.end(give_up=True)
+        self.plans.close()
+
+
+@pytest.fixture(params=[None, "embedded"])
+def batches(request: pytest.FixtureRequest) -> Iterator[Batches]:
+    made = Batches(request.param)
+    yield made
+    made.close()
+
+
+def test_the_batch_after_the_first_is_even(batches: Batches) -> None:
+    first, second = batches.run(1), batches.run(1)
+
+    assert first > 2.0
+    assert second < 1.05
+
+
+def test_a_change_is_met_one_batch_after_it_shows(batches: Batches) -> None:
+    before = [batches.run(1) for _ in range(6)]
+    changed = [batches.run(2) for _ in range(3)]
+
+    assert max(before[1:]) < 1.05
+    assert changed[0] > 1.5
+    assert max(changed[1:]) < 1.05, "the batches before the change are forgotten"
+
+
+def test_a_stream_that_changes_with_every_batch_is_counted_first_and_trusted_again(batches: Batches) -> None:
+    modes = []
+    for hot in (1, 2, 3, 4, 5, 5, 5, 5, 5):
+        batches.run(hot)
+        modes.append(batches.next.mode)
+
+    assert "same" in modes[:5]
+    assert modes[-1] == "previous"
+    assert batches.run(5) < 1.05
+
+
+def test_where_even_counted_batches_miss_rows_go_by_hash_until_plans_are_right() -> None:
+    batches = Batches(None)
+    try:
+        wrong = make_planner("balanced", N).plan(histogram_of(99))
+        for number in range(4):  # what was counted is not what came
+            batches.ran(number, wrong, histogram_of(number))
+        assert batches.next.mode == "hash"
+        assert batches.next.plan.info.policy == "hash"
+        for _ in range(3):
+            batches.run(7)
+        assert batches.next.mode == "previous"
+    finally:
+        batches.close()
+
+
+def test_a_query_on_hash_follows_another_one_s_number_of_partitions_and_is_judged_on() -> None:
+    batches = Batches(None)
+    try:
+        wrong = make_planner("balanced", N).plan(histogram_of(99))
+        for number in range(4):
+            batches.ran(number, wrong, histogram_of(number))
+        assert batches.next.mode == "hash"
+        batches.plans.stream.resize(N + 4)
+        for _ in range(5):
+            batches.run(7)
+        assert batches.next.plan.partitions == N + 4
+        assert batches.next.mode == "previous"
+    finally:
+        batches.close()
+
+
+def test_settling_after_the_end_is_told_and_does_not_raise() -> None:
+    """Of what was given up; and of what is not done in time."""
+    batches, go = Batches(None), threading.Event()
+
+    def late() -> None:
+        assert go.wait(30.0)
+
+    batches.ahead.finished(Ran(late))
+    assert batches.ahead.settle(0.05) is False
+    batches.ahead.add_seconds(0, 1.0)
+    batches.close()
+    go.set()
+    assert batches.ahead.settle(30.0)
+
+
+def test_a_small_batch_is_not_planned_from() -> None:
+    batches = Batches(None, threshold=10_000)
+    try:
+        batches.run(1, rows=9_000)
+        assert batches.next.plan.info.rows == 0, "still the first one"
+        batches.run(1, rows=10_000)
+        assert batches.next.plan.info.rows == 10_000
+    finally:
+        batches.close()
+
+
+def test_a_service_that_goes_and_comes_back_costs_plans_nothing() -> None:
+    with testing.embedded() as first:
+        batches = Batches(first.target)
+        batches.run(1)
+        named = batches.next.plan.version
+    try:
+        assert named.incarnation, "made by the service"
+        assert batches.run(1) < 1.05, "the last plan of a service that is gone"
+        assert batches.run(2) > 1.5
+        assert batches.run(2) < 1.05, "made here"
+    finally:
+        batches.close()
+
+
+def test_what_goes_wrong_in_the_thread_leaves_the_plan(caplog: pytest.LogCaptureFixture) -> None:
+    batches = Batches(None)
+    try:
+        batches.run(1)
+        plan = batches.next.plan
+
+        def broken() -> BatchFacts:
+            raise ZeroDivisionError("of a test")
+
+        batches.ahead.finished(Ran(broken))
+        with pytest.raises(ZeroDivisionError):
+            batches.ahead.settle(30.0)
+        assert "fault of unskew" in caplog.text
+        assert batches.next.plan == plan
+        assert batches.run(1) < 1.05
+    finally:
+        batches.close()
+
+
+def test_the_number_of_partitions_that_a_stream_has_is_changed_only_by_who_decides_on_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with testing.embedded() as service, service.client() as client:
+        client.put_stream("clicks", partitions=4, policy="balanced", key_types=TYPES)
+        batches = Batches(service.target)
+        try:
+            batches.run(1)
+            assert batches.run(1) < 1.05, "by the driver's own plans"
+            assert client.get_stream("clicks").spec.partitions == 4, "somebody else's"
+            assert "made in the driver" in caplog.text
+        finally:
+            batches.close()
+        elastic = Batches(service.target)
+        try:
+            elastic.plans.stream.resize(N)
+            elastic.run(1)
+            assert elastic.next.plan.version.incarnation, "made by the service"
+            assert client.get_stream("clicks").spec.partitions == N
+        finally:
+            elastic.close()
+
+
+def test_where_planning_is_slower_than_the_batches_those_between_are_passed_over(batches: Batches) -> None:
+    """The newest one is planned from, whatever has waited before it."""
+    gate, read = threading.Event(), list[int]()
+
+    def ran(number: int) -> None:
+        assert gate.wait(30.0)
+        read.append(number)
+
+    for number in range(6):
+        batches.ahead.finished(Ran(lambda number=number: ran(number)))  # type: ignore[misc]
+        while number == 0 and batches.ahead._waiting is not None:
+            time.sleep(0.001)
+    gate.set()
+    assert batches.ahead.settle(30.0)
+    assert read == [0, 5]
+
+
+# -- the machine alone
+
+
+SPEC = StreamSpec(N, "balanced", key_types=TYPES)
+
+
+class Fixed:
+    """Another way to choose: always counts first, and never forgets."""
+
+    mode: Mode = "same"
+    surprised = False
+
+    def after(self, batch: BatchImbalance) -> tuple[Fixed, str | None]:
+        return self, f"observed {batch.observed:.1f}"
+
+
+def machine(**more: Any) -> PlanAhead:
+    planner = StreamPlanner("clicks", SPEC)
+    return PlanAhead(planner, planner.by_hash(), **more)
+
+
+def test_a_batch_asks_for_a_plan_and_goes_by_the_service_s_or_by_its_own() -> None:
+    """Passive: the same facts and answers give the same plan, whoever made it."""
+    ahead, session = machine(), Partitions(SPEC)
+    request = ahead.after(facts_of(3, ahead.next.plan, histogram_of(1)), session)
+    assert isinstance(request, PlanRequest)
+    assert (request.changed, request.record.total, ahead.next.rows) == (True, ROWS, ROWS)
+    own = ahead.answered(None)
+    assert (own.mode, own.plan.info.batch) == ("previous", 3)
+    assert own.reason == "balanced from the last 1 batches"
+    ahead.after(facts_of(4, own.plan, histogram_of(1)), session)
+    given = make_planner("balanced", N).plan(histogram_of(5))
+    assert ahead.answered(given).plan is given
+
+
+def test_an_answer_that_nobody_asked_for_is_refused() -> None:
+    with pytest.raises(PlanError, match="no plan was asked for"):
+        machine().answered(None)
+
+
+def test_another_way_to_choose_is_another_class() -> None:
+    """The mode and the reason are its own; plans are made as before."""
+    ahead = machine(choice=Fixed())
+    request = ahead.after(facts_of(0, ahead.next.plan, histogram_of(1)), Partitions(SPEC))
+    assert isinstance(request, PlanRequest)
+    after = ahead.answered(None)
+    assert (after.mode, after.reason) == ("same", request.news)
+    assert after.plan.info.policy == "balanced"
+
+
+def test_the_owner_of_the_number_changes_it_and_who_takes_over_begins_with_what_is_there() -> None:
+    """Facts and times come in either order; a query that does not own the number decides nothing."""
+    ahead = machine(decider=Decider(Elastic(2, 16, d=1), 1.0, N), threshold=10**9)
+    mine, others = Partitions(SPEC, owner=True), Partitions(StreamSpec(6, "balanced", key_types=TYPES))
+    assert ahead.add_seconds(0, 9.0, mine).plan.partitions == N, "nothing is known of its rows yet"
+    grown = ahead.after(facts_of(0, ahead.next.plan, histogram_of(1)), mine)
+    assert isinstance(grown, NextBatch)
+    assert (grown.plan.partitions, grown.reason) == (16, "another number of partitions")
+    assert ahead.decision is not None
+    assert ahead.planner.spec.partitions == 16
+    assert ahead.add_seconds(1, 9.0, others).plan.partitions == 16
+    taken_over = Partitions(others.spec, owner=True)
+    assert ahead.add_seconds(2, 9.0, taken_over).plan.partitions == 16
+    assert ahead.add_seconds(3, 9.0, taken_over).plan.partitions == 6
