@@ -4,7 +4,7 @@
     python tests/compat/golden.py check FOLDER
 
 Each release's files are kept in `tests/compat/golden/<release>` and read by all later ones (docs/releasing.md). It
-imports only what the first release with such files has.
+imports what the first release with such files has too, under either name (``either.py``).
 """
 
 from __future__ import annotations
@@ -13,18 +13,43 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unskew.core import Histogram, make_planner
-from unskew.core.dalton.qtable import QTable
-from unskew.core.operators.keyed_plan import HOSTS, KIP, first_plan, history_of, next_plan, shortened, with_batch
-from unskew.core.operators.keyed_state import StateFile, StatePart
-from unskew.core.plan.plan import Plan, Version
 from unskew.core.planners import Origin
-from unskew.core.rounds.partition_agent import RoutingChoice
-from unskew.wire import StoredPin, manifests, pinned_from_bytes, pinned_to_bytes, plan_from_bytes, plan_to_bytes
+from unskew.wire import manifests, pinned_from_bytes, pinned_to_bytes, plan_from_bytes, plan_to_bytes
+
+if TYPE_CHECKING:
+    from unskew.core.dalton.qtable import QTable
+    from unskew.core.operators.keyed_plan import HOSTS, KIP, first_plan, history_of, next_plan, shortened, with_batch
+    from unskew.core.operators.keyed_state import StateFile, StatePart
+    from unskew.core.plan.plan import Plan, Version
+    from unskew.core.rounds.partition_agent import RoutingChoice
+    from unskew.wire.manifests import TaskResult, task_result_from_bytes, task_result_to_bytes
+    from unskew.wire.pins import StoredPin
+else:
+    sys.path.insert(0, str(Path(__file__).parent))
+    from either import either
+
+    QTable = either("core.dalton.qtable:QTable", "core.qtable:QTable")
+    HOSTS = either("core.operators.keyed_plan:HOSTS", "core.keyed_plan:HOSTS")
+    KIP = either("core.operators.keyed_plan:KIP", "core.keyed_plan:KIP")
+    first_plan = either("core.operators.keyed_plan:first_plan", "core.keyed_plan:first_plan")
+    history_of = either("core.operators.keyed_plan:history_of", "core.keyed_plan:record_of")
+    next_plan = either("core.operators.keyed_plan:next_plan", "core.keyed_plan:next_plan")
+    shortened = either("core.operators.keyed_plan:shortened", "core.keyed_plan:brief")
+    with_batch = either("core.operators.keyed_plan:with_batch", "core.keyed_plan:lengthened")
+    StateFile = either("core.operators.keyed_state:StateFile", "core.keyed_state:StateFile")
+    StatePart = either("core.operators.keyed_state:StatePart", "core.keyed_state:StatePart")
+    Plan = either("core.plan.plan:Plan", "core.plan:Plan")
+    Version = either("core.plan.plan:Version", "core.plan:Version")
+    RoutingChoice = either("core.rounds.partition_agent:RoutingChoice", "core.partition_agent:Bound")
+    StoredPin = either("wire.pins:StoredPin", "wire.pins:Pinned")
+    TaskResult = either("wire.manifests:TaskResult", "wire.manifests:Done")
+    task_result_to_bytes = either("wire.manifests:task_result_to_bytes", "wire.manifests:done_to_bytes")
+    task_result_from_bytes = either("wire.manifests:task_result_from_bytes", "wire.manifests:done_from_bytes")
 
 __all__ = ["check", "write"]
 
@@ -67,11 +92,11 @@ def manifest() -> manifests.Manifest:
     )
 
 
-def done() -> manifests.TaskResult:
+def done() -> TaskResult:
     change = np.zeros(HOSTS, np.int64)
     change[[0, 17, 4095]] = [3, -4, 1]
     rows = shortened(Histogram.from_counts(HASHES, COUNTS), 10)
-    return manifests.TaskResult(3, manifest().parts[0], "out", manifests.Figures(rows=9), rows, change, None)
+    return TaskResult(3, manifest().parts[0], "out", manifests.Figures(rows=9), rows, change, None)
 
 
 IDENTITY = manifests.Identity("6e0a", "clicks", "q", ("user",), ("string",), "struct<n:bigint>", "at")
@@ -85,7 +110,7 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
     ),
     "identity.pb": lambda: manifests.identity_to_bytes(IDENTITY),
     "manifest.pb": lambda: manifests.manifest_to_bytes(manifest()),
-    "done.pb": lambda: manifests.task_result_to_bytes(done()),
+    "done.pb": lambda: task_result_to_bytes(done()),
 }
 
 
@@ -126,10 +151,11 @@ def told_of_manifest(data: bytes) -> object:
 
 
 def told_of_done(data: bytes) -> object:
-    found = manifests.task_result_from_bytes(data)
+    found = task_result_from_bytes(data)
     figures = [getattr(found.figures, name) for name in FIGURES]
     about = [found.partition, found.output, told_of_part(found.part), figures, found.latest]
-    return {"about": about, "rows": int(found.rows.total), "grown": np.flatnonzero(found.keys_added).tolist()}
+    added = found.keys_added if hasattr(found, "keys_added") else found.grown
+    return {"about": about, "rows": int(found.rows.total), "grown": np.flatnonzero(added).tolist()}
 
 
 READ: dict[str, Callable[[bytes], object]] = {

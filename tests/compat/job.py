@@ -10,18 +10,31 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import unskew.client
 from unskew.client import Client
 from unskew.core import Histogram
-from unskew.core.dalton.qtable import QTable
-from unskew.core.rounds.messages import Report
-from unskew.core.sketches.frequent import FrequentItems
-from unskew.core.stream_spec import BatchWork, Part, Work
 from unskew.wire import plan_from_bytes, plan_to_bytes
+
+if TYPE_CHECKING:
+    from unskew.core.dalton.qtable import QTable
+    from unskew.core.rounds.messages import Report
+    from unskew.core.sketches.frequent import FrequentItems
+    from unskew.core.stream_spec import BatchWork, Part, Work
+else:
+    sys.path.insert(0, str(Path(__file__).parent))
+    from either import either
+
+    QTable = either("core.dalton.qtable:QTable", "core.qtable:QTable")
+    Report = either("core.rounds.messages:Report", "core.sync:Report")
+    FrequentItems = either("core.sketches.frequent:FrequentItems")
+    BatchWork = either("core.stream_spec:BatchWork", "core.stream:BatchWork")
+    Part = either("core.stream_spec:Part", "core.stream:Part")
+    Work = either("core.stream_spec:Work", "core.stream:Work")
 
 KEYS = np.array([5, 42, 2**63 + 1, 2**64 - 1], np.uint64)
 COUNTS = np.array([9_000, 400, 350, 250], np.int64)
