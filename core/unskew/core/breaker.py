@@ -60,11 +60,11 @@ class Breaker:
         return OPEN if now < self._open_until and self._probe_until is None else HALF_OPEN
 
     def wait(self, now: float) -> float:
-        """Seconds until it is worth to ask ``allow`` again."""
+        """Seconds until ``allow`` may be true again."""
         return 0.0 if self._open_until is None else max(self._next_probe(self._open_until) - now, 0.0)
 
     def allow(self, now: float) -> bool:
-        """Whether to make the call. Half open, the first to ask is the one that may."""
+        """Whether to make a call now; half open, true once a cooldown."""
         return self.enter(now) is not None
 
     def enter(self, now: float) -> int | None:
@@ -88,7 +88,7 @@ class Breaker:
         self._in_a_row += 1
         probing = self._probe_until is not None
         if self._open_until is not None and not probing:
-            return  # of a call that had begun before it opened
+            return  # of a call that started before the breaker opened
         if probing or self._in_a_row >= self.failures:
             self._pause = min(self._pause * 2, self.longest) if self._pause else self.cooldown
             self._open_until, self._probe_until, self._turn = now + self._pause, None, self._turn + 1

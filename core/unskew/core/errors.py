@@ -6,10 +6,10 @@
     ├── ConfigError          a name or a parameter is not allowed          (parameter, value, allowed)
     ├── KeyTypeError         a key column cannot be hashed as Spark would  (the column's type, what to do)
     ├── HistogramError       counts that cannot be a histogram
-    ├── WireError            a message with a field that holds what cannot be          (field, why, too_much)
-    ├── StateError           kept state that is not there, not whole, or not this query's
+    ├── WireError            a message with a field that is not allowed                (field, why, too_much)
+    ├── StateError           stored state that is missing, damaged, or another query's
     └── PlanError            a plan that cannot be built, or may not be used here
-        └── PlanFormatError  bytes that are no plan of ours, or are damaged
+        └── PlanFormatError  bytes that are no plan of unskew, or are damaged
 
 A message says what was wrong, the value, what is allowed, and what to do next.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_SHOWN = 200  # characters of a value: an error must not carry a megabyte of what somebody sent
+_SHOWN = 200  # characters of a value: an error must not contain a megabyte of input
 
 __all__ = [
     "ConfigError",
@@ -58,26 +58,26 @@ class HistogramError(UnskewError, ValueError):
 
 
 class WireError(UnskewError, ValueError):
-    """A message that cannot be taken (or sent) as it is: names the field by its path in the message."""
+    """A message that cannot be accepted or sent; names the field by its path in the message."""
 
     def __init__(self, field: str, why: str, *, too_much: bool = False) -> None:
         super().__init__(f"{field}: {why}")
         self.field = field
         self.why = why
-        self.too_much = too_much  # right by itself, but more than is taken here
+        self.too_much = too_much  # well-formed, but larger than the limits allow
 
     def __reduce__(self) -> tuple[type, tuple[str, str], dict[str, bool]]:
-        """Pickled whole: decoding may run in another process."""
+        """Pickle all fields, because decoding may run in another process."""
         return type(self), (self.field, self.why), {"too_much": self.too_much}
 
 
 class StateError(UnskewError, RuntimeError):
-    """State kept between batches that is not there, not whole, or another query's."""
+    """State stored between batches is missing, damaged, or another query's."""
 
 
 class PlanError(UnskewError, ValueError):
-    """A plan that cannot be built as asked, or that does not fit what it is used on."""
+    """A plan cannot be built with these settings, or does not fit the data it is used on."""
 
 
 class PlanFormatError(PlanError):
-    """Bytes that are not a plan of ours, are damaged, or come from a newer format."""
+    """Bytes that are not a plan of unskew, are damaged, or are in a newer format."""

@@ -1,4 +1,4 @@
-"""How large a plan may be, and how many hosts its tail has: what planners, plans and their readers agree on."""
+"""The size limits of a plan, and how many hosts its tail has: planners, plans and readers of plans use the same."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def host_bits(partitions: int) -> int:
 
 
 def slot_budget(partitions: int, listed: int) -> int:
-    """How many slots of split keys a plan that lists so many keys can have and stay under its bound of 1 MB."""
-    left = MAX_BYTES - (_BYTES_PER_HOST << host_bits(partitions)) - _BYTES_PER_WHOLE * listed
-    return max(min(left // _BYTES_PER_SLOT, MAX_SLOTS - listed), 0)
+    """How many slots of split keys fit a plan that lists so many keys, within its bound of 1 MB."""
+    rest = MAX_BYTES - (_BYTES_PER_HOST << host_bits(partitions)) - _BYTES_PER_WHOLE * listed
+    return max(min(rest // _BYTES_PER_SLOT, MAX_SLOTS - listed), 0)
 
 
 def listed_budget(partitions: int) -> int:
-    """How many keys a plan for this many partitions can list and stay under its bound of 1 MB."""
+    """How many keys fit a plan for this many partitions, within its bound of 1 MB."""
     return min(MAX_LISTED, (MAX_BYTES - (_BYTES_PER_HOST << host_bits(partitions))) // _BYTES_PER_LISTED)

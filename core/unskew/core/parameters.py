@@ -1,5 +1,7 @@
-"""Parameters of policies by name: what an algorithm takes beyond the common settings, and whether a value is of its
-kind. Ranges are checked by the algorithms themselves."""
+"""The parameters of a policy by name: which ones an algorithm has, and whether a value has the right type.
+
+Each algorithm checks the range of its parameters itself.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,16 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 
 
-def checked(policy: str, algorithm: type, given: Mapping[str, object]) -> dict[str, object]:
-    """The given parameters, or a ``ConfigError`` that names the one that is unknown or of the wrong kind."""
-    known = _parameters(algorithm)
-    for parameter, value in given.items():
-        if parameter not in known:
-            raise ConfigError(f"{policy} parameter", parameter, known or "none: it has no parameters")
-        kinds = str(known[parameter].type)
+def checked(policy: str, algorithm: type, parameters: Mapping[str, object]) -> dict[str, object]:
+    """The parameters, or a ``ConfigError`` that names one that is unknown or of the wrong type."""
+    fields_of = _parameters(algorithm)
+    for parameter, value in parameters.items():
+        if parameter not in fields_of:
+            raise ConfigError(f"{policy} parameter", parameter, fields_of or "none: it has no parameters")
+        kinds = str(fields_of[parameter].type)
         if not _is_a(value, kinds):
-            raise ConfigError(parameter, value, f"{kinds.replace(' | ', ' or ')}, as {known[parameter].default!r}")
-    return dict(given)
+            raise ConfigError(parameter, value, f"{kinds.replace(' | ', ' or ')}, as {fields_of[parameter].default!r}")
+    return dict(parameters)
 
 
 def _parameters(algorithm: type) -> dict[str, Field[object]]:
@@ -36,8 +38,10 @@ def _parameters(algorithm: type) -> dict[str, Field[object]]:
 
 
 def _is_a(value: object, kinds: str) -> bool:
-    """Whether a value is of an annotated kind: names joined by " | " (annotations are not evaluated in this package);
-    the words of a ``Literal`` are left to the algorithm. True and False are no numbers."""
+    """Whether a value has an annotated type: names joined by " | " (annotations are not evaluated in this package).
+
+    The algorithm checks the words of a ``Literal``. True and False do not count as numbers.
+    """
     if kinds.startswith("Literal"):
         return isinstance(value, str)
     allowed = [kind for name in kinds.split(" | ") for kind in _KINDS[name]]

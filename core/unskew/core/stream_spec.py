@@ -1,4 +1,5 @@
-"""What jobs, clients and the service say about a stream, as values: its settings, and whose part of which batch."""
+"""Values that jobs, clients and the service exchange about a stream: its settings, the parts of its batches, their
+work."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["UNKNOWN_PARTS", "BatchWork", "Part", "StreamSpec", "Work", "check_name"]
 
-_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:/-]{1,200}")  # . and .. in an address are not what they are called
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._:/-]{1,200}")  # . and .. mean folders in an address
 _MOST_HISTORY = 1000
-UNKNOWN_PARTS = 1_000_000  # the most there may be: what a task says that cannot know how many others there are
-_LONGEST = 1e9  # seconds between two reports; some times this long is still a time
+UNKNOWN_PARTS = 1_000_000  # the most there may be; a task that does not know the number of tasks says this
+_LONGEST = 1e9  # seconds between two reports; a few times this still fits a time
 _OWN = ("name", "partitions", "seed", "weights")  # what ``make_planner`` takes beside a policy's parameters
 
 
@@ -31,7 +32,8 @@ def check_name(what: str, name: object) -> str:
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """One routing policy, and how often its agents report. Refused where no planner would take it."""
+    """The settings of a stream: its routing policy, and how often its agents report. Refused if no planner accepts
+    it."""
 
     partitions: int
     policy: str = "auto"
@@ -46,12 +48,12 @@ class StreamSpec:
     dsync_max: float = 3600.0
 
     def __post_init__(self) -> None:
-        from unskew.core.planners import make_planner  # for who makes streams: most clients only fetch plans
+        from unskew.core.planners import make_planner  # not at the top: most clients only fetch plans
 
-        for own in _OWN:
-            if own in self.parameters:
-                allowed = f"no parameter of that name: a stream has its own {own}"
-                raise ConfigError(f"parameters.{own}", self.parameters[own], allowed)
+        for name in _OWN:
+            if name in self.parameters:
+                allowed = f"no parameter of that name: a stream has its own {name}"
+                raise ConfigError(f"parameters.{name}", self.parameters[name], allowed)
         make_planner(self.policy, self.partitions, self.seed, self.weights or None, **self.parameters)
         if not 1 <= self.history <= _MOST_HISTORY:
             raise ConfigError("history", self.history, f"1 to {_MOST_HISTORY} batches")
@@ -66,7 +68,7 @@ class StreamSpec:
 @dataclass(frozen=True, order=True)
 class Part:
     """A part of a batch: of ``source`` (application and query), in its ``run``-th run, number ``part`` of ``parts``
-    (``UNKNOWN_PARTS``: nobody knows how many)."""
+    (``UNKNOWN_PARTS`` where their number is not known)."""
 
     source: str
     batch: int
@@ -88,8 +90,8 @@ class Part:
 
 @dataclass(frozen=True)
 class Work:
-    """What one partition of a finished batch had and took. ``queue`` rows wait; ``capacity`` is in rows a second, 0
-    where it is not known."""
+    """The work of one partition in a finished batch. ``queue``: rows that wait; ``capacity``: rows a second, 0 where it
+    is not known."""
 
     partition: int
     rows: int = 0
@@ -103,7 +105,7 @@ class Work:
 @dataclass(frozen=True)
 class BatchWork:
     """A finished batch, or a part of it. Times are of the whole batch, in seconds; 0 where another part has them.
-    ``version`` is that of the plan which the batch was bound to, where it had one."""
+    ``version`` is that of the plan that placed the batch, if one did."""
 
     work: tuple[Work, ...]
     interval: float = 0.0

@@ -1,13 +1,13 @@
-"""Whether an operator should place rows by a plan at all, said before anything runs, and why.
+"""Whether an operator should place rows by a plan at all, decided before anything runs, and why.
 
 Spark's own way is often as good: where work is even already, where Spark combines rows before it shuffles them, where
 one side of a join fits in every task. Then the advice is to leave it. Times are predicted in rows, by list scheduling
-of the tasks on the slots that there are, so they say nothing of work whose cost is not per row.
+of the tasks on the slots that there are, so they do not cover work whose cost is not per row.
 
 Aggregates have a third way: each task makes partial states of its own input, and only states are shuffled. That is
-balanced whatever the keys are if there are splits enough, and dear where there are many states: of a key up to one in
-every input split. So it is advised unless a plan ships, or holds at a time, at most half as many states. And where a
-state stands for a thousand rows or more it is advised in any case: a plan would move the rows.
+balanced whatever the keys are if there are splits enough, and expensive where there are many states: a key has up to
+one in every input split. So it is advised unless a plan ships, or holds at a time, at most half as many states. And
+where a state stands for a thousand rows or more it is advised in any case: a plan would move the rows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FEW = 10_000  # rows: below it a histogram costs more than the skew
 _WORTH = 1.1  # how much longer Spark's own way has to take
 _HALF = 2.0  # times as many states the other way
 _SKEWED = 5.0  # times the median from which AQE takes a partition for skewed
-_COMBINES = 1000  # rows that a state stands for, from which moving rows is dearer than any state
+_COMBINES = 1000  # rows per state from which moving rows costs more than any state
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ class Advice:
     states: States | None = None
 
     def __str__(self) -> str:
-        said = {
+        action = {
             UNSKEW: f"use sk.{self.operator}",
             SPARK: "leave it to Spark",
             INPUT: f'use sk.{self.operator}(..., at="input", form="arrow")',
         }
-        return f"{said[self.choice]}: {self.reason}"
+        return f"{action[self.choice]}: {self.reason}"
 
 
 def advise(operator: str, histogram: Histogram, job: Job) -> Advice:
@@ -110,19 +110,19 @@ def advise(operator: str, histogram: Histogram, job: Job) -> Advice:
 
 
 def _groups(operator: str, histogram: Histogram, job: Job) -> Advice:
-    """Groups are never split, so none ends before its own rows have been worked off."""
+    """Groups are never split, so a task takes at least as long as its largest group."""
     plan = group_plan(histogram, group_partitions(job.partitions, job.slots))
     heaviest = int(histogram.counts.max(initial=0))
     limit = max(heaviest, histogram.total / job.slots)
-    ours = makespan(plan.loads(histogram), job.slots) / limit
-    theirs = _hashed(histogram, job) / limit
-    if theirs < _WORTH * ours:
+    by_plan = makespan(plan.loads(histogram), job.slots) / limit
+    by_spark = _hashed(histogram, job) / limit
+    if by_spark < _WORTH * by_plan:
         if heaviest > histogram.total / job.slots:
             return _leave(
-                operator, theirs, ours, f"one group has {heaviest / histogram.total:.0%} of the rows and {_ONE}"
+                operator, by_spark, by_plan, f"one group has {heaviest / histogram.total:.0%} of the rows and {_ONE}"
             )
-        return _leave(operator, theirs, ours, _EVEN)
-    return Advice(operator, UNSKEW, _faster(theirs, ours), theirs, ours)
+        return _leave(operator, by_spark, by_plan, _EVEN)
+    return Advice(operator, UNSKEW, _faster(by_spark, by_plan), by_spark, by_plan)
 
 
 def _split(operator: str, histogram: Histogram, job: Job) -> Advice:
@@ -132,46 +132,46 @@ def _split(operator: str, histogram: Histogram, job: Job) -> Advice:
 
 def _aggregate(operator: str, histogram: Histogram, job: Job) -> Advice:
     plan = make_planner("balanced", job.partitions).plan(histogram)
-    found = _compared(operator, histogram, job, plan)
-    if found.choice == SPARK:
-        return found
+    advice = _compared(operator, histogram, job, plan)
+    if advice.choice == SPARK:
+        return advice
     count = states(histogram, plan, max(job.inputs, -(-histogram.total // PIECE)))
     by_input = -(-job.inputs // job.slots) * job.slots / job.inputs  # times the least possible: splits are even
-    if count.plan_pays or by_input >= _WORTH * (found.by_plan or 1.0):
-        return Advice(operator, UNSKEW, f"{found.reason}; {_shipped(count)}", found.by_spark, found.by_plan, count)
+    if count.plan_pays or by_input >= _WORTH * (advice.by_plan or 1.0):
+        return Advice(operator, UNSKEW, f"{advice.reason}; {_shipped(count)}", advice.by_spark, advice.by_plan, count)
     return Advice(
         operator,
         INPUT,
         f"partial states of the {job.inputs} input splits are as even, move no rows, and are few: {_shipped(count)}",
-        found.by_spark,
-        found.by_plan,
+        advice.by_spark,
+        advice.by_plan,
         count,
     )
 
 
 def _join(operator: str, histogram: Histogram, job: Job) -> Advice:
     """A plan, unless all partitions that are too heavy are large enough for AQE to split."""
-    found = _split(operator, histogram, job)
-    if found.choice == SPARK or job.bytes is None or job.split_bytes is None:
-        return found
+    advice = _split(operator, histogram, job)
+    if advice.choice == SPARK or job.bytes is None or job.split_bytes is None:
+        return advice
     loads = make_planner("hash", job.shuffle_partitions).plan(histogram).loads(histogram)
     skewed = max(job.split_bytes * histogram.total / max(job.bytes, 1), _SKEWED * float(np.median(loads)))
     heaviest = int(loads.max())
     if heaviest <= skewed:
-        return found
+        return advice
     size = round(heaviest / histogram.total * job.bytes) >> 20
     return Advice(
-        operator, SPARK, f"its heaviest partition has about {size:,} MB, {_BY_AQE}", found.by_spark, found.by_plan
+        operator, SPARK, f"its heaviest partition has about {size:,} MB, {_BY_AQE}", advice.by_spark, advice.by_plan
     )
 
 
 def _compared(operator: str, histogram: Histogram, job: Job, plan: Plan) -> Advice:
     limit = histogram.total / job.slots
-    ours = makespan(plan.loads(histogram), job.slots) / limit
-    theirs = _hashed(histogram, job) / limit
-    if theirs < _WORTH * ours:
-        return _leave(operator, theirs, ours, _EVEN)
-    return Advice(operator, UNSKEW, _faster(theirs, ours), theirs, ours)
+    by_plan = makespan(plan.loads(histogram), job.slots) / limit
+    by_spark = _hashed(histogram, job) / limit
+    if by_spark < _WORTH * by_plan:
+        return _leave(operator, by_spark, by_plan, _EVEN)
+    return Advice(operator, UNSKEW, _faster(by_spark, by_plan), by_spark, by_plan)
 
 
 def _hashed(histogram: Histogram, job: Job) -> float:
@@ -181,12 +181,12 @@ def _hashed(histogram: Histogram, job: Job) -> float:
     return min(makespan(plan.loads(histogram), job.slots) for plan in plans)
 
 
-def _leave(operator: str, theirs: float, ours: float, reason: str) -> Advice:
-    return Advice(operator, SPARK, reason, theirs, ours)
+def _leave(operator: str, by_spark: float, by_plan: float, reason: str) -> Advice:
+    return Advice(operator, SPARK, reason, by_spark, by_plan)
 
 
-def _faster(theirs: float, ours: float) -> str:
-    return f"by hash it takes {theirs:.1f} times the least possible time, by a plan {ours:.1f} times"
+def _faster(by_spark: float, by_plan: float) -> str:
+    return f"by hash it takes {by_spark:.1f} times the least possible time, by a plan {by_plan:.1f} times"
 
 
 def _shipped(count: States) -> str:

@@ -1,4 +1,4 @@
-"""What the keys of a join cost, and the plan that evens it.
+"""What the keys of a join cost, and the plan that makes the costs even.
 
 A key with l rows on one side and r on the other costs about ``l + r + work * out``: its rows are shuffled and sorted,
 and it yields ``out`` rows, l r in an inner join. The plan is made for costs instead of rows: a histogram whose counts
@@ -33,8 +33,8 @@ U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
 
 LEFT, RIGHT = "left", "right"
-# By Spark's names: which sides may be split. The other one is copied, and a row without partner would be kept once for
-# each copy: so a side that keeps such rows is never the other one.
+# By Spark's names: which sides may be split. The other side is copied, and each copy of a row without a partner would
+# be in the result: so a side that keeps such rows is never copied.
 HOWS = {
     "inner": (LEFT, RIGHT),
     "left": (LEFT,),
@@ -110,8 +110,8 @@ def side_of(rows: JoinRows, work: float, partitions: int) -> str:
         return sides[0] if sides else LEFT
     cost = _costs(rows, work)
     heavy = cost >= _HEAVY * (cost.sum() + _tail(rows, work)[0].sum()) / partitions
-    held = {side: float(rows.rows(side)[heavy & (rows.spread[side] > 1)].sum()) for side in sides}
-    return LEFT if held[LEFT] >= held[RIGHT] else RIGHT
+    splittable = {side: float(rows.rows(side)[heavy & (rows.spread[side] > 1)].sum()) for side in sides}
+    return LEFT if splittable[LEFT] >= splittable[RIGHT] else RIGHT
 
 
 def join_plan(
@@ -177,9 +177,10 @@ def _tail(rows: JoinRows, work: float) -> tuple[F64, NDArray[np.int64]]:
     left, right = rows.left.tail, rows.right.tail
     if left is None or right is None:
         raise RuntimeError("both sides of a join are counted with a tail")
-    one, other = left.rows.astype(np.float64), right.rows.astype(np.float64)
+    left_rows, right_rows = left.rows.astype(np.float64), right.rows.astype(np.float64)
     keys = np.maximum(left.keys, right.keys)
-    return one + other + work * _output(rows.how, one, other, one * other / np.maximum(keys, 1)), keys
+    pairs = left_rows * right_rows / np.maximum(keys, 1)
+    return left_rows + right_rows + work * _output(rows.how, left_rows, right_rows, pairs), keys
 
 
 def _output(how: str, left: F64, right: F64, pairs: F64) -> F64:
@@ -203,9 +204,9 @@ def _output_of_all(rows: JoinRows) -> float:
 def _copied(plan: Plan, hashes: U64, copies: F64) -> F64:
     """For each of these keys the rows that its fragments add on the replicated side."""
     extra = np.zeros(len(hashes))
-    held = np.array([len(places) - 1 for places in plan.hot.slots.places], np.float64)
+    copied = np.array([len(places) - 1 for places in plan.hot.slots.places], np.float64)
     at = np.searchsorted(hashes, plan.hot.split_hashes)
-    extra[at] = copies[at] * held
+    extra[at] = copies[at] * copied
     return extra
 
 

@@ -4,9 +4,9 @@
 2. A hot key that is split goes to one of its slots, chosen by the row's spread hash (``slots``).
 3. Every other key goes where its host goes: ``tail[h >>> (64 - log2 H)]``.
 
-``route`` is the numpy face and ``route_one`` the scalar face of the rule; the Spark face compiles the same tables.
-All three agree to the bit in every process (DESIGN, promise 3). Nothing here knows how a plan was made (planners)
-or how it travels (``unskew.wire``).
+``route`` is the rule in numpy and ``route_one`` in plain Python; in Spark the same tables are compiled to expressions.
+All three agree to the bit in every process (DESIGN, promise 3). How a plan is made is in ``planners``, how it is
+encoded in ``unskew.wire``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UINT64 = 2**64 - 1
 
 @dataclass(frozen=True, order=True)
 class Version:
-    """Plans are numbered by (incarnation, number); an agent adopts only a newer one."""
+    """The number of a plan, (incarnation, number); an agent adopts only a newer plan."""
 
     incarnation: int = 0
     number: int = 0
@@ -56,7 +56,7 @@ class Version:
 
 @dataclass(frozen=True)
 class PlanInfo:
-    """Where a plan comes from and what it promises. Two plans may differ in this and route alike."""
+    """The origin of a plan and its predictions. Two plans may differ in this and route alike."""
 
     stream: str = ""
     version: Version = field(default_factory=Version)
@@ -82,7 +82,7 @@ class Explanation:
     rows: int | None
     share_of_rows: float | None
     reason: str
-    version: Version | None = None  # of the plan that says so
+    version: Version | None = None  # of the plan
 
     def __str__(self) -> str:
         where = ", ".join(f"{p} ({s:.1%})" for p, s in zip(self.partitions, self.shares, strict=True))
@@ -92,7 +92,36 @@ class Explanation:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """Routing for ``partitions`` partitions. Equal digests route equally; equal plans have the same metadata too."""
+    """An immutable routing table, as ``make_planner(...).plan(histogram)`` returns it.
+
+    Plans with equal digests route equally; equal plans also have the same ``info``.
+
+    Parameters
+    ----------
+    partitions
+        How many partitions there are.
+    tail
+        The partition of each host, for the keys that are not listed.
+    hot
+        The listed keys and their routes.
+    key_types
+        The Spark types of the key columns.
+    info
+        The origin of the plan and its predictions.
+
+    Raises
+    ------
+    PlanError
+        If the tables are not a plan, such as a route outside the partitions.
+
+    Examples
+    --------
+    >>> from unskew.core import Histogram, hash_keys, make_planner
+    >>> hashes = hash_keys(["a", "b", "a"])
+    >>> plan = make_planner("hash", partitions=2).plan(Histogram.from_hashes(hashes))
+    >>> plan.route(hashes).tolist() == [plan.route_one(int(h)) for h in hashes]
+    True
+    """
 
     partitions: int
     tail: I32
@@ -139,7 +168,7 @@ class Plan:
 
     @property
     def fragments_held(self) -> int:
-        """Places of the hot keys: one for a whole key, one for each partition that holds a split one."""
+        """(key, partition) pairs of the hot keys: one for a whole key, one for each partition of a split key."""
         return len(self.hot) - len(self.hot.slots.bits) + self.hot.slots.fragments
 
     @property
@@ -199,7 +228,8 @@ class Plan:
     # -- the rule, one row at a time ------------------------------------------------------------------------
 
     def route_one(self, key: int, spread: int = 0) -> int:
-        """The partition of one row, in plain Python ints (signed or not): the rule to compare other faces with."""
+        """The partition of one row, in plain Python ints (signed or not): the rule against which other implementations
+        are tested."""
         key, spread = key & _UINT64, spread & _UINT64
         index = self._index(key)
         if index < 0:

@@ -1,4 +1,4 @@
-"""How good a routing is: every measure of the five papers, in one place.
+"""How good a routing is: the measures of the five papers.
 
 ``partitions`` is what a router or plan returned (one partition a row); ``loads`` are rows per partition. A load is
 compared with others after dividing by the partition's relative capacity, where one is given. No rows, or no
@@ -6,7 +6,7 @@ partitions at all, are perfectly even.
 
 The measures and where they come from: imbalance max/mean and replication (Dalton); BSI, BCI, KSR, MPI (Prompt,
 Eq. 2-6); I, CI, HI and Gamma (Holistic, Eq. 1, 6, 10, 2; Dalton's Gamma is the maximum over reducers); max U - mean U
-(CG, section 3); moved share (KIP/DR); makespan under a linear cost (ours, also in ``LinearCost``).
+(CG, section 3; ``papers.replay``); moved share (KIP/DR); makespan under a linear cost (ours, also in ``LinearCost``).
 """
 
 from __future__ import annotations
@@ -44,13 +44,49 @@ F64 = NDArray[np.float64]
 
 
 def loads(partitions: NDArray[np.integer], n: int) -> I64:
-    """Rows per partition."""
+    """Count the rows of each partition.
+
+    Parameters
+    ----------
+    partitions
+        The partition of each row, 0 to n - 1.
+    n
+        How many partitions there are.
+
+    Raises
+    ------
+    ConfigError
+        If ``n`` is below 1, or a row is outside the partitions.
+
+    Examples
+    --------
+    >>> loads(np.array([0, 2, 2]), n=3).tolist()
+    [1, 0, 2]
+    """
     _check_routed(partitions, n)
     return np.bincount(partitions, minlength=n)
 
 
 def load_imbalance(rows: ArrayLike, relative: ArrayLike | None = None) -> float:
-    """Largest load over mean load; 1.0 is perfect, and what no rows at all have."""
+    """Largest load over mean load; 1.0 is perfectly even, also without any rows.
+
+    Parameters
+    ----------
+    rows
+        Rows (or another load) per partition.
+    relative
+        Relative capacity per partition, by which loads are divided first.
+
+    Raises
+    ------
+    ConfigError
+        If capacities are not one positive number a partition.
+
+    Examples
+    --------
+    >>> load_imbalance([30, 10, 20])
+    1.5
+    """
     load = np.asarray(rows, np.float64)
     if relative is not None:
         share = _capacities("relative", relative, load)
@@ -60,7 +96,15 @@ def load_imbalance(rows: ArrayLike, relative: ArrayLike | None = None) -> float:
 
 
 def imbalance(partitions: NDArray[np.integer], n: int, relative: ArrayLike | None = None) -> float:
-    """Largest load over mean load of these rows."""
+    """Largest load over mean load of routed rows.
+
+    Parameters and errors are those of ``loads`` and ``load_imbalance``.
+
+    Examples
+    --------
+    >>> imbalance(np.array([0, 1, 1, 1]), n=2)
+    1.5
+    """
     return load_imbalance(loads(partitions, n), relative)
 
 
@@ -96,17 +140,51 @@ def _pairs(hashes: U64, partitions: NDArray[np.integer], n: int) -> tuple[I64, I
 
 
 def cardinalities(hashes: U64, partitions: NDArray[np.integer], n: int) -> I64:
-    """Distinct keys per partition."""
+    """Count the distinct keys of each partition.
+
+    Parameters
+    ----------
+    hashes, partitions
+        The key hash and the partition of each row.
+    n
+        How many partitions there are.
+
+    Raises
+    ------
+    ConfigError
+        If lengths differ, or a row is outside the partitions.
+
+    Examples
+    --------
+    >>> cardinalities(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]), n=2).tolist()
+    [1, 2]
+    """
     return np.bincount(_pairs(hashes, partitions, n)[1], minlength=n)
 
 
 def fragment_count(hashes: U64, partitions: NDArray[np.integer]) -> int:
-    """(key, partition) pairs."""
+    """Count the (key, partition) pairs of routed rows.
+
+    Parameters and errors are those of ``cardinalities``.
+
+    Examples
+    --------
+    >>> fragment_count(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]))
+    3
+    """
     return len(_pairs(hashes, partitions, _width(partitions))[0])
 
 
 def replication(hashes: U64, partitions: NDArray[np.integer]) -> float:
-    """(key, partition) pairs over distinct keys; 1.0 when no key is split. Also Prompt's KSR (Eq. 5)."""
+    """(key, partition) pairs over distinct keys; 1.0 when no key is split. Also Prompt's KSR (Eq. 5).
+
+    Parameters and errors are those of ``cardinalities``.
+
+    Examples
+    --------
+    >>> replication(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]))
+    1.5
+    """
     key, _ = _pairs(hashes, partitions, _width(partitions))
     if len(key) == 0:
         return 1.0
@@ -114,10 +192,18 @@ def replication(hashes: U64, partitions: NDArray[np.integer]) -> float:
 
 
 def split_share(hashes: U64, partitions: NDArray[np.integer]) -> float:
-    """The share of the distinct keys that are on more than one partition; 0.0 when no key is split."""
+    """The share of the distinct keys that are on more than one partition; 0.0 when no key is split.
+
+    Parameters and errors are those of ``cardinalities``.
+
+    Examples
+    --------
+    >>> split_share(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]))
+    0.5
+    """
     key, _ = _pairs(hashes, partitions, _width(partitions))
-    held = np.bincount(key)
-    return float((held > 1).mean()) if held.size else 0.0
+    fragments = np.bincount(key)
+    return float((fragments > 1).mean()) if fragments.size else 0.0
 
 
 def _width(partitions: NDArray[np.integer]) -> int:
@@ -144,7 +230,27 @@ def block_metrics(
     n: int,
     weights: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3),
 ) -> BlockMetrics:
-    """BSI, BCI, KSR and MPI of these rows."""
+    """Prompt's BSI, BCI, KSR and MPI of routed rows.
+
+    Parameters
+    ----------
+    hashes, partitions
+        The key hash and the partition of each row.
+    n
+        How many partitions there are.
+    weights
+        MPI's weights of BSI, BCI and KSR.
+
+    Raises
+    ------
+    ConfigError
+        If lengths differ, a row is outside the partitions, or there are not three weights.
+
+    Examples
+    --------
+    >>> block_metrics(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]), n=2).ksr
+    1.5
+    """
     rows, keys = loads(partitions, n), cardinalities(hashes, partitions, n)
     distinct = len(np.unique(hashes))
     return metrics_of(rows, keys, distinct, weights)
@@ -153,7 +259,27 @@ def block_metrics(
 def metrics_of(
     rows: I64, keys: I64, distinct: int, weights: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
 ) -> BlockMetrics:
-    """The same from rows and keys per partition, as a plan predicts them."""
+    """The same measures from rows and keys per partition, as a plan predicts them.
+
+    Parameters
+    ----------
+    rows, keys
+        Rows and distinct keys per partition.
+    distinct
+        Distinct keys in all.
+    weights
+        MPI's weights of BSI, BCI and KSR.
+
+    Raises
+    ------
+    ConfigError
+        If lengths differ, or there are not three weights.
+
+    Examples
+    --------
+    >>> metrics_of(np.array([3, 1]), np.array([1, 1]), 2).bsi
+    1.0
+    """
     _same_length("keys", keys, rows, "partitions")
     if len(weights) != 3:
         raise ConfigError("weights", weights, "three of them, for BSI, BCI and KSR")
@@ -179,10 +305,34 @@ class Costs:
 
 
 def holistic(hashes: U64, partitions: NDArray[np.integer], n: int, p: float = 0.5, reducers: int = 1) -> Costs:
-    """I, CI, HI and Gamma of these rows.
+    """Holistic's costs of routed rows: I, CI, HI and Gamma.
 
-    ``p`` is the bias of Eq. 9 between rows and keys. ``gamma`` sums the partial results of all workers (Holistic,
-    Eq. 2); ``gamma_max`` is the largest number that one of ``reducers`` receives, keys hashed to them (Dalton, Eq. 2).
+    Parameters
+    ----------
+    hashes, partitions
+        The key hash and the partition of each row.
+    n
+        How many partitions there are.
+    p
+        The bias of Eq. 9 between rows (1) and keys (0).
+    reducers
+        How many reducers merge the partial results, keys hashed to them.
+
+    Returns
+    -------
+    Costs
+        ``gamma`` sums the partial results of all workers (Holistic, Eq. 2); ``gamma_max`` is the most that one reducer
+        receives (Dalton, Eq. 2).
+
+    Raises
+    ------
+    ConfigError
+        If lengths differ, a row is outside the partitions, or ``p`` or ``reducers`` is not allowed.
+
+    Examples
+    --------
+    >>> holistic(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]), n=2).gamma
+    3
     """
     if not 0.0 <= p <= 1.0:
         raise ConfigError("p", p, "0 to 1")
@@ -212,7 +362,25 @@ def _scaled(load: I64) -> F64:
 
 
 def moved_share(before: NDArray[np.integer], after: NDArray[np.integer], rows: ArrayLike | None = None) -> float:
-    """The share of the rows (or of the keys, without ``rows``) whose partition changed."""
+    """The share of the rows (or of the keys, without ``rows``) whose partition changed.
+
+    Parameters
+    ----------
+    before, after
+        The partition of each key under both plans.
+    rows
+        The rows of each key.
+
+    Raises
+    ------
+    ConfigError
+        If lengths differ.
+
+    Examples
+    --------
+    >>> moved_share(np.array([0, 1]), np.array([0, 0]), rows=[3, 1])
+    0.25
+    """
     weight = np.ones(len(before)) if rows is None else np.asarray(rows, np.float64)
     _same_length("after", after, before, "keys before")
     _same_length("rows", weight, before, "keys")
@@ -222,9 +390,19 @@ def moved_share(before: NDArray[np.integer], after: NDArray[np.integer], rows: A
 
 @dataclass(frozen=True)
 class LinearCost:
-    """What a task costs: so much a row, a distinct key, and a fragment that must be merged afterwards.
+    """The cost of a task: per row, per distinct key, and per fragment that must be merged afterwards.
 
-    Units are free as long as all three agree; the default counts in rows.
+    Any unit will do as long as all three agree; the default counts in rows.
+
+    Raises
+    ------
+    ConfigError
+        If a cost is negative or not finite.
+
+    Examples
+    --------
+    >>> LinearCost(per_key=2.0).tasks([10, 5], [1, 5]).tolist()
+    [12.0, 15.0]
     """
 
     per_row: float = 1.0
@@ -248,42 +426,59 @@ class LinearCost:
     def fit(cls, rows: ArrayLike, keys: ArrayLike, seconds: ArrayLike, per_fragment: float = 2.0) -> LinearCost:
         """Least squares over measured tasks, in units of the fitted cost of a row; never negative.
 
-        Figures that are no numbers teach nothing: the result is then the default.
-        ``per_fragment`` stays in rows: a task's time cannot tell what merging its output will cost.
+        If a figure is not a finite number the result is the default. ``per_fragment`` stays in rows: a task's time does
+        not show what merging its output will cost.
         """
-        read, measured = np.asarray(rows, np.float64), np.asarray(seconds, np.float64)
+        values, measured = np.asarray(rows, np.float64), np.asarray(seconds, np.float64)
         distinct = np.asarray(keys, np.float64)
-        _same_length("keys", distinct, read, "tasks")
-        _same_length("seconds", measured, read, "tasks")
-        known = np.stack([read, distinct], axis=1)
-        finite = np.isfinite(known).all() and np.isfinite(measured).all()
-        if len(known) < 2 or not finite or measured.max(initial=0.0) <= 0:
+        _same_length("keys", distinct, values, "tasks")
+        _same_length("seconds", measured, values, "tasks")
+        table = np.stack([values, distinct], axis=1)
+        finite = np.isfinite(table).all() and np.isfinite(measured).all()
+        if len(table) < 2 or not finite or measured.max(initial=0.0) <= 0:
             return cls(per_fragment=per_fragment)
-        per_row, per_key = _positive(known, measured)
+        per_row, per_key = _positive(table, measured)
         if per_row <= 0:
             return cls(0.0, 1.0, per_fragment)
         return cls(1.0, per_key / per_row, per_fragment)
 
 
-def _positive(known: F64, measured: F64) -> tuple[float, float]:
+def _positive(table: F64, measured: F64) -> tuple[float, float]:
     """Two-column least squares with both coefficients >= 0."""
-    both = np.linalg.lstsq(known, measured, rcond=None)[0]
+    both = np.linalg.lstsq(table, measured, rcond=None)[0]
     if (both >= 0).all():
         return float(both[0]), float(both[1])
-    alone = [float(max(column @ measured / max(column @ column, 1e-300), 0.0)) for column in known.T]
-    left = [float(((measured - value * column) ** 2).sum()) for value, column in zip(alone, known.T, strict=True)]
-    return (alone[0], 0.0) if left[0] <= left[1] else (0.0, alone[1])
+    single = [float(max(column @ measured / max(column @ column, 1e-300), 0.0)) for column in table.T]
+    error = [float(((measured - value * column) ** 2).sum()) for value, column in zip(single, table.T, strict=True)]
+    return (single[0], 0.0) if error[0] <= error[1] else (0.0, single[1])
 
 
 def makespan(tasks: ArrayLike, slots: int | None = None) -> float:
-    """When the last task ends: the largest task, or with fewer slots than tasks, list scheduling in id order
-    (Spark starts tasks roughly so)."""
+    """When the last task ends, if tasks start in order of their number, as Spark's roughly do.
+
+    Parameters
+    ----------
+    tasks
+        The cost of each task.
+    slots
+        How many tasks run at once; all where left out.
+
+    Raises
+    ------
+    ConfigError
+        If ``slots`` is below 1.
+
+    Examples
+    --------
+    >>> makespan([3, 1, 1], slots=2)
+    3.0
+    """
     cost = np.asarray(tasks, np.float64)
     if slots is not None and slots < 1:
         raise ConfigError("slots", slots, "1 or more")
     if slots is None or slots >= len(cost):
         return float(cost.max(initial=0.0))
     free = [0.0] * slots
-    for one in cost.tolist():
-        heapq.heapreplace(free, free[0] + one)
+    for task in cost.tolist():
+        heapq.heapreplace(free, free[0] + task)
     return max(free)

@@ -1,10 +1,9 @@
 """How even a routing was from window to window: imbalance and replication over a sliding window (Dalton, section 5).
 
-``partitions`` is what a router or a plan returned, one partition a row in the order of the stream. A window is what
-the routers remember (``routers/base.py``): as many slides as it takes to cover ``window``, so one that is no multiple
-of the slide reaches back a part more. It is looked at whenever a slide has ended, from the first whole window on.
-Both lengths are in rows, or in seconds with ``times`` (one a row, never falling); then slides without rows are not
-looked at, nor is the last one, whose end was not seen.
+``partitions`` is what a router or a plan returned, one partition a row in the order of the stream. A window is what the
+routers use (``routers/base.py``): as many slides as cover ``window``, rounded up. It is measured at the end of every
+slide, from the first whole window on. Both lengths are in rows, or in seconds with ``times`` (one a row, never
+falling); then slides without rows are skipped, and so is the last one, which may not be complete.
 
 Everything is counted for all windows at once: a row enters with the first window that ends after it and leaves with
 the first that begins after it, so the work grows with the rows and not with rows times slides in a window.
@@ -110,11 +109,11 @@ def _spans(rows: int, window: float, slide: float, times: ArrayLike | None) -> _
     if when.shape != (rows,) or not np.isfinite(when).all() or (np.diff(when) < 0).any():
         raise ConfigError("times", f"shape {when.shape}", f"one finite number for each of {rows} rows, never falling")
     numbers, first = np.unique(np.floor_divide(when, slide), return_index=True)
-    seen = numbers[:-1]  # how much of the last is still to come, nobody knows
-    seen = seen[seen - numbers[:1] >= reach - 1]
+    ended = numbers[:-1]  # the last one may not be complete
+    ended = ended[ended - numbers[:1] >= reach - 1]
     starts = np.append(first, rows)
-    begin = starts[np.searchsorted(numbers, seen - (reach - 1))]
-    return _Spans(begin, starts[np.searchsorted(numbers, seen) + 1])
+    begin = starts[np.searchsorted(numbers, ended - (reach - 1))]
+    return _Spans(begin, starts[np.searchsorted(numbers, ended) + 1])
 
 
 def _check_lengths(window: float, slide: float, *, timed: bool) -> None:
@@ -135,19 +134,19 @@ def _window_loads(partitions: Partitions, n: int, spans: _Spans) -> Iterator[tup
     each = max(n, len(partitions) // windows)
     block, load = max(1, _CELLS // each), np.zeros(n, np.int64)
     for first in range(0, windows, block):
-        came = _change(partitions, n, spans.end, first, block)
-        out = load + np.cumsum(came - _change(partitions, n, spans.begin, first, block), axis=0)
+        entered = _change(partitions, n, spans.end, first, block)
+        out = load + np.cumsum(entered - _change(partitions, n, spans.begin, first, block), axis=0)
         load = out[-1]
         yield first, out
 
 
 def _change(partitions: Partitions, n: int, bound: I64, first: int, block: int) -> I64:
     """Rows per window and partition between this bound of the window before and that of the window."""
-    mine = bound[first : first + block]
+    ends = bound[first : first + block]
     before = int(bound[first - 1]) if first else 0
-    number = np.repeat(np.arange(len(mine)), np.diff(mine, prepend=before))
-    cells = number * n + partitions[before : int(mine[-1])]
-    return np.bincount(cells, minlength=len(mine) * n).reshape(len(mine), n)
+    number = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=before))
+    cells = number * n + partitions[before : int(ends[-1])]
+    return np.bincount(cells, minlength=len(ends) * n).reshape(len(ends), n)
 
 
 def _distinct(values: I64, spans: _Spans) -> I64:
