@@ -23,7 +23,7 @@ from unskew.core.freshness.plan_ahead import (
     StreamPlanner,
     TrustChoice,
 )
-from unskew.core.freshness.trust import Mode, Seen, TrustRules
+from unskew.core.freshness.trust import BatchImbalance, Mode, TrustRules
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import make_planner
@@ -267,7 +267,7 @@ class Fixed:
     mode: Mode = "same"
     surprised = False
 
-    def after(self, batch: Seen) -> tuple[Fixed, str | None]:
+    def after(self, batch: BatchImbalance) -> tuple[Fixed, str | None]:
         return self, f"observed {batch.observed:.1f}"
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from unskew.core.errors import PlanError
-from unskew.core.freshness.trust import Mode, Seen, Trust, TrustRules
+from unskew.core.freshness.trust import BatchImbalance, Mode, Trust, TrustRules
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.history import History
 from unskew.core.plan.plan import Plan
@@ -128,7 +128,7 @@ class FreshnessChoice(Protocol):
     def surprised(self) -> bool:
         """Whether the last batch was so unlike those before it that the record starts anew."""
 
-    def after(self, batch: Seen) -> tuple[FreshnessChoice, str | None]:
+    def after(self, batch: BatchImbalance) -> tuple[FreshnessChoice, str | None]:
         """The choice after this batch, and in words what has changed, if anything has."""
 
 
@@ -147,7 +147,7 @@ class TrustChoice:
     def surprised(self) -> bool:
         return self.trust.surprised
 
-    def after(self, batch: Seen) -> tuple[TrustChoice, str | None]:
+    def after(self, batch: BatchImbalance) -> tuple[TrustChoice, str | None]:
         trust, news = self.trust.after(batch, self.rules)
         return replace(self, trust=trust), news
 
@@ -208,22 +208,22 @@ class PlanAhead:
 
     def took(self, batch: int, seconds: float, session: Partitions) -> NextBatch:
         """How long a batch took, from its trigger to its commit."""
-        self.decision = None if self.decider is None else self.decider.took(batch, seconds)
+        self.decision = None if self.decider is None else self.decider.add_seconds(batch, seconds)
         return self._rescaled(self._partitions(session))
 
     # -- plans ------------------------------------------------------------------------------------------------
 
     def _judge(self, facts: BatchFacts) -> str | None:
-        """Compare the imbalance that plans foretold with what the batch had; what the choice has changed."""
+        """Compare the imbalance that plans predicted with what the batch had; what the choice has changed."""
         if facts.plan.partitions != self._plan.partitions or not facts.sampled:
             return None
         histogram, candidate = facts.histogram, self._plan
         observed = load_imbalance(facts.plan.loads(histogram))
-        batch = Seen(
-            foretold=load_imbalance(facts.plan.info.loads) if facts.plan.info.rows else observed,
+        batch = BatchImbalance(
+            predicted=load_imbalance(facts.plan.info.loads) if facts.plan.info.rows else observed,
             observed=observed,
             by_hash=load_imbalance(self._hash.loads(histogram)),
-            other_foretold=load_imbalance(candidate.info.loads) if candidate.info.rows else 1.0,
+            other_predicted=load_imbalance(candidate.info.loads) if candidate.info.rows else 1.0,
             other=load_imbalance(candidate.loads(histogram)),
             noise=_SCATTER * (facts.plan.partitions / facts.sampled) ** 0.5,
         )
@@ -252,8 +252,8 @@ class PlanAhead:
         if self.decider is None:
             return None
         if facts.took is not None:
-            self.decider.took(facts.batch, facts.took)
-        return self.decider.seen(facts.batch, facts.plan.partitions, facts.rows, facts.histogram.keys, facts.stages)
+            self.decider.add_seconds(facts.batch, facts.took)
+        return self.decider.add_rows(facts.batch, facts.plan.partitions, facts.rows, facts.histogram.keys, facts.stages)
 
     def _partitions(self, session: Partitions) -> int:
         """The number that this query has decided on; 0 where another one decides, or did until now: each would take
@@ -263,7 +263,7 @@ class PlanAhead:
         if self.decider is None or not session.owner:
             return 0
         if new:
-            self.decider.begin_at(session.spec.partitions)
+            self.decider.restart_at(session.spec.partitions)
         return 0 if new else self.decider.partitions
 
     def _rescaled(self, partitions: int) -> NextBatch:
