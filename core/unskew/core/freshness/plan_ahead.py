@@ -3,7 +3,7 @@
 ``after`` takes the facts of a finished batch. It judges the plan that the batch was bound to, adds the batch to the
 record, and returns either what the next batch is bound to (``NextBatch``) or the plan that it needs first
 (``PlanRequest``). ``answered`` takes the plan that the service made for that request, or None: then the same planner
-makes one here. ``took`` takes a batch's time where it comes later than its facts.
+makes one here. ``add_seconds`` takes a batch's time where it comes later than its facts.
 
 Whether the next batch goes by this plan, by a count of its own rows or by plain hash is decided by a
 ``FreshnessChoice``: another way to choose is another class with its three members. Threads, the service and Spark are
@@ -206,7 +206,7 @@ class PlanAhead:
         source = f"{self._plan.info.policy or 'plan'} from the last {len(self._history.batches)} batches"
         return self._bind(request.news or source)
 
-    def took(self, batch: int, seconds: float, session: Partitions) -> NextBatch:
+    def add_seconds(self, batch: int, seconds: float, session: Partitions) -> NextBatch:
         """How long a batch took, from its trigger to its commit."""
         self.decision = None if self.decider is None else self.decider.add_seconds(batch, seconds)
         return self._rescaled(self._partitions(session))

@@ -76,8 +76,9 @@ class _Run:
             )
         )
         counted = shortened(Histogram.from_hashes(hashes), LISTED)
-        added = keys_added(before, held.hashes)
-        return TaskResult(self.partition, part, output, figures, counted, added, self._latest(rows))
+        return TaskResult(
+            self.partition, part, output, figures, counted, keys_added(before, held.hashes), self._latest(rows)
+        )
 
     def _rows(self, batches: list[pa.RecordBatch]) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.int64]]:
         """The rows, key after key, the hash of each and the number of its key."""
