@@ -40,7 +40,7 @@ from unskew.core.operators.keyed_plan import (
     shortened,
     with_batch,
 )
-from unskew.core.operators.keyed_state import with_hashes
+from unskew.core.operators.keyed_state import holding
 from unskew.core.planners import Origin
 from unskew.spark import Unskew
 from unskew.spark.stateful import Stateful
@@ -105,7 +105,7 @@ def touched(log: Log, before: Manifest, users: np.ndarray[Any, Any]) -> int:
     reader, total = Reader(log.folder.sub("data"), pa.schema([])), 0
     for partition, part in enumerate(before.parts):
         index = reader.index(part)
-        total += int(index["length"][with_hashes(index, hashes[place == partition])].sum())
+        total += int(index["length"][holding(index, hashes[place == partition])].sum())
     return total
 
 

@@ -52,12 +52,12 @@ def main(rows: int = 120_000) -> None:
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     clicks = logs(spark, rows).persist()
     clicks.count()
-    found = []
+    results = []
     for name, job in (("before", before), ("after", after)):
         start = time.perf_counter()
-        found.append(sorted(map(tuple, job(clicks).collect())))
+        results.append(sorted(map(tuple, job(clicks).collect())))
         print(f"{name}: {time.perf_counter() - start:.1f} s")
-    print("same result:", found[0] == found[1])
+    print("same result:", results[0] == results[1])
     spark.stop()
 
 

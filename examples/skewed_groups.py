@@ -33,8 +33,8 @@ def fit(orders: pd.DataFrame) -> pd.DataFrame:
     at_zero = float(price.mean() - slope * orders["day"].mean())
     context = TaskContext.get()
     task = -1 if context is None else context.partitionId()  # only to show which task had which customer
-    found = (orders["customer"].iloc[0], len(orders), round(slope, 6), round(at_zero, 6), task)
-    return pd.DataFrame([found], columns=["customer", "orders", "slope", "intercept", "task"])
+    row = (orders["customer"].iloc[0], len(orders), round(slope, 6), round(at_zero, 6), task)
+    return pd.DataFrame([row], columns=["customer", "orders", "slope", "intercept", "task"])
 
 
 def orders_of(spark: SparkSession, rows: int) -> DataFrame:
@@ -47,7 +47,7 @@ def orders_of(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def run(name: str, fitted: DataFrame) -> pd.DataFrame:
-    """Its models; what it took, and what the longest task had."""
+    """Print the seconds and the orders of the fullest task; the models."""
     start = time.perf_counter()
     models = fitted.toPandas()
     seconds = time.perf_counter() - start

@@ -124,7 +124,7 @@ def test_kedas_calls_in_their_order_follow_the_advice() -> None:
         assert (spec.metric_name, spec.target_size, spec.target_size_float) == ("unskew-reduce-tasks", 3, 2.5)
         assert refused(lambda: operator.value(ref(), spec.metric_name))[0] == "NOT_FOUND"
         assert refused(lambda: operator.active(ref()))[0] == "NOT_FOUND"
-        engine = service.running._grpc_face.calls.verbs
+        engine = service.running._grpc_handlers.calls.verbs
         service.run(engine.put_stream("clicks", StreamSpec(4)))
         assert operator.value(ref(), spec.metric_name) == 4  # nothing is advised yet: as many as there are
         code, said = refused(lambda: operator.value(ref(stage="map"), "unskew-map-tasks"))
@@ -154,7 +154,7 @@ def test_a_stream_that_nobody_reports_to_is_idle_after_a_while() -> None:
             yield replace(advice, since=since)
 
     async def main() -> None:
-        async for answer in scaler._watched(keda.trigger_of(ref()), each()):
+        async for answer in scaler._changes(keda.trigger_of(ref()), each()):
             told.append(answer.result)
         short = keda.trigger_of(ref(idleSeconds="0.5"))
         assert not scaler._active(short, advice)

@@ -41,7 +41,7 @@ class Elastic:
         self.rules(1)
 
     def within(self, partitions: int) -> int:
-        """The nearest allowed number; a query may have been started with other bounds before."""
+        """The allowed number nearest to ``partitions``; a query may have been started with other bounds before."""
         return min(max(partitions, self.least), self.most)
 
     def rules(self, maps: int) -> ScaleRules:
