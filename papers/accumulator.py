@@ -243,10 +243,7 @@ class _KeyTable:
             return
         self._bits = (2 * size - 1).bit_length()
         self._cells = np.full(1 << self._bits, -1, dtype=np.int64)
-        self.key, self.count = (
-            _grown(self.key, 1 << (self._bits - 1)),
-            _grown(self.count, 1 << (self._bits - 1)),
-        )
+        self.key, self.count = (_grown(self.key, 1 << (self._bits - 1)), _grown(self.count, 1 << (self._bits - 1)))
         self._place(np.arange(self.size))
 
 

@@ -33,16 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from papers.grouping_events import (
-    Action,
-    Aggregate,
-    Event,
-    GroupingRules,
-    Ignored,
-    Moved,
-    WorkerJoined,
-    WorkerLeft,
-)
+from papers.grouping_events import Action, Aggregate, Event, GroupingRules, Ignored, Moved, WorkerJoined, WorkerLeft
 from unskew.core.arrays.apportion import apportion
 from unskew.core.errors import ConfigError
 from unskew.core.grouping.signals import Kind, Signal, SignalRules

@@ -15,15 +15,7 @@ from unskew.core.arrays.frozen import sealed
 from unskew.core.errors import WireError
 from unskew.core.histogram.histogram import MAX_ROWS
 
-__all__ = [
-    "pack_bits",
-    "pack_floats",
-    "pack_numbers",
-    "unpack_bits",
-    "unpack_counts",
-    "unpack_floats",
-    "unpack_hashes",
-]
+__all__ = ["pack_bits", "pack_floats", "pack_numbers", "unpack_bits", "unpack_counts", "unpack_floats", "unpack_hashes"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]

@@ -191,8 +191,7 @@ def _parameter(value: Value, field: str) -> object:
 
 def part_to_message(part: Part) -> pb.Part:
     return encoded(
-        "part",
-        lambda: pb.Part(source=part.source, batch=part.batch, run=part.run, part=part.part, parts=part.parts),
+        "part", lambda: pb.Part(source=part.source, batch=part.batch, run=part.run, part=part.part, parts=part.parts)
     )
 
 

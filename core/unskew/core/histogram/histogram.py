@@ -133,11 +133,7 @@ class Histogram:
     __reduce__ = by_fields
 
     def _check(self) -> None:
-        lengths = {
-            len(self.hashes),
-            len(self.counts),
-            len(self.hashes if self.spread is None else self.spread),
-        }
+        lengths = {len(self.hashes), len(self.counts), len(self.hashes if self.spread is None else self.spread)}
         if len(lengths) > 1:
             raise HistogramError(f"{len(self.hashes)} hashes but {len(self.counts)} counts: give one of each a key")
         if not ascending(self.hashes):

@@ -24,10 +24,7 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 Int = Any  # an int in plain Python, an int64 where compiled
 
-CHOICES, DUE = (
-    0,
-    1,
-)  # ``hot_choices``: choices of a hot key; the number of rows that updates them next
+CHOICES, DUE = (0, 1)  # ``hot_choices``: choices of a hot key; the number of rows that updates them next
 
 HOT_SHARE = 5  # a key is hot from 1 / (5 n) of the rows on
 _AGAIN = 100  # choices are worked out anew every 100 n rows, sooner at the start

@@ -55,14 +55,7 @@ _MANY = 24  # files: the index finds a block in any number of them, but every fi
 
 # ``file`` is a number in the part's list of files, ``least`` the least expiry of a key in it.
 BLOCK = np.dtype(
-    [
-        ("first", "<u8"),
-        ("file", "<i4"),
-        ("offset", "<i8"),
-        ("length", "<i4"),
-        ("rows", "<i4"),
-        ("least", "<i8"),
-    ]
+    [("first", "<u8"), ("file", "<i4"), ("offset", "<i8"), ("length", "<i4"), ("rows", "<i4"), ("least", "<i8")]
 )
 
 

@@ -125,11 +125,7 @@ def _displace(keys: U64, shift: int, bits: int) -> NDArray[np.uint32] | None:
 
 
 def _place_groups(
-    group: NDArray[np.int64],
-    place: NDArray[np.int64],
-    bits: int,
-    used: NDArray[np.bool_],
-    chosen: NDArray[np.uint32],
+    group: NDArray[np.int64], place: NDArray[np.int64], bits: int, used: NDArray[np.bool_], chosen: NDArray[np.uint32]
 ) -> bool:
     """Give every group (all of one size) a displacement whose places are free; rounds of parallel tries."""
     order = np.argsort(group, kind="stable")

@@ -30,10 +30,7 @@ from unskew.core.planners.planner_view import PlannerView
 __all__ = ["DaltonPlanner"]
 
 _GRAIN = 4096
-REASONS = (
-    "hot: learned to be worth most there",
-    "too few distinct spread values to split it: where it is worth most",
-)
+REASONS = ("hot: learned to be worth most there", "too few distinct spread values to split it: where it is worth most")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,15 +67,7 @@ class DaltonPlanner:
         grain = max(int(view.mean) // _GRAIN, 1)
         rule = self._learning().rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
         routing = place_hot_keys(
-            view.hashes,
-            view.rows,
-            homes,
-            most,
-            load,
-            self.common.relative,
-            table.resized(n),
-            rule,
-            self.common.seed,
+            view.hashes, view.rows, homes, most, load, self.common.relative, table.resized(n), rule, self.common.seed
         )
         key, partition = np.nonzero(routing.placed)
         placement = Placement(

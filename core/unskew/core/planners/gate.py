@@ -46,12 +46,7 @@ class Gate:
             raise ConfigError("least_gain", self.least, "0 or more and below 1, in mean loads")
 
     def judge(
-        self,
-        candidate: Plan,
-        accepted: Plan,
-        rows: Histogram,
-        state: Histogram,
-        relative: NDArray[np.float64],
+        self, candidate: Plan, accepted: Plan, rows: Histogram, state: Histogram, relative: NDArray[np.float64]
     ) -> GateVerdict:
         """Compare both plans on the current ``rows``; ``state`` counts the rows of state that may have to move."""
         n = candidate.partitions

@@ -225,10 +225,7 @@ class BlockMetrics:
 
 
 def block_metrics(
-    hashes: U64,
-    partitions: NDArray[np.integer],
-    n: int,
-    weights: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3),
+    hashes: U64, partitions: NDArray[np.integer], n: int, weights: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
 ) -> BlockMetrics:
     """Prompt's BSI, BCI, KSR and MPI of routed rows.
 

@@ -49,11 +49,7 @@ class Load:
         """One batch."""
         per = 1.0 / stats.interval
         return cls(
-            stats.processing * per,
-            stats.map_time * per,
-            stats.reduce_time * per,
-            stats.rows * per,
-            float(stats.keys),
+            stats.processing * per, stats.map_time * per, stats.reduce_time * per, stats.rows * per, float(stats.keys)
         )
 
     @classmethod

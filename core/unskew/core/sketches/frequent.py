@@ -34,16 +34,7 @@ from numpy.typing import NDArray
 from unskew.core.arrays.frozen import frozen
 from unskew.core.arrays.ranking import ascending, descending, look_up
 from unskew.core.errors import ConfigError, HistogramError
-from unskew.core.sketches.tally import (
-    I64,
-    MAX_TOTAL,
-    U64,
-    add_totals,
-    check_counts,
-    check_hashes,
-    exact_sum,
-    tally,
-)
+from unskew.core.sketches.tally import I64, MAX_TOTAL, U64, add_totals, check_counts, check_hashes, exact_sum, tally
 
 __all__ = ["FrequentItems", "HeavyVerdict"]
 

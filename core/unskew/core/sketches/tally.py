@@ -15,17 +15,7 @@ from numpy.typing import NDArray
 from unskew.core.arrays.ranking import run_starts
 from unskew.core.errors import HistogramError
 
-__all__ = [
-    "I64",
-    "MAX_TOTAL",
-    "U64",
-    "Tally",
-    "add_totals",
-    "check_counts",
-    "check_hashes",
-    "exact_sum",
-    "tally",
-]
+__all__ = ["I64", "MAX_TOTAL", "U64", "Tally", "add_totals", "check_counts", "check_hashes", "exact_sum", "tally"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]

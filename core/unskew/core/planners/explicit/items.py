@@ -27,11 +27,7 @@ __all__ = ["HASHED", "MOVED", "STAYED", "Items", "check_explicit", "limit_of"]
 F64 = NDArray[np.float64]
 I32 = NDArray[np.int32]
 STAYED, HASHED, MOVED = range(3)
-REASONS = (
-    "an item that stays where it was",
-    "an item placed where it hashes",
-    "an item moved to balance the load",
-)
+REASONS = ("an item that stays where it was", "an item placed where it hashes", "an item moved to balance the load")
 
 
 def check_explicit(common: PlannerSettings, factor: float, theta: float | None = None) -> None:
