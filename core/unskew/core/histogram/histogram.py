@@ -143,6 +143,7 @@ class Histogram:
 
     @classmethod
     def empty(cls) -> Histogram:
+        """The histogram of no rows."""
         return cls(np.zeros(0, np.uint64), np.zeros(0, np.int64))
 
     @classmethod
@@ -195,7 +196,7 @@ class Histogram:
         return tuple(None if array is None else array.tobytes() for array in arrays)
 
     def merge(self, *others: Histogram) -> Histogram:
-        """The histogram of all rows together; the order and grouping of merges make no difference."""
+        """The histogram of all rows of this one and ``others``; order and grouping of merges make no difference."""
         parts = (self, *others)
         tails = [part.tail for part in parts if part.tail is not None]
         merged = Histogram.from_counts(
@@ -217,7 +218,7 @@ class Histogram:
         return Histogram(self.hashes, self.counts, self.tail, spread, _checked=True)
 
     def top(self, limit: int) -> tuple[U64, I64]:
-        """The heaviest listed keys and their rows, heaviest first, ties by hash."""
+        """The ``limit`` heaviest listed keys and their rows, heaviest first, ties by hash."""
         index = heaviest(self.hashes, self.counts, limit)
         return self.hashes[index], self.counts[index]
 
@@ -241,13 +242,13 @@ class Histogram:
         return Histogram(self.hashes[alive], counts[alive], tail, spread, _checked=True)
 
     def shortened(self, limit: int, bits: int) -> Histogram:
-        """The ``limit`` heaviest keys one by one, all others by host among ``2**bits``."""
+        """The ``limit`` heaviest keys one by one, all others by host (2^``bits`` of them)."""
         listed = marked(heaviest(self.hashes, self.counts, limit), len(self.hashes))
         spread = None if self.spread is None else self.spread[listed]
         return Histogram(self.hashes[listed], self.counts[listed], self.fold(listed, bits), spread)
 
     def fold(self, listed: NDArray[np.bool_], bits: int) -> Tail:
-        """All keys but the ``listed`` ones, by host."""
+        """All keys but the ``listed`` ones, by host (2^``bits`` of them)."""
         hosts = host_of(self.hashes, bits)
         size = 1 << bits
         unlisted = np.where(listed, 0, self.counts)

@@ -143,10 +143,12 @@ class Plan:
 
     @property
     def version(self) -> Version:
+        """The number of this plan."""
         return self.info.version
 
     @property
     def tail_bits(self) -> int:
+        """log2 of the number of hosts."""
         return len(self.tail).bit_length() - 1
 
     @derived
@@ -179,8 +181,20 @@ class Plan:
     # -- the rule, in numpy ---------------------------------------------------------------------------------
 
     def route(self, hashes: U64, spread: U64 | None = None) -> I32:
-        """The partition of each row, given its key hash from ``hash_keys`` (never the key itself) and, where keys are
-        split, its spread hash. Hashes may be unsigned, or signed as Spark has them."""
+        """The partition of each row.
+
+        Parameters
+        ----------
+        hashes
+            The rows' key hashes, as ``hash_keys`` returns them or signed as Spark has them; not the keys themselves.
+        spread
+            A hash of the rows' other columns, needed where the plan splits keys (``splits``).
+
+        Raises
+        ------
+        PlanError
+            If the plan splits keys and there are no spread hashes, or lengths differ.
+        """
         keys = hashes_of(hashes, "hashes")
         spread = None if spread is None else hashes_of(spread, "spread")
         self._need_spread(keys, spread)
@@ -228,8 +242,8 @@ class Plan:
     # -- the rule, one row at a time ------------------------------------------------------------------------
 
     def route_one(self, key: int, spread: int = 0) -> int:
-        """The partition of one row, in plain Python ints (signed or not): the rule against which other implementations
-        are tested."""
+        """The partition of one row, by the ``key`` and ``spread`` hashes as Python ints: the rule that others are
+        tested by."""
         key, spread = key & _UINT64, spread & _UINT64
         index = self._index(key)
         if index < 0:
@@ -249,7 +263,7 @@ class Plan:
     # -- what the plan means --------------------------------------------------------------------------------
 
     def explain(self, key: int) -> Explanation:
-        """Where the key with this hash goes, its share, and why."""
+        """Where the key with this hash (``key``) goes, its share of the rows, and why."""
         key &= _UINT64
         index = self._index(key)
         if index < 0:
@@ -278,7 +292,7 @@ class Plan:
         )
 
     def fragments(self, hashes: U64, counts: I64) -> tuple[I64, I32, I64]:
-        """The allotment of these keys' rows by the encoded tables: (index of the key, partition, rows) triples.
+        """How the ``counts`` of the keys ``hashes`` are shared out: (index of the key, partition, rows) triples.
 
         Split keys are shared out in whole rows by their slots; the rows really routed scatter around these
         figures, binomially, because the spread hash decides row by row.
@@ -306,7 +320,7 @@ class Plan:
         return np.concatenate(keys), np.concatenate(partitions), np.concatenate(rows)
 
     def place(self, hashes: U64) -> I32:
-        """The partition of each key, or -1 - j where it is the j-th split key."""
+        """The partition of each key of ``hashes``, or -1 - j where it is the j-th split key."""
         keys = hashes_of(hashes, "hashes")
         out = np.empty(len(keys), np.int32)
         for start in range(0, len(keys), _BLOCK):
@@ -315,11 +329,11 @@ class Plan:
         return out
 
     def loads(self, histogram: Histogram) -> I64:
-        """Rows per partition if these rows come: the allotment of the encoded tables."""
+        """The rows that each partition would get of those in ``histogram``."""
         return self._allotted(histogram, histogram.counts) + self._tail_sum(histogram, "rows")
 
     def cardinalities(self, histogram: Histogram) -> I64:
-        """Distinct keys (fragments) per partition if these rows come."""
+        """The distinct keys (fragments) that each partition would get of those in ``histogram``."""
         return self._allotted(histogram, np.ones(len(histogram.hashes), np.int64)) + self._tail_sum(histogram, "keys")
 
     def _allotted(self, histogram: Histogram, each: I64) -> I64:
@@ -346,11 +360,11 @@ class Plan:
         return self._sum(self.tail_at(bits), fold_hosts(getattr(histogram.tail, what), bits))
 
     def tail_at(self, bits: int) -> I32:
-        """The tail as a table of ``2**bits`` hosts, at least as fine as it is."""
+        """The tail as a table of ``2**bits`` hosts, of which it has at most as many (``bits`` >= ``tail_bits``)."""
         return np.repeat(self.tail, 1 << (bits - self.tail_bits))
 
     def moved(self, previous: Plan, histogram: Histogram) -> tuple[float, float]:
-        """The share of the rows, and of the keys, that are elsewhere than under ``previous``."""
+        """The share of the rows of ``histogram``, and of its keys, that are elsewhere than under ``previous``."""
         rows, keys = _moved_listed(self, previous, histogram)
         total, distinct = histogram.total, histogram.keys
         if histogram.tail is not None:
@@ -361,7 +375,8 @@ class Plan:
         return (rows / total if total else 0.0, keys / distinct if distinct else 0.0)
 
     def moved_share(self, previous: Plan, histogram: Histogram) -> float:
-        """The share of these rows (of their state, where it grows with them) that has to move."""
+        """The share of the rows of ``histogram`` (of their state, if it grows with them) that moves from
+        ``previous``."""
         return self.moved(previous, histogram)[0]
 
 

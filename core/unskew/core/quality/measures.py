@@ -44,22 +44,8 @@ F64 = NDArray[np.float64]
 
 
 def loads(partitions: NDArray[np.integer], n: int) -> I64:
-    """Count the rows of each partition.
+    """Rows per partition, of rows on these ``partitions`` out of ``n``. ``ConfigError`` where a row is on no partition.
 
-    Parameters
-    ----------
-    partitions
-        The partition of each row, 0 to n - 1.
-    n
-        How many partitions there are.
-
-    Raises
-    ------
-    ConfigError
-        If ``n`` is below 1, or a row is outside the partitions.
-
-    Examples
-    --------
     >>> loads(np.array([0, 2, 2]), n=3).tolist()
     [1, 0, 2]
     """
@@ -96,12 +82,8 @@ def load_imbalance(rows: ArrayLike, relative: ArrayLike | None = None) -> float:
 
 
 def imbalance(partitions: NDArray[np.integer], n: int, relative: ArrayLike | None = None) -> float:
-    """Largest load over mean load of routed rows.
+    """Largest load over mean load of rows on these ``partitions`` out of ``n``, by ``relative`` capacity if given.
 
-    Parameters and errors are those of ``loads`` and ``load_imbalance``.
-
-    Examples
-    --------
     >>> imbalance(np.array([0, 1, 1, 1]), n=2)
     1.5
     """
@@ -140,7 +122,7 @@ def _pairs(hashes: U64, partitions: NDArray[np.integer], n: int) -> tuple[I64, I
 
 
 def cardinalities(hashes: U64, partitions: NDArray[np.integer], n: int) -> I64:
-    """Count the distinct keys of each partition.
+    """Distinct keys per partition.
 
     Parameters
     ----------
@@ -152,7 +134,7 @@ def cardinalities(hashes: U64, partitions: NDArray[np.integer], n: int) -> I64:
     Raises
     ------
     ConfigError
-        If lengths differ, or a row is outside the partitions.
+        If lengths differ, or a row is on no partition.
 
     Examples
     --------
@@ -163,12 +145,8 @@ def cardinalities(hashes: U64, partitions: NDArray[np.integer], n: int) -> I64:
 
 
 def fragment_count(hashes: U64, partitions: NDArray[np.integer]) -> int:
-    """Count the (key, partition) pairs of routed rows.
+    """How many (key, partition) pairs rows with these ``hashes`` on these ``partitions`` make.
 
-    Parameters and errors are those of ``cardinalities``.
-
-    Examples
-    --------
     >>> fragment_count(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]))
     3
     """
@@ -178,10 +156,8 @@ def fragment_count(hashes: U64, partitions: NDArray[np.integer]) -> int:
 def replication(hashes: U64, partitions: NDArray[np.integer]) -> float:
     """(key, partition) pairs over distinct keys; 1.0 when no key is split. Also Prompt's KSR (Eq. 5).
 
-    Parameters and errors are those of ``cardinalities``.
+    ``hashes`` and ``partitions`` are of each row.
 
-    Examples
-    --------
     >>> replication(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]))
     1.5
     """
@@ -194,10 +170,8 @@ def replication(hashes: U64, partitions: NDArray[np.integer]) -> float:
 def split_share(hashes: U64, partitions: NDArray[np.integer]) -> float:
     """The share of the distinct keys that are on more than one partition; 0.0 when no key is split.
 
-    Parameters and errors are those of ``cardinalities``.
+    ``hashes`` and ``partitions`` are of each row.
 
-    Examples
-    --------
     >>> split_share(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]))
     0.5
     """
@@ -241,7 +215,7 @@ def block_metrics(
     Raises
     ------
     ConfigError
-        If lengths differ, a row is outside the partitions, or there are not three weights.
+        If lengths differ, a row is on no partition, or there are not three weights.
 
     Examples
     --------
@@ -256,24 +230,10 @@ def block_metrics(
 def metrics_of(
     rows: I64, keys: I64, distinct: int, weights: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
 ) -> BlockMetrics:
-    """The same measures from rows and keys per partition, as a plan predicts them.
+    """The same from ``rows`` and ``keys`` per partition, as a plan predicts them, and all ``distinct`` keys.
 
-    Parameters
-    ----------
-    rows, keys
-        Rows and distinct keys per partition.
-    distinct
-        Distinct keys in all.
-    weights
-        MPI's weights of BSI, BCI and KSR.
+    ``weights`` are MPI's, as in ``block_metrics``; ``ConfigError`` where there are not three, or lengths differ.
 
-    Raises
-    ------
-    ConfigError
-        If lengths differ, or there are not three weights.
-
-    Examples
-    --------
     >>> metrics_of(np.array([3, 1]), np.array([1, 1]), 2).bsi
     1.0
     """
@@ -302,14 +262,12 @@ class Costs:
 
 
 def holistic(hashes: U64, partitions: NDArray[np.integer], n: int, p: float = 0.5, reducers: int = 1) -> Costs:
-    """Holistic's costs of routed rows: I, CI, HI and Gamma.
+    """Holistic's costs I, CI, HI and Gamma of routed rows.
 
     Parameters
     ----------
-    hashes, partitions
-        The key hash and the partition of each row.
-    n
-        How many partitions there are.
+    hashes, partitions, n
+        As in ``cardinalities``.
     p
         The bias of Eq. 9 between rows (1) and keys (0).
     reducers
@@ -324,7 +282,7 @@ def holistic(hashes: U64, partitions: NDArray[np.integer], n: int, p: float = 0.
     Raises
     ------
     ConfigError
-        If lengths differ, a row is outside the partitions, or ``p`` or ``reducers`` is not allowed.
+        If lengths differ, a row is on no partition, or ``p`` or ``reducers`` is not allowed.
 
     Examples
     --------
@@ -359,22 +317,10 @@ def _scaled(load: I64) -> F64:
 
 
 def moved_share(before: NDArray[np.integer], after: NDArray[np.integer], rows: ArrayLike | None = None) -> float:
-    """The share of the rows (or of the keys, without ``rows``) whose partition changed.
+    """The share of the ``rows`` (of the keys, without them) whose partition differs ``before`` and ``after``.
 
-    Parameters
-    ----------
-    before, after
-        The partition of each key under both plans.
-    rows
-        The rows of each key.
+    All are per key; ``ConfigError`` where lengths differ.
 
-    Raises
-    ------
-    ConfigError
-        If lengths differ.
-
-    Examples
-    --------
     >>> moved_share(np.array([0, 1]), np.array([0, 0]), rows=[3, 1])
     0.25
     """
@@ -413,7 +359,7 @@ class LinearCost:
                 raise ConfigError(name, value, "0 or more")
 
     def tasks(self, rows: ArrayLike, keys: ArrayLike) -> F64:
-        """The cost of each partition's task."""
+        """The cost of each partition's task, from its ``rows`` and distinct ``keys``."""
         read, distinct = np.asarray(rows, np.float64), np.asarray(keys, np.float64)
         if read.shape != distinct.shape:
             raise ConfigError("keys", f"an array of shape {distinct.shape}", f"the shape of rows, {read.shape}")
@@ -421,10 +367,10 @@ class LinearCost:
 
     @classmethod
     def fit(cls, rows: ArrayLike, keys: ArrayLike, seconds: ArrayLike, per_fragment: float = 2.0) -> LinearCost:
-        """Least squares over measured tasks, in units of the fitted cost of a row; never negative.
+        """Least squares over the ``rows``, ``keys`` and ``seconds`` of measured tasks; never negative.
 
-        If a figure is not a finite number the result is the default. ``per_fragment`` stays in rows: a task's time does
-        not show what merging its output will cost.
+        Costs are in units of the fitted cost of a row; the default where a figure is not finite. ``per_fragment`` stays
+        in rows: a task's time does not show what merging its output will cost.
         """
         values, measured = np.asarray(rows, np.float64), np.asarray(seconds, np.float64)
         distinct = np.asarray(keys, np.float64)
@@ -451,22 +397,10 @@ def _positive(table: F64, measured: F64) -> tuple[float, float]:
 
 
 def makespan(tasks: ArrayLike, slots: int | None = None) -> float:
-    """When the last task ends, if tasks start in order of their number, as Spark's roughly do.
+    """When the last of these ``tasks`` ends, if they start in order of their number, as Spark's roughly do.
 
-    Parameters
-    ----------
-    tasks
-        The cost of each task.
-    slots
-        How many tasks run at once; all where left out.
+    ``slots`` is how many run at once, all where left out; ``ConfigError`` below 1.
 
-    Raises
-    ------
-    ConfigError
-        If ``slots`` is below 1.
-
-    Examples
-    --------
     >>> makespan([3, 1, 1], slots=2)
     3.0
     """
