@@ -59,13 +59,13 @@ def test_feedback_says_how_much_each_wants():
     """What it had of the rows, times what it can bear of that; 2 is as it should be and wants nothing."""
     feedback = feedback_of(stored(work([1.6, 0.4, 0.8], interval=1.0)))
     assert (feedback.busy, feedback.idle, feedback.fine) == ((0,), (1,), (2,))
-    assert feedback.wanted == pytest.approx({0: 100 / 600 / 2, 1: 200 / 600 * 2})
+    assert feedback.shares == pytest.approx({0: 100 / 600 / 2, 1: 200 / 600 * 2})
 
 
 def test_partitions_that_have_not_reported_yet_are_taken_to_have_had_as_much_as_the_others():
     """A plan is made while reports come in: half of them make nobody ask for the double."""
     feedback = feedback_of(stored(work([1.6, 0.8], interval=1.0)), partitions=4)
-    assert feedback.wanted == pytest.approx({0: 100 / 600 / 2})
+    assert feedback.shares == pytest.approx({0: 100 / 600 / 2})
 
 
 def test_busy_partitions_give_to_idle_ones_under_cg():

@@ -357,7 +357,7 @@ def test_without_a_window_there_is_always_room_for_new_hot_keys() -> None:
     late = np.bincount(out[-span:], minlength=n).max() * n / span
     assert late <= 1.4
     assert len(hot(router)) > 0
-    assert len(learner(router).rows.known) <= 16 * n
+    assert len(learner(router).rows.row_keys) <= 16 * n
 
 
 @compiled
@@ -380,7 +380,7 @@ def test_more_hot_keys_than_room_are_hashed() -> None:
     router = dalton(4, window=2_000, slide=100, epsilon=1.0, split_cap=None)
     part = learner(router)
     part.rule = part.rule._replace(room=2)
-    part.rows = part.rows._replace(known=part.rows.known[:2])
+    part.rows = part.rows._replace(row_keys=part.rows.row_keys[:2])
     keys = np.tile(key_hashes(4), 500)
     out, homes = router.route(keys), make_router("hash", 4).route(keys)
     assert len(hot(router)) == 2
@@ -517,7 +517,7 @@ def test_one_worker_and_very_many() -> None:
     assert sorted(heavy.tolist()) == [key for key in hot(router) if key in set(heavy.tolist())]
     assert out.min() >= 0
     assert out.max() < n
-    assert len(learner(router).rows.known) >= 40 > FIRST_ROOM
+    assert len(learner(router).rows.row_keys) >= 40 > FIRST_ROOM
 
 
 def test_bad_settings_are_refused_by_name() -> None:

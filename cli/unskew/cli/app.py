@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 __all__ = ["app"]
 
@@ -17,7 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
 
 def _version(show: bool) -> None:
@@ -32,7 +33,7 @@ def _version(show: bool) -> None:
 def _unskew(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001 - done by its callback
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+        bool, Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -49,57 +50,52 @@ def policies(as_json: Json = False) -> None:
 
 @app.command()
 def whatif(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Parquet, CSV or text (one key a line), or a folder.")],
+    file: Annotated[str, Argument(metavar="FILE", help="Parquet, CSV or text (one key a line), or a folder.")],
     column: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="The key column; repeat it for a key of several columns.")
+        list[str] | None, Option(metavar="NAME", help="The key column; repeat it for a key of several columns.")
     ] = None,
-    partitions: Annotated[str, typer.Option(metavar="N", help="Number of partitions.")] = "16",
+    partitions: Annotated[str, Option(metavar="N", help="Number of partitions.")] = "16",
     policies: Annotated[
-        str,
-        typer.Option(metavar="A,B,...", help="Planners and routers to try beside hash; all planners when left out."),
+        str, Option(metavar="A,B,...", help="Planners and routers to try beside hash; all planners when left out.")
     ] = "",
-    batch: Annotated[str, typer.Option(metavar="ROWS", help="Rows of a micro-batch.")] = "100000",
+    batch: Annotated[str, Option(metavar="ROWS", help="Rows of a micro-batch.")] = "100000",
     window: Annotated[
         str,
-        typer.Option(
-            metavar="ROWS", help="Rows that a policy sees (a planner: in whole batches); one batch when left out."
-        ),
+        Option(metavar="ROWS", help="Rows that a policy sees (a planner: in whole batches); one batch when left out."),
     ] = "",
     slide: Annotated[
-        str, typer.Option(metavar="ROWS", help="By how much the window moves on; a fiftieth of it when left out.")
+        str, Option(metavar="ROWS", help="By how much the window moves on; a fiftieth of it when left out.")
     ] = "",
     time: Annotated[
-        str, typer.Option(metavar="NAME", help="The column of times: --window and --slide are then in seconds.")
+        str, Option(metavar="NAME", help="The column of times: --window and --slide are then in seconds.")
     ] = "",
-    agents: Annotated[
-        str, typer.Option(metavar="N", help="Partitioners of each router, each with every N-th row.")
-    ] = "1",
+    agents: Annotated[str, Option(metavar="N", help="Partitioners of each router, each with every N-th row.")] = "1",
     dsync: Annotated[
-        str, typer.Option(metavar="ROWS", help="Rows of the stream after which agents that can cooperate do so.")
+        str, Option(metavar="ROWS", help="Rows of the stream after which agents that can cooperate do so.")
     ] = "",
     fresh: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="previous|same", help="Plan from the batches before, as in production, or from the batch itself."
         ),
     ] = "previous",
     capacities: Annotated[
-        str, typer.Option(metavar="C,C,...", help="Relative capacity of each partition; equal when left out.")
+        str, Option(metavar="C,C,...", help="Relative capacity of each partition; equal when left out.")
     ] = "",
-    weights: Annotated[str, typer.Option(metavar="C,C,...", help="The same as --capacities.")] = "",
-    seed: Annotated[str, typer.Option(metavar="N", help="Seed of the policies that draw.")] = "7",
+    weights: Annotated[str, Option(metavar="C,C,...", help="The same as --capacities.")] = "",
+    seed: Annotated[str, Option(metavar="N", help="Seed of the policies that draw.")] = "7",
     key_type: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--type", metavar="TYPE", help="Spark type of each key column; left out: the file's own, string for CSV."
         ),
     ] = None,
     as_json: Json = False,
     plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Draw the load of each partition (.png, .svg, .pdf).")
+        str | None, Option(metavar="FILE", help="Draw the load of each partition (.png, .svg, .pdf).")
     ] = None,
     save_plans: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Write the last plan of each policy as DIR/<policy>.plan.")
+        str | None, Option(metavar="DIR", help="Write the last plan of each policy as DIR/<policy>.plan.")
     ] = None,
 ) -> None:
     """Replay the keys of a file through policies and say what each would have done."""
@@ -130,15 +126,15 @@ def whatif(
 
 @app.command()
 def demo(
-    batches: Annotated[str, typer.Option(metavar="N", help="Batches of the stream.  [9]")] = "",
-    rows: Annotated[str, typer.Option(metavar="N", help="Rows of a batch.  [120000]")] = "",
-    partitions: Annotated[str, typer.Option(metavar="N", help="Partitions, and tasks at a time.  [16]")] = "",
-    seed: Annotated[str, typer.Option(metavar="N", help="Seed of the stream.  [7]")] = "",
-    out: Annotated[str, typer.Option(metavar="DIR", help="Where the report goes.")] = "demo-report",
+    batches: Annotated[str, Option(metavar="N", help="Batches of the stream.  [9]")] = "",
+    rows: Annotated[str, Option(metavar="N", help="Rows of a batch.  [120000]")] = "",
+    partitions: Annotated[str, Option(metavar="N", help="Partitions, and tasks at a time.  [16]")] = "",
+    seed: Annotated[str, Option(metavar="N", help="Seed of the stream.  [7]")] = "",
+    out: Annotated[str, Option(metavar="DIR", help="Where the report goes.")] = "demo-report",
     service: Annotated[
-        str, typer.Option(metavar="TARGET", help="A service that runs already, as grpc://host:8081; else its own.")
+        str, Option(metavar="TARGET", help="A service that runs already, as grpc://host:8081; else its own.")
     ] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="A small one, to see that it runs.")] = False,
+    quick: Annotated[bool, Option("--quick", help="A small one, to see that it runs.")] = False,
 ) -> None:
     """Run a stream of hot keys on a local Spark, by hash and by unskew side by side; needs Java 17 or newer."""
     from unskew.cli.demo.command import DemoOptions, run
@@ -157,14 +153,13 @@ class _NumbersAreKeys(typer.core.TyperCommand):
 
 @app.command(cls=_NumbersAreKeys)
 def explain(
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan file, as --save-plans writes it.")],
+    plan: Annotated[str, Argument(metavar="PLAN", help="A plan file, as --save-plans writes it.")],
     key: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY...", help="The key, one value for each of its columns.")
+        list[str] | None, Argument(metavar="KEY...", help="The key, one value for each of its columns.")
     ] = None,
-    key_hash: Annotated[str, typer.Option("--hash", metavar="0x...", help="The key's hash instead of the key.")] = "",
+    key_hash: Annotated[str, Option("--hash", metavar="0x...", help="The key's hash instead of the key.")] = "",
     null: Annotated[
-        list[str] | None,
-        typer.Option(metavar="N", help="The key's N-th part is NULL; its KEY is left out. May be repeated."),
+        list[str] | None, Option(metavar="N", help="The key's N-th part is NULL; its KEY is left out. May be repeated.")
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from unskew.spark.demo import DSYNC_LEAST, DSYNC_MOST
 if TYPE_CHECKING:
     from unskew.core.plan.plan import Plan
     from unskew.spark.demo import DemoBatch, Outcome
-    from unskew.spark.demo.work import MeasuredRun
 
 __all__ = ["page"]
 
@@ -70,8 +69,8 @@ def _lead(outcome: Outcome) -> str:
 
 def _tiles(outcome: Outcome) -> str:
     planned = outcome.planned
-    hashed, ours = (sum(ran.seconds for ran in _of(planned, arm)) for arm in ("hash", "unskew"))
-    longest = [max((ran.longest for ran in _of(planned, arm)), default=0.0) for arm in ("hash", "unskew")]
+    hashed, ours = (sum(ran.seconds for ran in outcome.of(arm, planned)) for arm in ("hash", "unskew"))
+    longest = [max((ran.longest for ran in outcome.of(arm, planned)), default=0.0) for arm in ("hash", "unskew")]
     tiles = [
         (f"{outcome.faster:.1f}x", "faster over all batches", f"{outcome.total('hash'):.1f} s by hash, "
          f"{outcome.total('unskew'):.1f} s by unskew, planning included"),
@@ -92,10 +91,6 @@ def _tiles(outcome: Outcome) -> str:
         f"<span>{escape(what)}</span><small>{escape(more)}</small></div>"
         for big, what, more in tiles
     )
-
-
-def _of(batches: Sequence[DemoBatch], arm: str) -> list[MeasuredRun]:
-    return [batch.hash if arm == "hash" else batch.unskew for batch in batches]
 
 
 def _bad_note(batch: DemoBatch) -> str:

@@ -177,25 +177,22 @@ def _note(batch: DemoBatch) -> str:
 def summary(console: Console, outcome: Outcome, report: Path) -> None:
     """Print the totals, whether the results are equal, and where the report is."""
     planned, proof = outcome.planned, outcome.proof
+    hashed, ours = outcome.of("hash", planned), outcome.of("unskew", planned)
     rows = [
         (f"all {len(outcome.batches)} batches", outcome.total("hash"), outcome.total("unskew")),
-        (
-            f"the {len(planned)} whose hot keys were known",
-            sum((batch.hash.seconds for batch in planned), 0.0),
-            sum((batch.unskew.seconds for batch in planned), 0.0),
-        ),
+        (f"the {len(planned)} whose hot keys were known", sum(r.seconds for r in hashed), sum(r.seconds for r in ours)),
         ("the longest task of all", outcome.longest("hash")[0], outcome.longest("unskew")[0]),
         (
             "the longest task, hot keys known",
-            max((batch.hash.longest for batch in planned), default=0.0),
-            max((batch.unskew.longest for batch in planned), default=0.0),
+            max((r.longest for r in hashed), default=0.0),
+            max((r.longest for r in ours), default=0.0),
         ),
     ]
     console.print(f"\n{'':<36}{'hash':>10}{'unskew':>10}", style="bold")
-    for name, hashed, ours in rows:
-        if ours > 0.0:
-            factor = f"[bold]{hashed / ours:>6.1f}x[/]"
-            console.print(f"{name:<36}[{_HASH}]{hashed:>8.1f} s[/][{_UNSKEW}]{ours:>8.1f} s[/]{factor}")
+    for name, by_hash, by_plan in rows:
+        if by_plan > 0.0:
+            factor = f"[bold]{by_hash / by_plan:>6.1f}x[/]"
+            console.print(f"{name:<36}[{_HASH}]{by_hash:>8.1f} s[/][{_UNSKEW}]{by_plan:>8.1f} s[/]{factor}")
     same = "[bold green]yes[/]" if proof.equal else "[bold red]NO[/]"
     digest = proof.digests["unskew"]
     console.print(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from typing import cast, get_args
 
 from unskew.cli.numbers import fractions, whole
 from unskew.cli.output import check_apart, check_file, check_folder, path_of, writing
@@ -177,8 +178,6 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 
 
 def _fresh(text: str) -> Fresh:
-    if text == "previous":
-        return "previous"
-    if text == "same":
-        return "same"
-    raise ConfigError("--fresh", text, ("previous", "same"))
+    if text not in get_args(Fresh):
+        raise ConfigError("--fresh", text, get_args(Fresh))
+    return cast(Fresh, text)

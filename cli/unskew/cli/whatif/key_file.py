@@ -15,11 +15,11 @@ import gzip
 import os
 import stat
 import zlib
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -36,8 +36,8 @@ from unskew.core.keys.types import KeyType, arrow_of, parse, type_of
 __all__ = ["Keys", "read_keys"]
 
 F64 = NDArray[np.float64]
-T = TypeVar("T")
 Kind = Literal["parquet", "csv", "text"]
+KeyColumns = tuple[tuple[str, ...], list[pa.ChunkedArray]]
 _PARQUET_MAGIC = b"PAR1"
 _SIGNED = {  # as Spark's Parquet reader takes unsigned columns
     pa.uint8(): pa.int16(),
@@ -66,8 +66,11 @@ def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = (), tim
     if given_types and len(given_types) != max(len(columns), 1):
         raise ConfigError("--type", ", ".join(types), f"one type for each of the {max(len(columns), 1)} key columns")
     hashed, times, key = [], [], None
-    for part in _guarded(path, lambda: _parts(path)):
-        names, arrays = _guarded(part, lambda part=part: _read(part, columns, given_types))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+    with _readable(path):
+        parts = _parts(path)
+    for part in parts:
+        with _readable(part):
+            names, arrays = _read(part, columns, given_types)
         key_types = given_types or _types(names, arrays)
         if key not in (None, (names, key_types)):
             raise InputError(
@@ -76,7 +79,8 @@ def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = (), tim
         key = (names, key_types)
         hashed.append(_hashed(names, arrays, key_types))
         if time:
-            times.append(_guarded(part, lambda part=part: _seconds(part, time)))  # type: ignore[misc]  # as above
+            with _readable(part):
+                times.append(_seconds(part, time))
     hashes = np.concatenate(hashed)
     if key is None or len(hashes) == 0:
         raise InputError(f"{path}: no rows; give a file with at least one key")
@@ -126,22 +130,27 @@ def _hashed(
     try:
         return hash_keys(*arrays, types=types)
     except KeyTypeError:
-        for name, array, kind in zip(names, arrays, types, strict=True):  # which column was it?
-            try:
+        for name, array, kind in zip(names, arrays, types, strict=True):
+            with _naming(name):
                 hash_keys(array, types=(kind,))
-            except KeyTypeError as why:
-                raise KeyTypeError(f"column {name!r}: {why}") from None
         raise
 
 
 def _types(names: tuple[str, ...], arrays: Sequence[pa.ChunkedArray]) -> tuple[KeyType, ...]:
-    out = []
+    types = []
     for name, array in zip(names, arrays, strict=True):
-        try:
-            out.append(type_of(array.type))
-        except KeyTypeError as why:
-            raise KeyTypeError(f"column {name!r}: {why}") from None
-    return tuple(out)
+        with _naming(name):
+            types.append(type_of(array.type))
+    return tuple(types)
+
+
+@contextmanager
+def _naming(column: str) -> Iterator[None]:
+    """Put the column's name into the error."""
+    try:
+        yield
+    except KeyTypeError as why:
+        raise KeyTypeError(f"column {column!r}: {why}") from None
 
 
 def _parts(path: Path) -> list[Path]:
@@ -158,10 +167,11 @@ def _parts(path: Path) -> list[Path]:
     return files
 
 
-def _guarded(path: Path, read: Callable[[], T]) -> T:
-    """Call ``read``; the errors of libraries for an unreadable file become ``InputError``."""
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what libraries raise for an unreadable file into ``InputError``."""
     try:
-        return read()
+        yield
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give a Parquet, CSV or text file") from None
     except UnskewError:
@@ -193,9 +203,7 @@ def _kind(path: Path) -> Kind:
     return "csv" if last in (".csv", ".tsv") else "text"
 
 
-def _read(
-    path: Path, columns: Sequence[str], types: tuple[KeyType, ...]
-) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+def _read(path: Path, columns: Sequence[str], types: tuple[KeyType, ...]) -> KeyColumns:
     if path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty; give a file with at least one key")
     reader = {"parquet": _read_parquet, "csv": _read_csv, "text": _read_text}[_kind(path)]
@@ -223,11 +231,7 @@ def _columns_instead(column: str, header: Sequence[str]) -> str:
     return choices(column, header)
 
 
-def _read_parquet(
-    path: Path,
-    columns: Sequence[str],
-    types: tuple[KeyType, ...],  # noqa: ARG001 - cast when hashed
-) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+def _read_parquet(path: Path, columns: Sequence[str], _: tuple[KeyType, ...]) -> KeyColumns:
     schema = pq.read_schema(path)
     key_names = _key_columns(path, columns, schema.names)
     strings = [name for name in key_names if schema.field(name).type in _BYTES]
@@ -241,9 +245,7 @@ def _as_spark_reads(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(_SIGNED[values]) if values in _SIGNED else column
 
 
-def _read_csv(
-    path: Path, columns: Sequence[str], types: tuple[KeyType, ...]
-) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+def _read_csv(path: Path, columns: Sequence[str], types: tuple[KeyType, ...]) -> KeyColumns:
     tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes]
     parsing = pacsv.ParseOptions(delimiter="\t" if tabs else ",", newlines_in_values=True)
     with pacsv.open_csv(path, parse_options=parsing) as head:
@@ -273,9 +275,7 @@ def _refuse_unsplit(path: Path, columns: Sequence[str], header: Sequence[str]) -
                 )
 
 
-def _read_text(
-    path: Path, columns: Sequence[str], types: tuple[KeyType, ...]
-) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+def _read_text(path: Path, columns: Sequence[str], types: tuple[KeyType, ...]) -> KeyColumns:
     key_names = _key_columns(path, columns, ("key",) if tuple(columns) == ("key",) else ("value",))
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":

@@ -1,6 +1,6 @@
-"""How many rows each key has: exactly, or exactly for the heavy keys and by host for the rest.
+"""How many rows each key has: one by one for all keys, or one by one for heavy keys and by host for the rest.
 
-A histogram is a value: arrays sorted by key hash, so that equal contents are equal bytes whatever the order in
+A histogram is a value: its arrays are sorted by key hash, so equal contents are equal bytes, whatever the order in
 which they were counted or merged. ``tail`` holds the keys that are not listed one by one: rows and distinct keys
 per *host*, the equal ranges of the hash space that a plan's tail routes by (DESIGN section 4).
 """
@@ -35,7 +35,7 @@ def host_of(hashes: U64, bits: int) -> NDArray[np.int64]:
 
 
 def fold_hosts(per_host: I64, bits: int) -> I64:
-    """The same counts over ``2**bits`` hosts: summed where that is coarser, shared out evenly where finer."""
+    """The counts over ``2**bits`` hosts: summed where that is coarser, shared out evenly where finer."""
     have = len(per_host).bit_length() - 1
     if bits <= have:
         coarse: I64 = per_host.reshape(1 << bits, -1).sum(axis=1)
@@ -85,10 +85,31 @@ class Tail:
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Rows per key hash. Build it with ``from_hashes`` or ``from_counts``.
+    """Rows per key hash: the input of every planner. Build it with ``from_hashes`` or ``from_counts``.
 
-    ``spread`` tells, where known, how many distinct spread values a listed key has: a key cannot be split among
-    more partitions than that (DESIGN section 4).
+    Parameters
+    ----------
+    hashes
+        The listed keys' hashes, ascending.
+    counts
+        The rows of each listed key, 1 or more.
+    tail
+        Rows and distinct keys of all other keys, by host.
+    spread
+        How many distinct spread values each listed key has, where that was counted. A key cannot be split among more
+        partitions than that (DESIGN section 4).
+
+    Raises
+    ------
+    HistogramError
+        If lengths differ, hashes are not ascending, a count is below 1, or there are more than 2^63 - 1 rows.
+
+    Examples
+    --------
+    >>> from unskew.core import Histogram, hash_keys
+    >>> rows = Histogram.from_hashes(hash_keys(["a", "b", "a"]))
+    >>> rows.total, rows.keys, rows.count(hash_keys(["a", "c"])).tolist()
+    (3, 2, [2, 0])
     """
 
     hashes: U64
@@ -130,14 +151,14 @@ class Histogram:
 
     @classmethod
     def from_hashes(cls, hashes: U64) -> Histogram:
-        """Count every key hash (from ``hash_keys``, never the key itself) once for each time it occurs."""
+        """Count the rows of each key hash. Give hashes as ``hash_keys`` returns them, not the keys themselves."""
         ordered = np.sort(hashes_of(hashes, "hashes"))
         first = run_starts(ordered)
         return cls(sealed(ordered[first]), sealed(np.diff(first, append=len(ordered))), _checked=True)
 
     @classmethod
     def from_counts(cls, hashes: U64, counts: ArrayLike, tail: Tail | None = None) -> Histogram:
-        """Rows per key hash, in any order; hashes that occur twice are added up, zero counts left out."""
+        """Make a histogram from counts in any order; counts of equal hashes are added up, zeros left out."""
         rows = _as_counts(counts)
         keys = hashes_of(hashes, "hashes")
         if len(rows) != len(keys):
@@ -153,17 +174,17 @@ class Histogram:
 
     @derived
     def listed(self) -> int:
-        """Rows of the keys that are listed one by one."""
+        """How many rows the listed keys have."""
         return exact_sum(self.counts)
 
     @derived
     def total(self) -> int:
-        """Rows of all keys."""
+        """How many rows all keys have."""
         return self.listed + (exact_sum(self.tail.rows) if self.tail else 0)
 
     @derived
     def keys(self) -> int:
-        """Distinct keys, those of the tail included."""
+        """How many distinct keys there are, including those of the tail."""
         return len(self.hashes) + (exact_sum(self.tail.keys) if self.tail else 0)
 
     def __eq__(self, other: object) -> bool:
@@ -178,7 +199,7 @@ class Histogram:
         return tuple(None if array is None else array.tobytes() for array in arrays)
 
     def merge(self, *others: Histogram) -> Histogram:
-        """The histogram of all rows together. Order and grouping of merges make no difference."""
+        """The histogram of all rows together; the order and grouping of merges make no difference."""
         parts = (self, *others)
         tails = [part.tail for part in parts if part.tail is not None]
         merged = Histogram.from_counts(
@@ -189,12 +210,12 @@ class Histogram:
         return merged._with_spread(parts)
 
     def _with_spread(self, parts: Sequence[Histogram]) -> Histogram:
-        """Distinct values of a union are at least those of its largest part; unknown (0) where nobody counted."""
-        known = [part for part in parts if part.spread is not None]
-        if not known:
+        """Take the largest spread of any part: the union has at least as many values. 0 where no part counted them."""
+        with_spread = [part for part in parts if part.spread is not None]
+        if not with_spread:
             return self
         spread = np.zeros(len(self.hashes), np.int64)
-        for part in known:
+        for part in with_spread:
             at = np.searchsorted(self.hashes, part.hashes)
             spread[at] = np.maximum(spread[at], part.spread if part.spread is not None else 0)
         return Histogram(self.hashes, self.counts, self.tail, spread, _checked=True)
@@ -209,19 +230,19 @@ class Histogram:
         return look_up(self.hashes, self.counts, hashes_of(hashes, "hashes"))
 
     def decay(self, factor: float) -> Histogram:
-        """Every count times ``factor``, rounded down; keys that fall below one row are forgotten."""
+        """Every count times ``factor``, rounded down; keys that fall below one row are dropped."""
         if not 0.0 <= factor <= 1.0:
             raise HistogramError(f"decay factor {factor!r} is not allowed; use 0.0 to 1.0")
         if factor == 1.0:
             return self
         counts = _scaled(self.counts, factor)
-        kept = counts > 0
-        spread = self.spread[kept] if self.spread is not None else None
+        alive = counts > 0
+        spread = self.spread[alive] if self.spread is not None else None
         tail = None
         if self.tail is not None:
             rows = _scaled(self.tail.rows, factor)
             tail = Tail(rows, np.minimum(self.tail.keys, rows))
-        return Histogram(self.hashes[kept], counts[kept], tail, spread, _checked=True)
+        return Histogram(self.hashes[alive], counts[alive], tail, spread, _checked=True)
 
     def shortened(self, limit: int, bits: int) -> Histogram:
         """The ``limit`` heaviest keys one by one, all others by host among ``2**bits``."""

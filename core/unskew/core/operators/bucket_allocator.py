@@ -2,11 +2,11 @@
 
 Prompt, section 5, Algorithm 3. Every map task decides alone, from its own key clusters and its block's
 reference table (which of its keys are split over several blocks). Split keys are hashed, so that all map
-tasks agree on them; the other keys are in one block only, so their task is free to choose.
+tasks agree on them; the other keys are in one block only, so their task may choose.
 
 Deviations from the listing:
 
-- Line 8 resets the set of buckets when one is *left*; here, as the text says, when none is.
+- Line 8 resets the set of buckets when one remains; here, as the text says, when none does.
 - |C| is the size of the clusters in rows, not their number (section 5 defines the bucket size as |I|/r).
 - Equal capacities: the listing is silent. Buckets are tried from a start that differs by map task. With one
   start for all, every task's largest free key lands in the same bucket, the errors add up instead of

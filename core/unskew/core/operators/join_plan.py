@@ -133,14 +133,14 @@ def join_plan(
     planner = make_planner(policy, partitions, seed, list(weights) or None)
     copies = rows.rows(RIGHT if side == LEFT else LEFT)
     spread = rows.spread[side].copy()
-    told = _Told(cost, scale, tail, tail_keys, rows.hashes)
-    plan = planner.plan(told.histogram(None if whole else spread), origin=origin)
+    summary = _JoinSummary(cost, scale, tail, tail_keys, rows.hashes)
+    plan = planner.plan(summary.histogram(None if whole else spread), origin=origin)
     for attempt in range(_TRIES):
         extra = _copied(plan, rows.hashes, copies)
         if extra.sum() <= bounds.replication * everything:
             break
         spread[_dearest(extra, 0.0 if attempt == _TRIES - 1 else bounds.replication * everything)] = 0
-        plan = planner.plan(told.histogram(spread), origin=origin)
+        plan = planner.plan(summary.histogram(spread), origin=origin)
     stuck = 0 if whole else _stuck(cost, rows, side, everything / partitions, partitions)
     return JoinPlan(
         plan, rows.how, side, rows.left.total, rows.right.total, int(_output_of_all(rows)),
@@ -149,7 +149,7 @@ def join_plan(
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
+class _JoinSummary:
     """Costs as a planner takes them."""
 
     cost: F64

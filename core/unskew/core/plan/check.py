@@ -1,5 +1,5 @@
-"""Which tables may not be a plan: any that could route a row nowhere, cost far more than they hold, or say what cannot
-be true. They may come from outside: a checkpoint, a store, another writer.
+"""Which tables are refused as a plan: those that could route a row nowhere, take far more memory than needed, or state
+figures that cannot be true. Plans are read from checkpoints and stores and may be written by others.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _check_lookup(hot: HotKeys) -> None:
 
 
 def _check_info(plan: Plan) -> None:
-    """What goes with the tables must be true of them, and printable."""
+    """Check that key types, predicted loads and moved shares are possible."""
     info = plan.info
     try:
         for name in plan.key_types:

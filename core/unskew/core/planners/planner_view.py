@@ -1,6 +1,6 @@
-"""What a planner sees of a histogram: the heavy keys one by one, everything else by host.
+"""What a planner sees of a histogram: the heavy keys one by one, all others by host.
 
-Which keys are listed decides how fine a plan can be and how large it gets; the planners say how many they want.
+How many keys are listed decides how exact and how large a plan can be; each planner says how many it needs.
 """
 
 from __future__ import annotations

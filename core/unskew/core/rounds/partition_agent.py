@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from unskew.core.arrays.frozen import by_fields, hashes_of
 from unskew.core.arrays.mixing import mix
 from unskew.core.arrays.ranking import heaviest
-from unskew.core.dalton.batch_learner import learning, pour, workers_allowed
+from unskew.core.dalton.batch_learner import learning, place_hot_keys, workers_allowed
 from unskew.core.dalton.qtable import QTable
 from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
 from unskew.core.errors import ConfigError, PlanError
@@ -160,7 +160,7 @@ def _learned(
     grain = max(histogram.total // n // _GRAIN, 1)
     rule = bound.learning.rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
     most = _allowed(bound, weights, histogram.total, _values(bound, hashes, keys, spread))
-    done = pour(hashes, counts, homes, most, load, settings.relative, table, rule, bound.drawn(partition))
+    done = place_hot_keys(hashes, counts, homes, most, load, settings.relative, table, rule, bound.drawn(partition))
     key, at = np.nonzero(done.placed)
     reason = np.zeros(len(hashes), np.uint8)
     placement = Placement(tail, hashes, key, at.astype(np.int32), done.placed[key, at], _REASONS, reason)

@@ -1,8 +1,8 @@
 """Checks what comes into a sketch, and folds a batch to one row per distinct key.
 
-Every sketch is told key hashes (``hashing.hash_keys``) and, where rows stand for more than one, counts. Here
-the two are checked once, and a batch becomes sorted distinct hashes with exact counts. All sums are exact: a
-total that a signed 64-bit number cannot hold is refused, it never wraps.
+A sketch takes key hashes (``keys.hashing.hash_keys``) and, where a row stands for more than one, counts. Both are
+checked here, and a batch becomes sorted distinct hashes with exact counts. All sums are exact: a total that a signed
+64-bit number cannot hold is refused; it never wraps around.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Tally(NamedTuple):
 
 
 def tally(hashes: U64, counts: NDArray[np.integer] | None = None) -> Tally:
-    """Fold rows to distinct keys; rows with count 0 say nothing and are left out."""
+    """Fold rows to distinct keys; rows with count 0 are left out."""
     keys = check_hashes(hashes)
     if counts is None:
         ordered = np.sort(keys)
@@ -63,10 +63,10 @@ def tally(hashes: U64, counts: NDArray[np.integer] | None = None) -> Tally:
 
 
 def check_hashes(hashes: U64) -> U64:
-    """One-dimensional uint64, or a HistogramError: other numbers are keys that nobody hashed yet."""
+    """One-dimensional uint64, or a HistogramError: other numbers are likely keys that are not hashed yet."""
     if not isinstance(hashes, np.ndarray) or hashes.dtype != np.uint64 or hashes.ndim != 1:
-        found = f"{getattr(hashes, 'dtype', type(hashes).__name__)}{list(np.shape(hashes))}"
-        raise HistogramError(f"hashes: {found} is not a one-dimensional uint64 array; use hash_keys(values)")
+        kind = f"{getattr(hashes, 'dtype', type(hashes).__name__)}{list(np.shape(hashes))}"
+        raise HistogramError(f"hashes: {kind} is not a one-dimensional uint64 array; use hash_keys(values)")
     return hashes
 
 

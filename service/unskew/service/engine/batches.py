@@ -231,7 +231,7 @@ def feedback_of(parts: Sequence[StoredPart], partitions: int | None = None) -> F
         busy=tuple(one.worker for one in sorted(signals, key=_by_urgency) if one.kind == "busy"),
         idle=tuple(one.worker for one in sorted(signals, key=_by_urgency) if one.kind == "idle"),
         fine=tuple(one.worker for one in signals if one.kind == "fine"),
-        wanted=_wanted_shares(batch, signals, partitions or len(batch.work)),
+        shares=_wanted_shares(batch, signals, partitions or len(batch.work)),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Annotated, Any
@@ -55,7 +56,8 @@ def guarded_routes(access: Access, observe: Observe) -> type[APIRoute]:
 
     class GuardedRoute(APIRoute):
         def get_route_handler(self) -> Handler:
-            inner, verb, path = super().get_route_handler(), self.name, self.path_format
+            inner = _plain_handler(self.endpoint) or super().get_route_handler()
+            verb, path = self.name, self.path_format
 
             async def handler(request: Request) -> Response:
                 started = perf_counter()
@@ -76,6 +78,18 @@ def guarded_routes(access: Access, observe: Observe) -> type[APIRoute]:
             return handler
 
     return GuardedRoute
+
+
+def _plain_handler(endpoint: Callable[..., Awaitable[Response]]) -> Handler | None:
+    """Of an endpoint that takes the request and the stream's name only: FastAPI has no parameter to read or check for
+    it, which would add 25 us to each call."""
+    if inspect.signature(endpoint).parameters.keys() - {"stream"} != {"request"}:
+        return None
+
+    async def handler(request: Request) -> Response:
+        return await endpoint(request, **request.path_params)
+
+    return handler
 
 
 def _admit(access: Access, request: Request, verb: str) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -83,9 +83,10 @@ class Outcome:
     cores: int
     seconds: float
 
-    def of(self, arm: str) -> tuple[MeasuredRun, ...]:
-        """An arm's runs, batch by batch."""
-        return tuple(batch.hash if arm == HASH else batch.unskew for batch in self.batches)
+    def of(self, arm: str, batches: Sequence[DemoBatch] | None = None) -> tuple[MeasuredRun, ...]:
+        """An arm's runs of these batches, or of all."""
+        chosen = self.batches if batches is None else batches
+        return tuple(batch.hash if arm == HASH else batch.unskew for batch in chosen)
 
     def total(self, arm: str) -> float:
         return sum((ran.seconds for ran in self.of(arm)), 0.0)

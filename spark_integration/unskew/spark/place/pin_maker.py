@@ -121,7 +121,7 @@ class PinMaker:
                 self.plans.put_stream(client, types, left, again=True)
                 return self._sync(client, report, left)
 
-        within = _TIMEOUT if patience is None else min(_TIMEOUT, patience)
+        within = min(_TIMEOUT, self.plans.link.timeout if patience is None else patience)
         try:
             synced = self.plans.link.ask(put_and_sync, _ALONE, within=within)
         except RefusedError as error:

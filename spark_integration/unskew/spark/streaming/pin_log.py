@@ -37,7 +37,7 @@ class PinLog:
 
     def _forget_all(self) -> None:
         """Forget everything, as a new run of the query."""
-        self._firsts: list[int] | None = None  # of the pins that are there, ascending; known once looked at
+        self._firsts: list[int] | None = None  # of the pins that are there, ascending; None: not read yet
         self._present: StoredPin | None = None
         self._newest = -1  # the last batch that was bound in this run
 
@@ -48,13 +48,13 @@ class PinLog:
 
     def free(self, batch: int) -> bool:
         """Whether this batch cannot have been begun, so that it may be bound to something new."""
-        return self._newest >= 0 and batch == self._newest + 1 and batch not in self._known()
+        return self._newest >= 0 and batch == self._newest + 1 and batch not in self._first_batches()
 
     def bound(self, batch: int) -> StoredPin | None:
         """What an earlier run, of the query or of the batch, has bound it to; None where nothing is there."""
         self._firsts = None  # what is on the disk counts
         self._folder.tidy()
-        firsts = self._known()
+        firsts = self._first_batches()
         first = max((one for one in firsts if one <= batch), default=None)
         if first is None and firsts:
             raise PlanError(
@@ -65,35 +65,35 @@ class PinLog:
         if first is None:
             return None
         pin = self._read(first)
-        return self._taken(batch, pin if first == batch else self._written(batch, pin))
+        return self._take(batch, pin if first == batch else self._write(batch, pin))
 
     def stay(self, batch: int) -> StoredPin:
         """The batch goes by the pin of the one before: nothing is written."""
         if self._present is None:
             raise PlanError(f"batch {batch} has no pin to stay with")
-        return self._taken(batch, self._present)
+        return self._take(batch, self._present)
 
     def bind(self, batch: int, bound: RoutingChoice, reason: str, began: int) -> StoredPin:
         """Bind the batch and those after it. Where another driver was first, its pin counts."""
         mine = replace(self._identity, bound=replace(bound, batch=batch), reason=reason, began=began)
-        pin = self._taken(batch, self._written(batch, mine))
+        pin = self._take(batch, self._write(batch, mine))
         self._forget(batch)
         return pin
 
-    def _taken(self, batch: int, pinned: StoredPin) -> StoredPin:
+    def _take(self, batch: int, pinned: StoredPin) -> StoredPin:
         self._present, self._newest = pinned, batch
         return pinned
 
-    def _written(self, batch: int, mine: StoredPin) -> StoredPin:
+    def _write(self, batch: int, mine: StoredPin) -> StoredPin:
         """The batch's own pin from now on. Where writing fails it may be there all the same: then the next attempt has
         to look, as a new run does."""
-        firsts = self._known()
+        firsts = self._first_batches()
         self._forget_all()
         made = self._folder.create(f"{batch}{_SUFFIX}", pinned_to_bytes(mine))
         self._firsts = sorted({*firsts, batch})
         return mine if made else self._read(batch)
 
-    def _known(self) -> list[int]:
+    def _first_batches(self) -> list[int]:
         if self._firsts is None:
             names = [name.removesuffix(_SUFFIX) for name in self._folder.names() if name.endswith(_SUFFIX)]
             self._firsts = sorted(int(name) for name in names if name.isdecimal())
@@ -135,7 +135,7 @@ class PinLog:
 
     def _forget(self, batch: int) -> None:
         """Delete pins that no batch which can still run again is bound to."""
-        firsts = self._known()
+        firsts = self._first_batches()
         needed = max((one for one in firsts if one <= batch - _KEPT), default=None)
         if needed is None:
             return

@@ -96,7 +96,7 @@ class PlanPlacer:
         mode = "previous" if self._next is None else self._next.mode
         return mode == "same" or (mode == "previous" and self._settings.fresh == "same")
 
-    def begin(self, pin: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - a way's
+    def begin(self, pin: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - the protocol's
         """The batch has a pin of an earlier run: its plan is the first to go on from."""
         if self._thread is None:
             self._start(_plan_of(pin))

@@ -131,8 +131,8 @@ class Items:
 
 
 def _with_table(index: NDArray[np.intp], histogram: Histogram, before: Plan) -> NDArray[np.intp]:
-    known = np.flatnonzero(np.isin(histogram.hashes, before.hot.hashes))
-    joined = np.union1d(index, known)
+    in_table = np.flatnonzero(np.isin(histogram.hashes, before.hot.hashes))
+    joined = np.union1d(index, in_table)
     order = heaviest(histogram.hashes[joined], histogram.counts[joined], listed_budget(before.partitions))
     return joined[order].astype(np.intp)
 
