@@ -24,7 +24,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # A caller's PYTHONPATH or active venv must not decide what is tested.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
-.PHONY: help venv demo test test-quick test-long test-load test-spark check lint types layers stubs stubs-check protolint \
+.PHONY: help venv demo test test-quick test-long test-load test-spark check lint types layers house stubs stubs-check protolint \
     reference sbom bench image wheel dist pictures constraints java redis clean clean-kernels
 
 help:  ## this list
@@ -73,7 +73,7 @@ test-long: $(STAMP) $(CLASSES)  ## the same with the full dose of every check (m
 test-spark:  ## tests/spark on another PySpark, 4.0 to 4.2: make test-spark SPARK=4.0
 	@bash tools/test_spark.sh "$(PYTHON)" "$(or $(SPARK),$(error say which: make test-spark SPARK=4.0))"
 
-check: lint types layers stubs-check protolint  ## ruff, mypy strict, import contracts, stubs up to date, contract
+check: lint types layers house stubs-check protolint  ## ruff, mypy strict, import contracts, the house, stubs up to date, contract
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -87,6 +87,9 @@ types: $(STAMP)
 
 layers: $(STAMP)
 	$(BIN)/lint-imports
+
+house: $(STAMP)
+	$(BIN)/python -m tools.house --figures
 
 stubs-check: $(STAMP)
 	$(BIN)/python tools/stubs.py --check

@@ -51,8 +51,8 @@ def counting(keys: U64, interval: int, table: U64, cells: U64, bits: U64, tally:
     """The frequency store alone, as ``route_learned`` uses it."""
     for i in range(keys.shape[0]):
         if tally[hot.RECORDS] >= interval:
-            hot.close(bits, tally)
-        hot.noted(keys[i], table, cells, bits, tally)
+            hot.close_interval(bits, tally)
+        hot.count_tuple(keys[i], table, cells, bits, tally)
 
 
 def store_cost(kind: str, keys: U64, interval: int, n: int = 56) -> float:

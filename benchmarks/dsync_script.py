@@ -1,6 +1,6 @@
 """Dalton's Fig. 14b: how DSYNC follows the time that the reducer takes, on the real round machine and a fake clock.
 
-    PYTHONPATH=core python -m benchmarks.dsync_script
+    PYTHONPATH=core:simulate python -m benchmarks.dsync_script
 
 The paper's script: DSYNC starts at 20 s; the reducer takes some time, from 5,000 s on twice that, from 10,000 s on four
 times, from 15,000 s on the first again. The paper's DSYNC is 10, 20, 40, 10. Ours is told by rounds, 40 a phase, with a
@@ -13,6 +13,7 @@ agent that dies, agents that started out of step (with and without the ``age`` o
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import count, pairwise
@@ -20,11 +21,12 @@ from itertools import count, pairwise
 import numpy as np
 
 from unskew.core.dalton.qtable import QTable
-from unskew.core.rounds.events import Action, Event, Merge, Merged, Reported, Send, Tick, Wake
-from unskew.core.rounds.merge import merge
+from unskew.core.rounds.carryover import MergedRound
 from unskew.core.rounds.messages import Answer, Report
-from unskew.core.rounds.reducer import RoundRules, Rounds
+from unskew.core.rounds.round_log import ReportOutcome
+from unskew.core.rounds.rules import RoundRules
 from unskew.core.sketches.frequent import FrequentItems
+from unskew.simulate.reducer import SimulatedReplica, SimulatedStore
 
 PAPER = (10.0, 20.0, 40.0, 10.0)
 TIMES = (1.0, 2.0, 4.0, 1.0)
@@ -78,7 +80,7 @@ class Simulation:
         latency: Callable[[], float] = lambda: 0.0,
         rules: RoundRules | None = None,
     ) -> None:
-        self.rounds = Rounds(rules or RoundRules(workers=2, dsync=START))
+        self.reducer = SimulatedReplica(SimulatedStore(), rules or RoundRules(workers=2, dsync=START))
         self.work, self.latency = work, latency
         self.now, self.dsync = 0.0, [START]  # after each round
         self._todo: list[tuple[float, int, Callable[[], None]]] = []
@@ -100,30 +102,47 @@ class Simulation:
 
     def _due(self, agent: Agent) -> None:
         if self.now < agent.dies:
-            report = agent.report(self.now)
-            self._at(self.now + self.latency(), lambda: self._handle(Reported(report)))
+            self._send(agent, agent.report(self.now))
 
-    def _handle(self, event: Event) -> None:
-        for action in self.rounds.handle(event, self.now):
-            self._do(action)
+    def _send(self, agent: Agent, report: Report) -> None:
+        """Now, and again each DSYNC until it is answered: so the agent keeps its lease."""
+        if agent.waiting and agent.seq == report.seq and self.now < agent.dies:
+            self._at(self.now + self.latency(), lambda: self._reported(report))
+            self._at(self.now + agent.dsync, lambda: self._send(agent, report))
 
-    def _do(self, action: Action) -> None:
-        if isinstance(action, Wake):
-            self._at(action.at, lambda: self._handle(Tick()))
-        elif isinstance(action, Merge):
-            done = Merged(action.epoch, merge(action.reports, action.previous))
-            self._at(self.now + self.work(action.epoch), lambda: self._handle(done))
-        elif isinstance(action, Send):
-            self.dsync.append(action.answer.dsync)
-            for name in action.agents:
-                self._at(self.now + self.latency(), self._delivery(self._agents[name], action))
+    def _reported(self, report: Report) -> None:
+        outcome, newest = self.reducer.report(report, self.now), self.reducer.store.newest
+        if outcome is ReportOutcome.MERGED and newest is not None:
+            self._answer(report.agent, report.seq, newest)
+        self._look()
 
-    def _delivery(self, agent: Agent, send: Send) -> Callable[[], None]:
+    def _look(self) -> None:
+        """At the rounds, and again when something will be due; a merge that begins now ends after its work."""
+        if self.reducer.merging is not None:
+            return
+        wait = self.reducer.look(self.now)
+        if self.reducer.merging is not None:
+            self._at(self.now + self.work(self.reducer.merging.epoch), self._finish)
+        elif wait is not None and wait < math.inf:
+            self._at(self.now + wait, self._look)
+
+    def _finish(self) -> None:
+        merged = self.reducer.finish(self.now)
+        assert merged is not None, "there is one replica only"
+        self.dsync.append(merged.answer.dsync)
+        for name in sorted(merged.names):
+            self._answer(name.agent, name.seq, merged)
+        self._look()
+
+    def _answer(self, name: str, seq: int, merged: MergedRound) -> None:
+        agent, age = self._agents[name], self.now - merged.carryover.complete
+
         def arrive() -> None:
-            due = agent.answered(send.answer, send.age, self.now)
-            self._at(due, lambda: self._due(agent))
+            if agent.waiting and agent.seq == seq:
+                due = agent.answered(merged.answer, age, self.now)
+                self._at(due, lambda: self._due(agent))
 
-        return arrive
+        self._at(self.now + self.latency(), arrive)
 
 
 def changes(values: Iterable[float]) -> int:

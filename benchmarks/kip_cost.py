@@ -15,7 +15,8 @@ import time
 
 import numpy as np
 
-from unskew.core.histogram.histogram import Histogram, top_rows
+from unskew.core.arrays.ranking import heaviest
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.keys.hashing import mix
 from unskew.core.limits import host_bits
 from unskew.core.plan.plan import Plan
@@ -35,7 +36,7 @@ def counted(rows: int, seed: int) -> Histogram:
 def summarised(full: Histogram) -> Histogram:
     """The heaviest keys, and rows and keys per host for the others."""
     listed = np.zeros(len(full.hashes), bool)
-    listed[top_rows(full.hashes, full.counts, LISTED)] = True
+    listed[heaviest(full.hashes, full.counts, LISTED)] = True
     tail = full.fold(listed, host_bits(PARTITIONS))
     return Histogram.from_counts(full.hashes[listed], full.counts[listed], tail)
 

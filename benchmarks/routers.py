@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from unskew.core import quality
 from unskew.core.kernels import base as kernels
+from unskew.core.kernels import choices
 from unskew.core.routers import ROUTERS, make_router
 
 ROWS, KEYS, ROUNDS = 1_000_000, 100_000, 5
@@ -24,8 +25,8 @@ ROWS, KEYS, ROUNDS = 1_000_000, 100_000, 5
 def two_choices(keys: NDArray[np.uint64], out: NDArray[np.int32], load: NDArray[np.int64]) -> None:
     workers = load.shape[0]
     for i in range(keys.shape[0]):
-        first = kernels.chosen(keys[i], np.uint64(1), workers)
-        second = kernels.chosen(keys[i], np.uint64(2), workers)
+        first = choices.chosen(keys[i], np.uint64(1), workers)
+        second = choices.chosen(keys[i], np.uint64(2), workers)
         best = second if load[second] < load[first] else first
         out[i] = best
         load[best] += 1

@@ -30,8 +30,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from unskew.core import Histogram, hash_keys, make_planner
-from unskew.core.operators.keyed_plan import KIP, LISTED, brief, first_plan, grown, lengthened, next_plan, record_of
-from unskew.core.operators.keyed_state import with_hashes
+from unskew.core.operators.keyed_plan import (
+    KIP,
+    LISTED,
+    first_plan,
+    history_of,
+    keys_added,
+    next_plan,
+    shortened,
+    with_batch,
+)
+from unskew.core.operators.keyed_state import holding
 from unskew.core.planners import Origin
 from unskew.spark import Unskew
 from unskew.spark.stateful import Stateful
@@ -96,7 +105,7 @@ def touched(log: Log, before: Manifest, users: np.ndarray[Any, Any]) -> int:
     reader, total = Reader(log.folder.sub("data"), pa.schema([])), 0
     for partition, part in enumerate(before.parts):
         index = reader.index(part)
-        total += int(index["length"][with_hashes(index, hashes[place == partition])].sum())
+        total += int(index["length"][holding(index, hashes[place == partition])].sum())
     return total
 
 
@@ -164,8 +173,8 @@ def drift(rows: int, seed: int, batches: int = 60, every: int = 10) -> tuple[lis
     hashes, order = rng.integers(0, 2**64 - 1, LARGE, np.uint64), rng.permutation(LARGE)
     share = 1.0 / np.arange(1, LARGE + 1)
     planner, origin = make_planner("kip", PARTITIONS, **KIP), Origin("s", key_types=("bigint",))
-    plan, record, ratios, moves = first_plan(planner, origin), record_of(), [], []
-    state, keys = Histogram.from_hashes(hashes), grown(np.zeros(0, np.uint64), hashes)
+    plan, record, ratios, moves = first_plan(planner, origin), history_of(), [], []
+    state, keys = Histogram.from_hashes(hashes), keys_added(np.zeros(0, np.uint64), hashes)
     for batch in range(batches):
         if batch % every == 0:
             cold = rng.choice(np.arange(200, LARGE), 200, replace=False)
@@ -174,8 +183,8 @@ def drift(rows: int, seed: int, batches: int = 60, every: int = 10) -> tuple[lis
         place = plan.route(seen)
         loads = np.bincount(place, minlength=PARTITIONS)
         ratios.append(float(loads.max() / max(loads.mean(), Histogram.from_hashes(seen).counts.max())))
-        parts = [brief(Histogram.from_hashes(seen[place == p]), LISTED) for p in range(PARTITIONS)]
-        record = lengthened(record, parts, PARTITIONS)
+        parts = [shortened(Histogram.from_hashes(seen[place == p]), LISTED) for p in range(PARTITIONS)]
+        record = with_batch(record, parts, PARTITIONS)
         decided = next_plan(planner, plan, record, keys, origin)
         if decided.changed:
             moves.append(decided.plan.moved_share(plan, state))

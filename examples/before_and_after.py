@@ -1,7 +1,7 @@
 """An existing job, and the same job with three lines changed.
 
 The job finds sessions in click logs: all clicks of a host, in order, cut where an hour passes. That needs a whole host
-at a time, so one busy host is one long task, and hashing gives it company.
+at a time, so one busy host is one long task, and hashing puts other hosts into the same task.
 
     python examples/before_and_after.py [rows]
 """
@@ -52,12 +52,12 @@ def main(rows: int = 120_000) -> None:
     spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     clicks = logs(spark, rows).persist()
     clicks.count()
-    found = []
+    results = []
     for name, job in (("before", before), ("after", after)):
         start = time.perf_counter()
-        found.append(sorted(map(tuple, job(clicks).collect())))
+        results.append(sorted(map(tuple, job(clicks).collect())))
         print(f"{name}: {time.perf_counter() - start:.1f} s")
-    print("same result:", found[0] == found[1])
+    print("same result:", results[0] == results[1])
     spark.stop()
 
 

@@ -1,7 +1,7 @@
 """Parquet files of even size from rows that are not: by hash of the key, and by a plan.
 
-Files written after a shuffle by key are as uneven as the keys: one task writes for minutes, and who reads the large
-file waits for it. ``sk.repartition`` splits the few heavy keys over files and keeps all others whole, so a filter on
+Files written after a shuffle by key are as uneven as the keys: one task writes for minutes, and readers wait for the
+large file. ``sk.repartition`` splits the few heavy keys over files and keeps all others whole, so a filter on
 the key still reads few files.
 
     python examples/even_parquet.py [rows]
@@ -31,7 +31,7 @@ def events_of(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def write(name: str, events: DataFrame, folder: Path) -> DataFrame:
-    """Written and read again; sizes are shown."""
+    """Write the events, print the sizes of the files, and read them again."""
     events.write.parquet(str(folder))
     sizes = sorted((file.stat().st_size for file in folder.glob("*.parquet")), reverse=True)
     mean = sum(sizes) / len(sizes)

@@ -18,7 +18,7 @@ from pyspark.sql import functions as sf
 from unskew.spark import Unskew
 
 PARTITIONS, BATCHES = 8, 5
-SOURCE = ["topic", "partition", "offset"]  # what Kafka tells two clicks of one user apart by
+SOURCE = ["topic", "partition", "offset"]  # identify a click, also beside others of the same user
 
 
 def session() -> SparkSession:
@@ -47,8 +47,8 @@ def fullest(batch: DataFrame, task: Column, tasks: int) -> float:
 
 
 def scored(broker: str, topic: str) -> Callable[[DataFrame, int], None]:
-    """What is done with each batch. A batch that runs again is written again, and Kafka keeps both copies: whoever
-    reads them tells by where a click came from (``from``) which it has already."""
+    """The handler of each batch. A batch that runs again is written again, and Kafka keeps both copies: a reader
+    recognizes them by the click's origin (header ``from``)."""
 
     def handle(batch: DataFrame, number: int) -> None:
         by_hash = fullest(batch, sf.pmod(sf.hash("user"), sf.lit(PARTITIONS)), PARTITIONS)

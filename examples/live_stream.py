@@ -1,7 +1,7 @@
-"""A job without Spark, to see a service at work: batches of skewed keys, others hot every 20 batches, a plan for each.
+"""A job without Spark, to try a service: batches of skewed keys, with other hot keys every 20 batches, and plans.
 
-Each batch is what a job does: route its rows by the plan there is, report how often each key came and how full each
-partition was, ask for the next plan. Beside it two agents learn where to send the same keys, row by row.
+For each batch it does what a job does: route the rows by the present plan, report how often each key came and how full
+each partition was, ask for the next plan. Beside it two agents learn where to send the same keys, row by row.
 
     unskew serve                       # in another terminal; then open http://127.0.0.1:8080
     python examples/live_stream.py [batches] [target] [seconds between batches]
@@ -60,5 +60,5 @@ def work_of(routed: np.ndarray, interval: float) -> BatchWork:
 
 
 if __name__ == "__main__":
-    given = sys.argv[1:]
-    main(*(kind(text) for kind, text in zip((int, str, float), given, strict=False)))
+    arguments = sys.argv[1:]
+    main(*(kind(text) for kind, text in zip((int, str, float), arguments, strict=False)))

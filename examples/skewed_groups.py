@@ -1,7 +1,8 @@
 """A model for each customer, where one customer has a tenth of all orders: by Spark alone, and with unskew.
 
-``applyInPandas`` needs all rows of a customer in one task. Spark puts customers together by hash, so the largest share
-a task with others, and it may start last. ``sk.group_apply`` gives heavy ones tasks of their own and starts them first.
+``applyInPandas`` needs all rows of a customer in one task. Spark groups customers by hash, so a large one shares its
+task with others, and that task may start last. ``sk.group_apply`` gives large ones tasks of their own and starts them
+first.
 
     python examples/skewed_groups.py [orders]
 """
@@ -32,8 +33,8 @@ def fit(orders: pd.DataFrame) -> pd.DataFrame:
     at_zero = float(price.mean() - slope * orders["day"].mean())
     context = TaskContext.get()
     task = -1 if context is None else context.partitionId()  # only to show which task had which customer
-    found = (orders["customer"].iloc[0], len(orders), round(slope, 6), round(at_zero, 6), task)
-    return pd.DataFrame([found], columns=["customer", "orders", "slope", "intercept", "task"])
+    row = (orders["customer"].iloc[0], len(orders), round(slope, 6), round(at_zero, 6), task)
+    return pd.DataFrame([row], columns=["customer", "orders", "slope", "intercept", "task"])
 
 
 def orders_of(spark: SparkSession, rows: int) -> DataFrame:
@@ -46,7 +47,7 @@ def orders_of(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def run(name: str, fitted: DataFrame) -> pd.DataFrame:
-    """Its models; what it took, and what the longest task had."""
+    """Print the seconds and the orders of the fullest task; the models."""
     start = time.perf_counter()
     models = fitted.toPandas()
     seconds = time.perf_counter() - start

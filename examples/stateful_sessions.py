@@ -2,7 +2,7 @@
 
 A session is closed when its user has not clicked for half a minute. ``sk.stateful`` keeps what is open from batch to
 batch; a session ends by event time, without a new click of its user, and the handler gets a row for it. The heavy user
-has a partition of its own, once the first batches have shown who it is.
+has a partition of its own, once the first batches have shown that it is heavy.
 
     python examples/stateful_sessions.py [clicks]
 """
@@ -45,10 +45,10 @@ def write_clicks(folder: str, clicks: int) -> int:
     rng = np.random.default_rng(7)
     user = np.where(rng.random(clicks) < 0.33, 0, rng.integers(1, 400, clicks))
     at = np.sort(rng.integers(0, 600_000, clicks))
-    made = pd.DataFrame({"user": [f"user-{one}" for one in user], "at": at, "page": rng.integers(0, 50, clicks)})
+    frame = pd.DataFrame({"user": [f"user-{one}" for one in user], "at": at, "page": rng.integers(0, 50, clicks)})
     last = pd.DataFrame({"user": ["nobody"], "at": [int(at[-1]) + 3_600_000], "page": [0]})
     for number, part in enumerate([*np.array_split(np.arange(clicks), BATCHES), None, None]):
-        rows = last.assign(at=last["at"] + (number - BATCHES) * GAP * 2) if part is None else made.iloc[part]
+        rows = last.assign(at=last["at"] + (number - BATCHES) * GAP * 2) if part is None else frame.iloc[part]
         file = os.path.join(folder, f"{number}.json")  # noqa: PTH118 - as in the rest of a job
         rows.to_json(file, orient="records", lines=True)
         os.utime(file, (number, number))  # Spark takes the oldest first

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.arrays.frozen import hashes_of
 from unskew.core.arrays.mixing import mix
-from unskew.core.dalton.batch_learner import learning, pour, workers_allowed
+from unskew.core.dalton.batch_learner import learning, place_hot_keys, workers_allowed
 from unskew.core.dalton.qtable import QTable
 from unskew.core.dalton.settings import LearningSettings
 from unskew.core.errors import HistogramError
@@ -53,7 +53,7 @@ def route_batch(
     tail = np.bincount(out, minlength=workers) - np.bincount(homes, counts, workers).astype(np.int64)
     rule = settings.rule(workers, np.uint64(0), windowed=True)
     most = workers_allowed(settings, counts, len(keys), workers)
-    done = pour(hot, counts, homes, most, tail, np.ones(workers), table, rule, seed)
+    done = place_hot_keys(hot, counts, homes, most, tail, np.ones(workers), table, rule, seed)
     at, which = _rows_of(hot, keys)
     order = np.argsort(which, kind="stable") if spreads is None else np.lexsort((spreads[at], which))
     everyone = np.arange(workers, dtype=np.int32)

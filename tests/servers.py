@@ -23,7 +23,7 @@ import redis
 
 MASTER = "unskew-test"
 _TRIES = 5
-_START = 20.0
+_START = 60.0
 _PATIENT, _HASTY = 10_000, 300
 """Milliseconds of silence after which Sentinels call a server down: long, lest one that only waits for its turn on a
 busy machine be passed over; short once it is known to be dead."""
@@ -92,7 +92,7 @@ class Server:
 
     def ask(self, *words: object, **options: Any) -> Any:
         """One command over a connection of its own."""
-        with redis.Redis("127.0.0.1", self.port, socket_timeout=5.0, protocol=2, **options) as client:
+        with redis.Redis("127.0.0.1", self.port, socket_timeout=30.0, protocol=2, **options) as client:
             return client.execute_command(*words)
 
     @property
@@ -102,7 +102,7 @@ class Server:
     def followed(self) -> bool:
         """Whether a replica has what was written a moment ago. Its link may be "up" up to a second before it is told of
         writes, and whoever takes over then has an old state."""
-        with redis.Redis("127.0.0.1", self.port, socket_timeout=5.0, protocol=2) as client:
+        with redis.Redis("127.0.0.1", self.port, socket_timeout=30.0, protocol=2) as client:
             client.execute_command("SET", "a-probe", "", "PX", 1)
             return bool(client.execute_command("WAIT", 1, 500))
 
@@ -193,7 +193,7 @@ class Sentinels:
             if not server.running:
                 server.start().ask("REPLICAOF", "127.0.0.1", self.master().port)
             server.ask("CONFIG", "SET", "masterauth", "")
-        wait_for("Sentinels", self.whole, 60.0)
+        wait_for("Sentinels", self.whole, 120.0)
 
     def _sees(self, sentinel: Server) -> bool:
         master = self.servers.index(self.master())
@@ -217,7 +217,7 @@ class Sentinels:
                 return False
             return not old.running or old.info("replication")["role"] == "slave"
 
-        wait_for("failover", done, 60.0)
+        wait_for("failover", done, 120.0)
 
 
 def _fields(flat: Any) -> dict[str, str]:
@@ -247,7 +247,7 @@ def sentinels(folder: Path, *options: str) -> Iterator[Sentinels]:
             watchers.append(_started(folder, watch, sentinel=True))
             stack.callback(watchers[-1].kill)
         topology = Sentinels([master, replica], watchers)
-        wait_for("Sentinels", topology.whole, 30.0)
+        wait_for("Sentinels", topology.whole, 120.0)
         yield topology
 
 
@@ -281,7 +281,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             node.ask("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
         for node, bus in zip(nodes[1:], buses[1:], strict=True):
             nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
-        wait_for("cluster", lambda: all(_ready(node) for node in nodes), 30.0)
+        wait_for("cluster", lambda: all(_ready(node) for node in nodes), 120.0)
         yield Cluster(nodes)
 
 

@@ -7,7 +7,8 @@ What a benchmark prints is read into figures, all as costs: less is better, a ra
 is the median of OTHER / BASE over the pairs of neighbouring runs; its noise is the spread between the two runs of the
 same code in a round, and never less than what is usual in its benchmark. A figure fails where its ratio is above 1.03
 even at the lower end of its noise; a benchmark with such a figure is run as many rounds again before it is said.
-"all" is the mean of a benchmark's figures. Exit code 1: a figure is worse, or is in one checkout only.
+"all" is the mean of a benchmark's figures. Exit code 1: a figure is worse, or is in one checkout only. Figures whose
+noise is above 10 % are counted: on a busy machine nothing is worse beyond noise, and that proves little.
 
 routers, plan_cost and wire are timed by processor time, which other work on the machine hardly touches; service_rpc
 says "server us", which is processor time too, beside rates. Doses are short; ``--full`` takes each benchmark's own.
@@ -31,6 +32,7 @@ from checkouts.benches import BENCHES, LAUNCH, Figures, figures
 
 ROOT = Path(__file__).resolve().parent.parent
 ALLOWED = math.log(1.03)
+VAGUE = math.log(1.1)  # noise above which a ratio says little
 WIDTH = 3.25  # standard errors: 99 % for a mean, a quarter more for a median
 
 # -- running ----------------------------------------------------------------------------------------------------
@@ -51,8 +53,12 @@ class Checkout:
         dose = () if full else bench.arguments
         clock = "processor" if bench.processor_time else ""
         command = [str(self.python), "-c", LAUNCH, name, constants, defaults, clock, *dose]
-        done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
+        for attempt in (1, 2):  # on a busy machine a service may come up too late
+            done = subprocess.run(command, cwd=self.root, env=environment, capture_output=True, text=True, check=False)
+            if not done.returncode:
+                break
+            print(f"  {self.root}: {name} failed, attempt {attempt}", flush=True)
+        else:
             print(f"{self.root}: {name} ended with {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
             raise SystemExit(2)
         return figures(name, done.stdout)
@@ -104,6 +110,9 @@ def show(name: str, each: list[Round], ratios: dict[str, tuple[float, float]]) -
     for what, (ratio, noise) in ratios.items():
         low, middle, high = (math.exp(ratio + by) for by in (-noise, 0, noise))
         print(f"  {what:52} {middle:6.3f}   {low:6.3f} to {high:6.3f}{'   WORSE' if what in bad else ''}")
+    vague = sum(noise > VAGUE for _, noise in ratios.values())
+    if vague:
+        print(f"  noise is above 10 % in {vague} of {len(ratios)}: a quieter machine or more --rounds would say more")
     names = {side: {what for one in each for at, run in one if at == side for what in run} for side in "AB"}
     lonely = [f"{what}: only in {'BASE' if what in names['A'] else 'OTHER'}" for what in names["A"] ^ names["B"]]
     print("".join(f"  {line}\n" for line in sorted(lonely)), end="")

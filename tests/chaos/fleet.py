@@ -38,7 +38,7 @@ __all__ = ["AOF", "Fleet", "Replica", "Replicas", "loads", "wipe"]
 
 AOF = ("appendonly yes", "appendfsync no", "auto-aof-rewrite-percentage 0")
 """What the test's Redis keeps: every change, written (if not synced) before it is answered."""
-_START = 60.0
+_START = 120.0
 
 
 def _quiet_environment() -> dict[str, str]:
@@ -95,7 +95,7 @@ class Replica:
     def rounds(self, stream: str) -> dict[str, float]:
         """``unskew_sync_rounds_total`` of this stream by outcome."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://127.0.0.1:{self.metrics}/metrics", timeout=10.0) as page:
+        with opener.open(f"http://127.0.0.1:{self.metrics}/metrics", timeout=60.0) as page:
             text = page.read().decode()
         found = re.findall(r'^unskew_sync_rounds_total\{outcome="([a-z ]+)",stream="([^"]+)"\} (\S+)$', text, re.M)
         return {outcome: float(count) for outcome, of, count in found if of == stream}
@@ -248,7 +248,7 @@ class Fleet:
         self._nest.stdin.flush()
         for _ in numbers:
             wire, _address = self._control.accept()
-            wire.settimeout(30.0)
+            wire.settimeout(90.0)
             lines = wire.makefile("rb")
             hello = json.loads(lines.readline())
             number = hello["number"]
@@ -296,7 +296,7 @@ class Fleet:
 
         return self.until(f"{rounds} rounds after {newest}", done, seconds)
 
-    def settled(self, tries: int = 6) -> tuple[int, int]:
+    def settled(self, tries: int = 12) -> tuple[int, int]:
         """Halt all at one version; a round that somebody missed is a reason to try a later one."""
         seconds, told = 8.0 * self.shape.dsync + 5.0, {}
         for _ in range(tries):

@@ -38,7 +38,7 @@ def test_a_client_is_back_soon_after_half_open(ping_timeout: int | None, proxy: 
     options = [("grpc.keepalive_time_ms", 1_000)]
     options += [("grpc.http2.ping_timeout_ms", 1_000 * ping_timeout)] if ping_timeout else []
     with Client(f"127.0.0.1:{proxy.port}", timeout=0.5, options=options) as client:
-        client.put_stream("clicks", partitions=2, policy="hash")
+        client.put_stream("clicks", partitions=2, policy="hash", timeout=60.0)
         with proxies.fault(HalfOpen(), proxy):
             with pytest.raises(ServiceCallError):
                 client.get_stream("clicks")
@@ -50,16 +50,16 @@ def test_a_client_is_back_soon_after_half_open(ping_timeout: int | None, proxy: 
             except ServiceCallError:
                 return False
 
-        wait_for("the client", back, 5.0 if ping_timeout else 20.0)
+        wait_for("the client", back, 18.0 if ping_timeout else 50.0)
 
 
 def test_a_service_drops_a_client_that_does_not_answer(proxy: FaultProxy, proxies: ProxyLoop) -> None:
     """``keepalive`` and ``keepalive_timeout`` do what the settings say."""
     with grpc.insecure_channel(f"127.0.0.1:{proxy.port}") as channel:
-        grpc.channel_ready_future(channel).result(10.0)
+        grpc.channel_ready_future(channel).result(60.0)
         assert proxy.connections == 1
         with proxies.fault(HalfOpen(), proxy):
-            wait_for("the service", lambda: proxy.connections == 0, 10.0)
+            wait_for("the service", lambda: proxy.connections == 0, 18.0)
 
 
 def test_what_a_caller_sets_takes_the_place_of_ours() -> None:

@@ -16,8 +16,8 @@ from tests.chaos.ledger import Diary, Name, Round, commands, read_diary, rounds_
 from tests.servers import single
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.messages import Answer
+from unskew.core.rounds.round_log import Commit, ReportKey
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import Commit, ReportKey
 from unskew.wire.round_messages import answer_to_bytes
 
 INC, AGENTS, ROUNDS = 1_000, ("ann", "bob", "cyd"), 4

@@ -36,7 +36,7 @@ def echo() -> Iterator[int]:
     yield listener.getsockname()[1]
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
-    thread.join(5.0)
+    thread.join(60.0)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def proxy(loop: ProxyLoop, echo: int) -> FaultProxy:
 
 
 def connect(proxy: FaultProxy) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", proxy.port), 5.0)
+    return socket.create_connection(("127.0.0.1", proxy.port), 60.0)
 
 
 def asked(wire: socket.socket, data: bytes) -> bytes:
@@ -62,7 +62,7 @@ def asked(wire: socket.socket, data: bytes) -> bytes:
     back = b""
     while len(back) < len(data) and (some := wire.recv(65536)):
         back += some
-    sender.join(5.0)
+    sender.join(60.0)
     return back
 
 
@@ -102,6 +102,13 @@ def test_it_is_a_plain_wire_without_a_fault(proxy: FaultProxy) -> None:
     wait_for("closed", lambda: proxy.connections == 0)
 
 
+def seconds(wire: socket.socket) -> float:
+    """That an answer takes."""
+    began = time.monotonic()
+    assert asked(wire, b"b") == b"b"
+    return time.monotonic() - began
+
+
 def test_delay_puts_every_answer_off_and_ends_with_the_fault(loop: ProxyLoop, proxy: FaultProxy) -> None:
     """Once each way, and in order; afterwards the same connection is quick."""
     with connect(proxy) as wire:
@@ -109,9 +116,7 @@ def test_delay_puts_every_answer_off_and_ends_with_the_fault(loop: ProxyLoop, pr
             began = time.monotonic()
             assert asked(wire, b"a" * 200_000 + b"z")[-1:] == b"z"
             assert time.monotonic() - began >= 0.2
-        began = time.monotonic()
-        assert asked(wire, b"b") == b"b"
-        assert time.monotonic() - began < 0.1
+        assert any(seconds(wire) < 0.2 for _ in range(20))  # on a busy machine not each of them
 
 
 def test_reset_ends_what_is_open_and_what_comes(loop: ProxyLoop, proxy: FaultProxy) -> None:
@@ -165,13 +170,15 @@ def test_traffic_is_held_right_behind_a_request(loop: ProxyLoop, proxy: FaultPro
         wire.sendall(b"..SE")
         assert wire.recv(4) == b"..SE"
         wire.sendall(b"AL..")
-        assert held.wait(5.0)
+        assert held.wait(60.0)
         wire.settimeout(0.2)
         other.settimeout(0.2)
         other.sendall(b"more")
         for one in (wire, other):
             with pytest.raises(TimeoutError):
                 one.recv(1)
+        wire.settimeout(60.0)
+        other.settimeout(60.0)
         loop.call(proxy.release)
         assert wire.recv(4) == b"AL.."
         assert other.recv(4) == b"more"

@@ -397,13 +397,13 @@ def test_without_matplotlib_only_the_plot_is_refused(folder: Path) -> None:
 
 def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only errors raised on purpose become one line; anything else keeps its traceback."""
-    import unskew.cli.listing
+    import unskew.cli.policies
     from unskew.cli.entry import main
 
     def broken(*, as_json: bool) -> str:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(unskew.cli.listing, "listed", broken)
+    monkeypatch.setattr(unskew.cli.policies, "policy_list", broken)
     with pytest.raises(ZeroDivisionError):
         main(["policies"])
     assert sys.exc_info()[0] is None

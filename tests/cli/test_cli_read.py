@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.command import skewed, write_stream
 from unskew.cli.errors import InputError
-from unskew.cli.whatif.read import read_keys
+from unskew.cli.whatif.key_file import read_keys
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.keys.hashing import hash_keys
 

@@ -126,7 +126,7 @@ def test_plans_are_counted_when_they_route_otherwise() -> None:
     assert (result["hash"].plans, result["hash"].moved_share) == (1, 0.0)
     assert result["redist"].plans == 3
     assert 0.0 < result["redist"].moved_share <= 1.0
-    assert [b.moved is None for b in result["redist"].batches] == [True, False, False]
+    assert [b.moved is None for b in result["redist"].planned] == [True, False, False]
 
 
 def test_weights_count_in_every_figure() -> None:

@@ -17,10 +17,10 @@ from tests.cli.command import Done, in_process, in_shell, on_a_terminal, skewed,
 from unskew.cli.whatif import agents
 from unskew.cli.whatif.agents import COOPERATING, fleet_of
 from unskew.cli.whatif.job import Job, Sliding
-from unskew.cli.whatif.options import names
+from unskew.cli.whatif.options import parse_policies
 from unskew.cli.whatif.replay import replay
-from unskew.cli.whatif.results import Replay, equals
-from unskew.cli.whatif.show import verdict
+from unskew.cli.whatif.report import verdict
+from unskew.cli.whatif.results import Replay, best_policies
 from unskew.core import quality
 from unskew.core.keys.hashing import hash_keys
 from unskew.core.planners import PLANNERS, Origin
@@ -62,15 +62,15 @@ def rows_of(out: str) -> dict[str, list[str]]:
 
 def test_a_name_of_both_asks_for_both_and_a_prefix_for_one() -> None:
     """Nothing is left out silently; `hash` routes the same either way, so that it is one row unless asked for."""
-    assert names("pk2,kip") == (("kip",), ("pk2",))
+    assert parse_policies("pk2,kip") == (("kip",), ("pk2",))
     assert BOTH
     for name in BOTH:
-        assert names(name) == ((name,), (name,))
-        assert names(f"planner:{name}") == ((name,), ())
-        assert names(f"router:{name}, router:{name}") == ((), (name,))
-    assert names("hash") == (("hash",), ())
-    assert names("router:hash") == ((), ("hash",))
-    assert names("") == (tuple(PLANNERS), ())
+        assert parse_policies(name) == ((name,), (name,))
+        assert parse_policies(f"planner:{name}") == ((name,), ())
+        assert parse_policies(f"router:{name}, router:{name}") == ((), (name,))
+    assert parse_policies("hash") == (("hash",), ())
+    assert parse_policies("router:hash") == ((), ("hash",))
+    assert parse_policies("") == (tuple(PLANNERS), ())
 
 
 def test_hash_is_the_same_as_planner_and_as_router() -> None:
@@ -281,7 +281,7 @@ def test_holistics_rule_is_told_beside_what_was_measured(capsys: pytest.CaptureF
         assert json.loads(whatif(capsys, path, "--policies", "kip", "--json").out)["selection_rule"] is None
 
 
-@pytest.mark.parametrize(("width", "columns"), [(60, 8), (80, 8), (120, 10)])
+@pytest.mark.parametrize(("width", "columns"), [pytest.param(60, 8, marks=pytest.mark.long), (80, 8), (120, 10)])
 def test_no_cell_is_cut_on_any_terminal(width: int, columns: int, stream: Path) -> None:
     """At 80 the makespan and the kind are left out, and the label still tells a router of a planner's name."""
     options = ["--column", "key", "--policies", "cg,dagreedy,wchoices", "--partitions", "64", "--batch", "2000"]
@@ -362,7 +362,7 @@ def test_about_equal_planners_come_before_routers() -> None:
         routers=tuple(replace(p, relative_makespan=short[p.policy]) for p in result.routers),
     )
     splits = sorted(result.routers, key=lambda p: p.replication)
-    assert [p.policy for p in equals(result.tried)] == ["kip", *(p.policy for p in splits)]
+    assert [p.policy for p in best_policies(result.results)] == ["kip", *(p.policy for p in splits)]
     assert verdict(result)[0].startswith("Best here: kip, with batches in 0.51 ")
     assert verdict(result)[0].endswith("; about equal: pk2, wchoices.")
 

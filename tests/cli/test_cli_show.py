@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.command import in_process, on_a_terminal, skewed, write_stream
-from unskew.cli.whatif.document import document
 from unskew.cli.whatif.job import Job
-from unskew.cli.whatif.read import Keys
+from unskew.cli.whatif.json_report import document
+from unskew.cli.whatif.key_file import Keys
 from unskew.cli.whatif.replay import replay
-from unskew.cli.whatif.results import PolicyResult, Replay, equals
-from unskew.cli.whatif.show import heading, verdict
+from unskew.cli.whatif.report import heading, verdict
+from unskew.cli.whatif.results import PolicyResult, Replay, best_policies
 from unskew.core.keys.hashing import hash_keys
 from unskew.core.planners import PLANNERS, Origin
 
@@ -37,7 +37,15 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize(("width", "columns"), [(60, MAIN), (80, MAIN), (100, MAIN), (120, ALL)])
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        pytest.param(60, MAIN, marks=pytest.mark.long),
+        (80, MAIN),
+        pytest.param(100, MAIN, marks=pytest.mark.long),
+        (120, ALL),
+    ],
+)
 def test_no_cell_is_cut_on_any_terminal(width: int, columns: list[str], tmp_path: Path) -> None:
     """Every policy's name and every figure is whole; what does not fit is left out by columns, at 120 nothing is. Lines
     are broken between words."""
@@ -96,14 +104,14 @@ def test_a_key_that_may_not_be_split_has_its_verdict_too() -> None:
 def test_about_equal_makespans_are_told_apart_by_what_moves() -> None:
     """Within 2 % the one that moves least comes first and the others are named; beyond, the shortest alone."""
     result = run("redist,scan,kip")
-    moved = {p.policy: p.moved_in_all for p in result.policies}
+    moved = {p.policy: sum(p.moved) for p in result.policies}
     assert moved["scan"] < moved["redist"]
     near = with_makespans(result, hash=1.0, redist=0.500, scan=0.509, kip=0.6)
-    assert [p.policy for p in equals(near.policies)] == ["scan", "redist"]
+    assert [p.policy for p in best_policies(near.policies)] == ["scan", "redist"]
     assert verdict(near)[0].startswith("Best here: scan, with batches in 0.51 ")
     assert verdict(near)[0].endswith("; about equal: redist.")
     far = with_makespans(result, hash=1.0, redist=0.500, scan=0.511, kip=0.6)
-    assert [p.policy for p in equals(far.policies)] == ["redist"]
+    assert [p.policy for p in best_policies(far.policies)] == ["redist"]
     assert "about equal" not in verdict(far)[0]
 
 
@@ -137,7 +145,7 @@ def test_the_picture_shows_the_best_policy_at_its_median(capsys: pytest.CaptureF
     hashes = hash_keys(pq.read_table(path)["key"])
     job = Job(("hash", "balanced", "kip"), 8, 2_000)
     result = replay(hashes, job, Origin(), lambda: 0.0)
-    best = equals(result.policies)[0]
+    best = best_policies(result.policies)[0]
     batch = middle(best)
     drawn = (tmp_path / "p.svg").read_text()
     assert f"batch {batch} (of 0 to 7), 2,000 rows: where {best.policy}, the best here, has its median imba" in drawn

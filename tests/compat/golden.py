@@ -19,7 +19,7 @@ import numpy as np
 
 from unskew.core import Histogram, make_planner
 from unskew.core.dalton.qtable import QTable
-from unskew.core.operators.keyed_plan import HOSTS, KIP, brief, first_plan, lengthened, next_plan, record_of
+from unskew.core.operators.keyed_plan import HOSTS, KIP, first_plan, history_of, next_plan, shortened, with_batch
 from unskew.core.operators.keyed_state import StateFile, StatePart
 from unskew.core.plan.plan import Plan, Version
 from unskew.core.planners import Origin
@@ -56,7 +56,7 @@ def learned() -> QTable:
 def manifest() -> manifests.Manifest:
     planner = make_planner("kip", 6, **KIP)
     plan = first_plan(planner, ORIGIN)
-    record = lengthened(record_of(), [brief(Histogram.from_counts(HASHES, COUNTS), 50)], 6)
+    record = with_batch(history_of(), [shortened(Histogram.from_counts(HASHES, COUNTS), 50)], 6)
     keys = np.arange(HOSTS) % 9
     decided = next_plan(planner, plan, record, keys, ORIGIN)
     part = StatePart((StateFile("3-0-ab.state", 900, 0), StateFile("4-0-cd.state", 500, 420)), 77, 2**63 + 5, -12)
@@ -67,11 +67,11 @@ def manifest() -> manifests.Manifest:
     )
 
 
-def done() -> manifests.Done:
+def done() -> manifests.TaskResult:
     change = np.zeros(HOSTS, np.int64)
     change[[0, 17, 4095]] = [3, -4, 1]
-    rows = brief(Histogram.from_counts(HASHES, COUNTS), 10)
-    return manifests.Done(3, manifest().parts[0], "out", manifests.Figures(rows=9), rows, change, None)
+    rows = shortened(Histogram.from_counts(HASHES, COUNTS), 10)
+    return manifests.TaskResult(3, manifest().parts[0], "out", manifests.Figures(rows=9), rows, change, None)
 
 
 IDENTITY = manifests.Identity("6e0a", "clicks", "q", ("user",), ("string",), "struct<n:bigint>", "at")
@@ -85,7 +85,7 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
     ),
     "identity.pb": lambda: manifests.identity_to_bytes(IDENTITY),
     "manifest.pb": lambda: manifests.manifest_to_bytes(manifest()),
-    "done.pb": lambda: manifests.done_to_bytes(done()),
+    "done.pb": lambda: manifests.task_result_to_bytes(done()),
 }
 
 
@@ -126,10 +126,10 @@ def told_of_manifest(data: bytes) -> object:
 
 
 def told_of_done(data: bytes) -> object:
-    found = manifests.done_from_bytes(data)
+    found = manifests.task_result_from_bytes(data)
     figures = [getattr(found.figures, name) for name in FIGURES]
     about = [found.partition, found.output, told_of_part(found.part), figures, found.latest]
-    return {"about": about, "rows": int(found.rows.total), "grown": np.flatnonzero(found.grown).tolist()}
+    return {"about": about, "rows": int(found.rows.total), "grown": np.flatnonzero(found.keys_added).tolist()}
 
 
 READ: dict[str, Callable[[bytes], object]] = {

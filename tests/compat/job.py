@@ -39,7 +39,7 @@ def report(workers: int, agent: str) -> Report:
 def over_grpc(target: str, stream: str) -> dict[str, Any]:
     """Every verb of the client."""
     part = Part("app/query", 1)
-    with Client(target, timeout=30) as client:
+    with Client(target, timeout=60) as client:
         client.put_stream(stream, partitions=4, policy="balanced", dsync=5.0, dsync_min=1.0)
         taken = client.report_histogram(stream, part, Histogram.from_counts(KEYS, COUNTS))
         built = client.build_plan(stream, batch=2)
@@ -102,7 +102,7 @@ def opened(url: str, method: str = "GET", body: object = None, **headers: str) -
     request = urllib.request.Request(url, data, headers, method=method)
     if data is not None:
         request.add_header("content-type", "application/json")
-    return urllib.request.urlopen(request, timeout=30)
+    return urllib.request.urlopen(request, timeout=60)
 
 
 def asked(url: str, method: str = "GET", body: object = None) -> Any:

@@ -59,7 +59,7 @@ def test_a_client_and_a_service_of_two_releases_work_together(before: Release, t
             "rest": job(tmp_path, "rest", service.url(""), of_client),
         }
         service.run.terminate()
-        assert service.run.wait(30) == 0
+        assert service.run.wait(90) == 0
     for face, seen in found.items():
         plan = plan_from_bytes(base64.b64decode(seen["plan"]))
         assert plan.digest == seen["digest"], face
@@ -87,11 +87,11 @@ def fleet(
             folder = tmp_path / str(number)
             folder.mkdir()
             found.append(stack.enter_context(process(folder, "--store", redis.url, **more)))
-        clients = [stack.enter_context(Client(f"grpc://127.0.0.1:{one.grpc}", timeout=30)) for one in found]
+        clients = [stack.enter_context(Client(f"grpc://127.0.0.1:{one.grpc}", timeout=60)) for one in found]
         yield clients[0], clients[1]
         for number, one in enumerate(found):
             one.run.terminate()
-            assert one.run.wait(30) == 0
+            assert one.run.wait(90) == 0
             assert [line for line in logged(tmp_path / str(number)) if line["level"] == "error"] == []
 
 

@@ -166,7 +166,7 @@ def _sent(document: dict[str, Any]) -> set[str]:
 def openapi(folder: Path, **more: str) -> dict[str, Any]:
     folder.mkdir()
     with process(folder, **more) as service:
-        document: dict[str, Any] = httpx.get(service.url("/openapi.json"), trust_env=False).json()
+        document: dict[str, Any] = httpx.get(service.url("/openapi.json"), trust_env=False, timeout=60).json()
     return document
 
 

@@ -11,20 +11,11 @@ import pytest
 from tests.contract.backends import Backend
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome
 from unskew.service.errors import ConflictError, LimitError, NotFoundError, UnavailableError
 from unskew.service.stores.limits import MOST_INCARNATION, Limits
-from unskew.service.stores.ports import (
-    Commit,
-    Marks,
-    News,
-    PartKey,
-    PartOutcome,
-    PlanOutcome,
-    PlanRecord,
-    ReportKey,
-    ReportOutcome,
-    Store,
-)
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import Marks, News, PartKey, PartOutcome, PlanOutcome, PlanRecord
 
 Law = Callable[[Backend], Awaitable[None]]
 LAWS: dict[str, Law] = {}
@@ -602,9 +593,9 @@ async def changes_wake_every_listener_of_every_replica(backend: Backend) -> None
 
     wanted = {News("clicks", "plan"), News("clicks", "round"), News("clicks", "stream")}
     tasks = [asyncio.create_task(listen(number)) for number in range(2)]
-    await asyncio.wait_for(change(), 20.0)
+    await asyncio.wait_for(change(), 60.0)
     await backend.close()
-    await asyncio.wait_for(asyncio.gather(*tasks), 20.0)  # closing a store ends its listeners
+    await asyncio.wait_for(asyncio.gather(*tasks), 60.0)  # closing a store ends its listeners
 
 
 @law

@@ -12,9 +12,10 @@ import pytest
 
 from tests.contract.laws import LEASE, merge, plan
 from tests.servers import Server, free_ports, single
+from unskew.core.rounds.round_log import ReportKey, ReportOutcome
 from unskew.service.errors import UnavailableError
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import PlanOutcome, ReportKey, ReportOutcome
+from unskew.service.stores.records import PlanOutcome
 
 pytestmark = pytest.mark.anyio
 

@@ -18,9 +18,11 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from tests.contract.backends import LIMITS
 from tests.servers import Server
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, ReportKey
 from unskew.service.errors import ServiceError
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import Commit, PartKey, PlanRecord, ReportKey, Store
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import PartKey, PlanRecord
 
 Ask = Callable[[Store], Awaitable[Any]]
 

@@ -22,9 +22,10 @@ from redis.exceptions import ConnectionError  # noqa: A004  # Redis's own
 
 from tests.contract.backends import LIMITS
 from tests.servers import Server
+from unskew.core.rounds.round_log import Commit, ReportKey
 from unskew.service.stores import open_store
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.stores.ports import Commit, ReportKey, Store
+from unskew.service.stores.ports import Store
 from unskew.service.stores.redis.store import RedisStore
 
 STREAM = "clicks"
@@ -109,8 +110,8 @@ class Races(RuleBasedStateMachine):
         for _ in range(3):
             store = open_store(f"{self.server.url}?timeout=5&deadline=10", limits=LIMITS)
             assert isinstance(store, RedisStore)
-            self.links.append(Lossy(store._link._client))
-            store._link._client = self.links[-1]
+            self.links.append(Lossy(store._client._client))
+            store._client._client = self.links[-1]
             self.stores.append(store)
         self.loop.run_until_complete(self.stores[0].put_stream(STREAM, b""))
 

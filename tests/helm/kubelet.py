@@ -194,11 +194,11 @@ class Started:
         """As a kubelet asks: by its address and port, whatever the certificate says; 200 to 399 is a yes."""
         probe = self.container.spec[name]
         if "tcpSocket" in probe:
-            with socket.create_connection(("127.0.0.1", self.ports[probe["tcpSocket"]["port"]]), 2.0):
+            with socket.create_connection(("127.0.0.1", self.ports[probe["tcpSocket"]["port"]]), 60.0):
                 return True
         get = probe["httpGet"]
         url = f"{get['scheme'].lower()}://127.0.0.1:{self.ports[get['port']]}{get['path']}"
-        with httpx.Client(verify=_unchecked(), trust_env=False, timeout=probe["timeoutSeconds"]) as client:
+        with httpx.Client(verify=_unchecked(), trust_env=False, timeout=60.0) as client:
             return 200 <= client.get(url).status_code < 400
 
     def leave(self) -> float:
@@ -236,10 +236,10 @@ def running(container: Container, **changed: str) -> Iterator[Started]:
         ) as process,
     ):
         try:
-            end = time.monotonic() + 30
+            end = time.monotonic() + 120
             while not told.exists():
                 assert process.poll() is None, log.read_text()
-                assert time.monotonic() < end, "no ports after 30 s"
+                assert time.monotonic() < end, "no ports after 120 s"
                 time.sleep(0.02)  # its start has no other sign
             yield Started(container, process, _rendered(json.loads(told.read_text())), log)
         finally:

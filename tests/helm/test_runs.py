@@ -141,13 +141,13 @@ def test_an_install_with_nothing_said_serves_plans_and_leaves_in_peace(foreign: 
 def _scraped(service: Started, token: bytes) -> int:
     headers = {"authorization": f"Bearer {token.decode()}"}
     url = f"http://127.0.0.1:{service.ports['metrics']}/metrics"
-    return httpx.get(url, headers=headers, trust_env=False).status_code
+    return httpx.get(url, headers=headers, trust_env=False, timeout=60).status_code
 
 
 def _drains(service: Started) -> None:
     """While load balancers take note it answers, and says that it is not ready."""
     service.process.terminate()
-    end = time.monotonic() + 5
+    end = time.monotonic() + 30
     while service.probe("readinessProbe"):
         assert time.monotonic() < end
         time.sleep(0.02)  # the signal is on its way
@@ -205,7 +205,7 @@ def test_two_replicas_with_certificates_share_a_trial_redis(foreign: Foreign, tm
 
 def _put(service: Started, rendered: Rendered, foreign: Foreign) -> int:
     headers = {"authorization": f"Bearer {secrets(rendered)['unskew-auth']['token'].decode()}"}
-    with httpx.Client(verify=_trusting(foreign), headers=headers, trust_env=False) as client:
+    with httpx.Client(verify=_trusting(foreign), headers=headers, trust_env=False, timeout=60) as client:
         url = f"https://localhost:{service.ports['http']}/v1/streams/clicks"
         return client.put(url, json={"partitions": 2}).status_code
 
@@ -219,7 +219,12 @@ def test_with_certificates_of_callers_the_test_shows_its_own(foreign: Foreign, t
         code, said = tried(rendered, service, foreign, tmp_path / "test")
         assert code == 0, said
         with pytest.raises(httpx.TransportError):
-            httpx.get(f"https://localhost:{service.ports['http']}/healthz", verify=_trusting(foreign), trust_env=False)
+            httpx.get(
+                f"https://localhost:{service.ports['http']}/healthz",
+                verify=_trusting(foreign),
+                trust_env=False,
+                timeout=60,
+            )
         assert service.probe("livenessProbe")
 
 

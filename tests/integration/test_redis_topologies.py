@@ -19,15 +19,17 @@ from tests.contract.backends import Backend, UrlBackend
 from tests.contract.laws import LAWS, LEASE, committed, merge, plan
 from tests.servers import MASTER, Cluster, Sentinels, Server, wait_for
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome
 from unskew.service.errors import UnavailableError
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import Commit, PlanOutcome, ReportKey, ReportOutcome, Store
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import PlanOutcome
 from unskew.service.stores.redis.store import RedisStore
 
 # All laws and one failover belong to `make test`. The other failovers are long: each takes seconds of waiting.
 pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("redis-topologies")]
 
-WAIT = 30.0
+WAIT = 90.0
 PACE = 0.02
 
 
@@ -228,7 +230,7 @@ async def test_a_sentinel_that_is_gone_or_hangs_is_passed_over(whole: Sentinels)
         assert isinstance(store, RedisStore)
         found = await asyncio.gather(*(in_time(store.ping) for _ in range(20)))
         assert len(found) == 20
-        known = store._link._sentinel
+        known = store._client._sentinel
         assert known is not None
         assert len({one.get_connection_kwargs()["port"] for one in known.sentinels}) == 3
         await store.close()

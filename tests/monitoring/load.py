@@ -47,7 +47,7 @@ class World:
 
     def page(self, replica: int) -> str:
         headers = {"authorization": "Bearer scraper"}
-        return httpx.get(f"http://{self.targets[replica]}/metrics", headers=headers, trust_env=False).text
+        return httpx.get(f"http://{self.targets[replica]}/metrics", headers=headers, trust_env=False, timeout=60).text
 
 
 @contextlib.contextmanager
@@ -61,7 +61,7 @@ def world(folder: Path) -> Iterator[World]:
             flags = ("--store", redis.url, "--log-level", "warning")
             replicas.append(stack.enter_context(process(folder / name, *flags, UNSKEW_TOKENS=TOKENS)))
             target = f"127.0.0.1:{replicas[-1].grpc}"
-            clients.append(stack.enter_context(Client(target, token="root", insecure=True)))
+            clients.append(stack.enter_context(Client(target, token="root", insecure=True, timeout=60)))
         made = World(replicas, clients)
         with _loaded(made):
             yield made
@@ -88,7 +88,7 @@ def _loaded(made: World) -> Iterator[None]:
         finally:
             made.ended.set()
             for thread in threads:
-                thread.join(30)
+                thread.join(90)
 
 
 def _turns(made: World, name: str, turn: Callable[[int], None]) -> None:
@@ -125,7 +125,7 @@ def _batches(made: World) -> Callable[[int], None]:
         client.get_plan(CLICKS)
         client.get_plan(CLICKS, plan.version)
         where = made.replicas[number % 2].url(f"/v1/streams/{CLICKS}/plans/latest")
-        httpx.get(where, headers={"authorization": "Bearer root"}, trust_env=False).raise_for_status()
+        httpx.get(where, headers={"authorization": "Bearer root"}, trust_env=False, timeout=60).raise_for_status()
 
     return turn
 
@@ -138,7 +138,11 @@ def _refused(made: World) -> Callable[[int], None]:
         for token, status in (("who", 401), ("scraper", 403)):
             headers = {"authorization": f"Bearer {token}"}
             answer = httpx.put(
-                replica.url(f"/v1/streams/{CLICKS}"), json={"partitions": 2}, headers=headers, trust_env=False
+                replica.url(f"/v1/streams/{CLICKS}"),
+                json={"partitions": 2},
+                headers=headers,
+                trust_env=False,
+                timeout=60,
             )
             if answer.status_code != status:
                 raise AssertionError(f"{answer.status_code} for {token}")

@@ -26,7 +26,7 @@ RULES = ROOT / "helm" / "unskew" / "rules" / "unskew.yaml"
 JOB, NAMESPACE = "unskew", "data"
 SCRAPE = "250ms"
 WINDOW = "5s"  # what Grafana would put in place of $__rate_interval, which is four scrapes at least
-_PATIENCE = 30.0
+_PATIENCE = 120.0
 
 
 @cache
@@ -47,7 +47,7 @@ def program() -> Path:
 
 def promtool(*arguments: str | Path, given: str = "") -> subprocess.CompletedProcess[str]:
     command = [program().parent / "promtool", *arguments]
-    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=240)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def prometheus(folder: Path, targets: Sequence[str], token: str) -> Iterator[Pro
     with (folder / "prometheus.log").open("wb") as log:
         run = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=20) as web:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as web:
             _until_ready(run, web, folder / "prometheus.log")
             yield Prometheus(web)
     finally:

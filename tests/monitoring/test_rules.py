@@ -188,7 +188,7 @@ def test_the_queries_and_calls_of_a_runbook_are_right(watched: Watched, page: Pa
     for query in promql(text):
         prometheus.ask(query)
     headers = {"authorization": "Bearer root"}
-    answer = httpx.get(world.replicas[0].url("/openapi.json"), headers=headers, trust_env=False)
+    answer = httpx.get(world.replicas[0].url("/openapi.json"), headers=headers, trust_env=False, timeout=60)
     paths = [re.escape(path) for path in (*answer.json()["paths"], "/readyz")]
     known = re.compile("|".join(re.sub(r"\\\{[a-z]+\\\}", "[^/]+", path) for path in paths))
     for path in re.findall(r"localhost:8080(/[^\s'?`]*)", text):
@@ -202,4 +202,4 @@ def test_the_queries_and_calls_of_a_runbook_are_right(watched: Watched, page: Pa
 @cache
 def _help(command: str) -> str:
     line = [sys.executable, "-m", "unskew.cli.entry", command, "--help"]
-    return subprocess.run(line, capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(line, capture_output=True, text=True, check=True, timeout=240).stdout

@@ -61,7 +61,7 @@ def test_the_examples_are_answered_by_the_service() -> None:
     with served("engine") as service, web(service) as rest:
         used = set()
         for (verb, method), bodies in BODIES.items():
-            path = next(r.path for r in face().api.routes if r.name == verb and method in getattr(r, "methods", ()))
+            path = next(r.path for r in face().app.routes if r.name == verb and method in getattr(r, "methods", ()))
             for body in bodies:
                 target = re.sub(r"{stream[^}]*}", "clicks", path)
                 answer = rest.request(method, target, json=body)

@@ -112,10 +112,20 @@ def test_the_metadata_says_what_an_installer_needs(metadata: Message) -> None:
 def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a venv that holds the wheel, its base dependencies, pytest and hypothesis: no extra."""
     home = tmp_path_factory.mktemp("clean")
-    venv.create(home, with_pip=True, symlinks=os.name != "nt")
+    venv.create(home, with_pip=False, symlinks=os.name != "nt")  # ours installs into it
     python = home / ("Scripts" if os.name == "nt" else "bin") / "python"
     pins = str(ROOT / "constraints.txt")
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(python),
+        "install",
+        "--quiet",
+        "--no-input",
+        "--disable-pip-version-check",
+    ]
     run([*pip, "--constraint", pins, str(wheel), *TEST_TOOLS], home)
     return python
 

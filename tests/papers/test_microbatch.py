@@ -12,7 +12,7 @@ from papers.microbatch import BatchRouter, route_batch
 from tests.dalton_reference import poured
 from tests.planning import key_hashes, spread_of
 from unskew.core import make_router
-from unskew.core.dalton.batch_learner import learning, pour, workers_allowed
+from unskew.core.dalton.batch_learner import learning, place_hot_keys, workers_allowed
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import ConfigError, HistogramError, KeyTypeError
 from unskew.core.kernels import base as kernels
@@ -64,7 +64,7 @@ def test_every_decision_is_that_of_the_reference(data: st.DataObject) -> None:
     hashes = np.sort(key_hashes(keys))
     table = QTable(hashes, known, counts, known > UNTRIED)
     rule = how.rule(n, np.uint64(0), windowed=True)
-    done = pour(hashes, counts, homes, most, tail, relative, table, rule, seed)
+    done = place_hot_keys(hashes, counts, homes, most, tail, relative, table, rule, seed)
     values = known.tolist()
     want = poured(
         counts.tolist(), homes.tolist(), most.tolist(), tail.tolist(), relative.tolist(), how, seed, values

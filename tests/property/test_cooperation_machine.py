@@ -1,4 +1,4 @@
-"""Real agents and their real reducer in a hostile world: agents that come, go, die and start anew; a reducer that
+"""Real agents and the service's rounds in a hostile world: agents that come, go, die and start anew; a replica that
 crashes; messages that are lost, come late, twice and in any order; merges that take their time.
 
 Beside each agent runs a shadow: a plain list of the rewards met since its last report. What an agent makes of an
@@ -32,16 +32,21 @@ from unskew.core.dalton import row_loop as kernels
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.rounds.agent import Agent, AgentSettings, AgentTick, Answered, Routed, Tuples
 from unskew.core.rounds.agent import SendReport as ReportOut
-from unskew.core.rounds.events import Event, Left, Merge, Merged, Renewed, Reported, Resumed, Send
-from unskew.core.rounds.events import Tick as Pulse
-from unskew.core.rounds.merge import merge
-from unskew.core.rounds.messages import Report
-from unskew.core.rounds.reducer import RoundRules, Rounds
+from unskew.core.rounds.carryover import MergedRound
+from unskew.core.rounds.messages import Answer, Report
+from unskew.core.rounds.next_step import Step, next_step
+from unskew.core.rounds.reduce_round import as_if_merged
+from unskew.core.rounds.replica import ReplicaState, RoundTiming
+from unskew.core.rounds.round_log import ReportOutcome, RoundView
+from unskew.core.rounds.rules import RoundRules
+from unskew.simulate.reducer import SimulatedReplica, SimulatedStore
 
 WORKERS = 4
 DSYNC = 10.0
-RULES = RoundRules(workers=WORKERS, dsync=DSYNC, dsync_min=5.0, dsync_max=40.0, forget=2_000.0)
-LIFE = 400.0  # of a message: under RULES.forget
+RULES = RoundRules(workers=WORKERS, dsync=DSYNC, dsync_min=5.0, dsync_max=40.0)
+TIMING = RoundTiming(poll=5.0, takeover=1.0)
+FORGET = 2_000.0
+LIFE = 400.0  # of a message: under FORGET
 WINDOW, SLIDE = 45.0, 8.0
 FLOOD = 160  # over 32 n: the first interval calls nothing hot before
 QUIET = 400  # seconds in which a quiet world must have settled
@@ -167,13 +172,12 @@ class Cooperation(RuleBasedStateMachine):
     @initialize(capacity=st.sampled_from([3, 4096]), seed=st.integers(0, 99))
     def begin(self, capacity: int, seed: int) -> None:
         self.capacity, self.rng, self.now = capacity, np.random.default_rng(seed), 0.0
-        self.rounds = Rounds(RULES)
-        self.log: list[tuple[Event, float]] = []
+        self.store, self.decisions = SimulatedStore(forget=FORGET), []
+        self._replace_the_replica()
         self.living: dict[str, Shadow] = {}
         self.buried: list[Shadow] = []
         self.lives = dict.fromkeys(NAMES, 0)
         self.network: list[tuple[float, Callable[[], None]]] = []
-        self.merges: list[Merge] = []
         self.reports: dict[Name, int] = {}  # records of every report that was ever sent
         self.counted: dict[int, tuple[int, tuple[Name, ...]]] = {}  # epoch -> GL and the reports in it
         for name in NAMES[:2]:
@@ -201,27 +205,17 @@ class Cooperation(RuleBasedStateMachine):
                 report = action.report
                 assert report.name[0] == name
                 self.reports[report.name] = report.records
-                self._post(partial(self._reduce, Reported(report)))
+                self._post(partial(self._report, report))
 
     @rule(name=who)
     def starts(self, name: str) -> None:
         if name not in self.living:
             self._start(name)
-            self._post(lambda: self._reduce(Renewed(name)))
-
-    @rule(name=who, says=st.booleans())
-    def goes(self, name: str, says: bool) -> None:
-        if name in self.living:
-            self.buried.append(self.living.pop(name))
-            if says:
-                self._post(lambda: self._reduce(Left(name)))
 
     @rule(name=who)
-    def starts_from_a_kept_state(self, name: str) -> None:
+    def goes(self, name: str) -> None:
         if name in self.living:
-            shadow = self.living[name]
-            kept = pickle.loads(pickle.dumps(shadow.agent.state()))
-            shadow.agent = Agent.restore(shadow.agent.settings, kept)
+            self.buried.append(self.living.pop(name))
 
     @rule(name=who, key=hot, rows=st.integers(1, 9))
     def routes(self, name: str, key: int, rows: int) -> None:
@@ -248,44 +242,52 @@ class Cooperation(RuleBasedStateMachine):
                 shadow.unseen.update(shadow.agent.learner.hot_keys().tolist())
             self._do(name, actions)
 
-    # -- the reducer
+    # -- the replica
 
-    def _reduce(self, event: Event) -> None:
-        self.log.append((event, self.now))
-        open_before, merged = self.rounds.open, self.rounds.merged
-        for action in self.rounds.handle(event, self.now):
-            if isinstance(action, Merge):
-                self.merges.append(action)
-            elif isinstance(action, Send):
-                for name in action.agents:
-                    self._post(self._answer(name, action))
-        assert self.rounds.open >= open_before
-        assert self.rounds.merged >= merged
-        if isinstance(event, Merged) and self.rounds.merged > merged:
-            answer = self.rounds._state.previous
-            assert answer is not None
-            self.counted[answer.epoch] = answer.records, answer.merged
+    def _replace_the_replica(self) -> None:
+        def record(view: RoundView, state: ReplicaState, now: float, step: Step) -> None:
+            self.decisions.append((view, state, now, step))
 
-    def _answer(self, name: str, sent: Send) -> Callable[[], None]:
+        self.replica = SimulatedReplica(self.store, RULES, TIMING, record)
+
+    def _report(self, report: Report) -> None:
+        outcome, newest = self.replica.report(report, self.now), self.store.newest
+        if outcome is ReportOutcome.MERGED and newest is not None:
+            self._answer(report.agent, as_if_merged(newest.answer, report), newest)
+        self._look()
+
+    def _look(self) -> None:
+        open_before, merged = self.store.rounds.open, self.store.rounds.merged
+        while self.replica.look(self.now) == 0.0:
+            pass
+        assert self.store.rounds.open >= open_before
+        assert self.store.rounds.merged == merged
+
+    def _answer(self, name: str, answer: Answer, merged: MergedRound) -> None:
+        age = self.replica.state.age(merged, self.now)
+
         def arrives() -> None:
             if name in self.living:
-                self.living[name].answered(sent.answer, sent.age, self.now)
+                self.living[name].answered(answer, age, self.now)
 
-        return arrives
+        self._post(arrives)
 
-    @precondition(lambda self: self.merges)
-    @rule(at=st.integers(0, 3), again=st.booleans())
-    def a_merge_is_done(self, at: int, again: bool) -> None:
-        done = self.merges[at % len(self.merges)]
-        if not again:
-            self.merges.remove(done)
-        self._reduce(Merged(done.epoch, merge(done.reports, done.previous)))
+    @precondition(lambda self: self.replica.merging)
+    @rule()
+    def a_merge_is_done(self) -> None:
+        merged = self.replica.finish(self.now)
+        assert merged is not None, "there is one replica only"
+        answer = merged.answer
+        self.counted[answer.epoch] = answer.records, answer.merged
+        for name in sorted(merged.names):
+            self._answer(name.agent, answer, merged)
+        self._look()
 
     @rule()
-    def the_reducer_crashes(self) -> None:
-        self.rounds = Rounds.restore(RULES, pickle.loads(pickle.dumps(self.rounds.state())))
-        self.merges = []
-        self._reduce(Resumed())
+    def the_replica_crashes(self) -> None:
+        """All that it remembers is lost, a merge with it: the next one takes that over."""
+        self._replace_the_replica()
+        self._look()
 
     # -- time and the network
 
@@ -297,7 +299,7 @@ class Cooperation(RuleBasedStateMachine):
         self.now += seconds
         for name in list(self.living):
             self._do(name, self.living[name].handle(AgentTick(), self.now))
-        self._reduce(Pulse())
+        self._look()
         self.network = [(at, message) for at, message in self.network if at + LIFE > self.now]
 
     @precondition(lambda self: self.network)
@@ -322,10 +324,10 @@ class Cooperation(RuleBasedStateMachine):
         self._bring_all()
 
     def _bring_all(self) -> None:
-        while self.network or self.merges:
+        while self.network or self.replica.merging:
             self.all_messages_arrive()
-            while self.merges:
-                self.a_merge_is_done(0, again=False)
+            if self.replica.merging:
+                self.a_merge_is_done()
 
     # -- what always holds
 
@@ -337,8 +339,9 @@ class Cooperation(RuleBasedStateMachine):
 
     @invariant()
     def a_round_is_closed_by_its_deadline(self) -> None:
-        deadline = self.rounds.deadline
-        assert deadline is None or self.rounds.sealed is not None or deadline >= self.now
+        view = self.store.view(self.now)
+        if view.opened is not None and view.open == view.merged + 1:
+            assert self.now <= view.opened + RULES.patience * self.replica.state.dsync
 
     @invariant()
     def the_books_of_each_agent_agree_with_its_rows(self) -> None:
@@ -365,28 +368,26 @@ class Cooperation(RuleBasedStateMachine):
             again = Agent(shadow.agent.settings)
             for event, now in shadow.log:
                 again.handle(event, now)
-            assert canonical(again.state()) == canonical(shadow.agent.state())
-        anew = Rounds(RULES)
-        for event, now in self.log:
-            anew.handle(event, now)
-        assert canonical(anew.state()) == canonical(self.rounds.state())
+            assert canonical(again) == canonical(shadow.agent)
+        for view, state, now, step in self.decisions:
+            assert next_step(view, state, now) == step
 
     def _settle(self) -> None:
         """No message is lost any more and no tuple comes: all live agents agree, on the last epoch and its values."""
         if not self.living:
             return
-        first = self.rounds.merged
+        first = self.store.rounds.merged
         for _ in range(QUIET):
             self.time_passes(1.0)
             self._bring_all()
-            if self.rounds.merged > first + 3 and not any(one.agent.awaiting for one in self.living.values()):
+            if self.store.rounds.merged > first + 3 and not any(one.agent.awaiting for one in self.living.values()):
                 break
         else:
             raise AssertionError("no agreement")
-        answer = self.rounds._state.previous
-        assert answer is not None
+        assert self.store.newest is not None
+        answer = self.store.newest.answer
         for shadow in self.living.values():
-            assert shadow.agent.epoch == self.rounds.merged == answer.epoch
+            assert shadow.agent.epoch == self.store.rounds.merged == answer.epoch
             assert shadow.agent.dsync == answer.dsync
             table: QTable = shadow.agent.learner.table().take(answer.table.hashes)
             assert table.hashes.tolist() == answer.table.hashes.tolist()

@@ -14,12 +14,12 @@ from tests.planning import key_hashes
 from unskew.core.dalton.qtable import QTable
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.rounds.messages import Report
+from unskew.core.rounds.round_log import Commit
 from unskew.core.sketches.frequent import FrequentItems
 from unskew.service.engine.engine import Engine
 from unskew.service.errors import UnavailableError
 from unskew.service.events.events import Event
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.stores.ports import Commit
 
 __all__ = ["Cuttable", "Log", "a_report", "engines", "run", "skewed", "until"]
 

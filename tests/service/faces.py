@@ -23,7 +23,7 @@ from unskew.core.planners import make_planner
 from unskew.core.rounds.messages import Answer, Report
 from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, check_name
-from unskew.service.api.verbs import BuiltPlan, Fetched, Overview, ScaleAnswer, StreamInfo, Summary, Synced, Wanted
+from unskew.service.api.verbs import BuiltPlan, Fetched, NameFilter, Overview, ScaleAnswer, StreamInfo, Summary, Synced
 from unskew.service.app.main import Running, build
 from unskew.service.app.settings import Settings
 from unskew.service.errors import NotFoundError
@@ -89,10 +89,10 @@ class FakeVerbs:
         plan = plan_from_bytes(self.plans[stream]) if stream in self.plans else None
         return Overview(self._info(stream), plan, None, None, [], [], [])
 
-    async def summaries(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[Summary]:
+    async def summaries(self, after: str, limit: int, wanted: NameFilter | None = None) -> Sequence[Summary]:
         return [Summary(info, None, None) for info in await self.list_streams(after, limit, wanted)]
 
-    async def list_streams(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[StreamInfo]:
+    async def list_streams(self, after: str, limit: int, wanted: NameFilter | None = None) -> Sequence[StreamInfo]:
         names = [name for name in sorted(self.streams) if name > after and (wanted is None or wanted(name))]
         return [self._info(name) for name in names[:limit]]
 

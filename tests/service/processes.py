@@ -69,6 +69,6 @@ def logged(folder: Path) -> list[dict[str, object]]:
 def until_told(service: Process, line: str) -> None:
     """Until the metrics have this line."""
     end = time.monotonic() + 60
-    while line not in httpx.get(f"http://127.0.0.1:{service.metrics}/metrics", trust_env=False).text:
+    while line not in httpx.get(f"http://127.0.0.1:{service.metrics}/metrics", trust_env=False, timeout=60).text:
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -251,7 +251,7 @@ def test_the_matrix_has_every_rpc_and_every_route(guarded: Served) -> None:
     rpcs = {method.name for method in pb.DESCRIPTOR.services_by_name["PartitionerService"].methods}
     assert rpcs == set(_grpc_calls()) | {"ListStreams"}
     routes = {(m, r.path.replace("{stream:unskew_name}", "S").replace("{version}", "V"))
-              for r in guarded.running._http_face.api.routes for m in r.methods}  # fmt: skip
+              for r in guarded.running._rest.app.routes for m in r.methods}  # fmt: skip
     here = {
         (method, path.partition("?")[0].replace(PATH, "/v1/streams/S").replace("0.1", "V"))
         for _, method, path, _ in ROUTES
@@ -286,7 +286,7 @@ def test_a_route_passes_with_the_right_credential_only(
     """And the verbs behind it hear of no other."""
     token = _token(credential, verb)
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    answer = httpx.request(method, guarded.base + path, json=body, headers=headers, trust_env=False)
+    answer = httpx.request(method, guarded.base + path, json=body, headers=headers, trust_env=False, timeout=60)
     status = {"OK": (200, 201, 204), "UNAUTHENTICATED": (401,), "PERMISSION_DENIED": (403,)}
     expected = _expected(credential, verb)
     assert answer.status_code in status[expected]
@@ -302,9 +302,13 @@ def test_a_caller_sees_only_the_streams_that_are_for_it(guarded: Served) -> None
     guarded.verbs.streams["other/one"] = StreamSpec(2)
     seen = {}
     for name in ("reader", "admin", "reader-elsewhere", "reader-all"):
-        answer = httpx.get(f"{guarded.base}/v1/streams", headers={"authorization": f"Bearer {name}"}, trust_env=False)
+        answer = httpx.get(
+            f"{guarded.base}/v1/streams", headers={"authorization": f"Bearer {name}"}, trust_env=False, timeout=60
+        )
         seen[name] = [stream["name"] for stream in answer.json()["streams"]]
-        shown = httpx.get(f"{guarded.base}/v1/overview", headers={"authorization": f"Bearer {name}"}, trust_env=False)
+        shown = httpx.get(
+            f"{guarded.base}/v1/overview", headers={"authorization": f"Bearer {name}"}, trust_env=False, timeout=60
+        )
         assert [one["stream"]["name"] for one in shown.json()["streams"]] == seen[name]
         with grpc.insecure_channel(guarded.target) as channel:
             metadata = [("authorization", f"Bearer {name}")]
@@ -317,9 +321,9 @@ def test_a_caller_sees_only_the_streams_that_are_for_it(guarded: Served) -> None
         "reader-all": ["other/one", STREAM],
     }
     for path in ("/v1/streams", "/v1/overview"):
-        assert httpx.get(guarded.base + path, trust_env=False).status_code == 401
+        assert httpx.get(guarded.base + path, trust_env=False, timeout=60).status_code == 401
         mine = {"authorization": "Bearer reader"}
-        page = httpx.get(guarded.base + path, params={"limit": 1}, headers=mine, trust_env=False).json()
+        page = httpx.get(guarded.base + path, params={"limit": 1}, headers=mine, trust_env=False, timeout=60).json()
         assert page["next"] == STREAM, "a name of somebody else's stream"
         assert len(page["streams"]) == 1, "a page is full where there is enough for it"
     with grpc.insecure_channel(guarded.target) as channel, pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
@@ -340,8 +344,10 @@ def test_a_caller_sees_only_the_streams_that_are_for_it(guarded: Served) -> None
 def test_metrics_and_documents_have_rules_too(guarded: Served, token: str, metrics: int, document: int) -> None:
     """Metrics name every stream, so they are for whoever may read every stream; the document is for any credential."""
     headers = {"authorization": f"Bearer {token}"} if token else {}
-    assert httpx.get(guarded.metrics, headers=headers, trust_env=False).status_code == metrics
-    assert httpx.get(f"{guarded.base}/openapi.json", headers=headers, trust_env=False).status_code == document
+    assert httpx.get(guarded.metrics, headers=headers, trust_env=False, timeout=60).status_code == metrics
+    assert (
+        httpx.get(f"{guarded.base}/openapi.json", headers=headers, trust_env=False, timeout=60).status_code == document
+    )
     asked = [reflection_pb2.ServerReflectionRequest(list_services="")]
     with grpc.insecure_channel(guarded.target) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
@@ -355,8 +361,8 @@ def test_metrics_and_documents_have_rules_too(guarded: Served, token: str, metri
 
 def test_health_is_for_everybody(guarded: Served) -> None:
     """Whoever probes has no credential, and learns nothing of streams."""
-    assert httpx.get(f"{guarded.base}/healthz", trust_env=False).json() == {"status": "live"}
-    assert httpx.get(f"{guarded.base}/readyz", trust_env=False).json() == {"status": "ready"}
+    assert httpx.get(f"{guarded.base}/healthz", trust_env=False, timeout=60).json() == {"status": "live"}
+    assert httpx.get(f"{guarded.base}/readyz", trust_env=False, timeout=60).json() == {"status": "ready"}
     with grpc.insecure_channel(guarded.target) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         for name in ("", SERVICE):

@@ -37,7 +37,7 @@ def test_the_last_plan_known_is_served_and_said_to_be_stale():
             assert (await engine.explain("clicks", 1)).kind == "tail"
             store.cut = False
             assert not (await engine.get_plan("clicks")).stale
-            assert any(event.what == "plan" and "last one known" in event.reason for event in log.of(Skipped))
+            assert any(event.what == "plan" and "the cached one is served" in event.reason for event in log.of(Skipped))
             assert {call.error for call in log.of(StoreCalled)} == {None, "UnavailableError"}
 
     run(main())

@@ -25,7 +25,7 @@ from unskew.core.stream_spec import StreamSpec
 from unskew.service.engine.base import Tuning
 from unskew.service.engine.engine import Engine
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import News
+from unskew.service.stores.records import News
 
 
 def _tests(*modules: ModuleType) -> dict[str, Callable[..., Any]]:

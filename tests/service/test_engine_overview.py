@@ -25,7 +25,7 @@ async def planned(engine: Engine, stream: str = "clicks", batch: int = 1) -> Any
 
 async def noted(engine: Engine) -> None:
     """Until what is waiting is written down."""
-    await asyncio.wait_for(engine._diary._waiting.join(), 60.0)
+    await asyncio.wait_for(engine._history._waiting.join(), 60.0)
 
 
 def test_every_replica_shows_what_any_of_them_did() -> None:

@@ -15,7 +15,7 @@ from unskew.service.engine.engine import Engine
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import StoreCalled, WatchersSeen
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.stores.ports import News
+from unskew.service.stores.records import News
 from unskew.wire import plan_from_bytes
 
 BALANCED = StreamSpec(8, "balanced")

@@ -21,12 +21,13 @@ from tests.service.engines import engines, run
 from tests.service.faces import Served, channel, report, served, web
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.keys.types import parse
+from unskew.core.rounds.round_log import RoundView
 from unskew.core.stream_spec import BatchWork, StreamSpec, Work
 from unskew.service.api.problems import Fault
 from unskew.service.engine.batches import feedback_of
 from unskew.service.engine.scaling_advice import scale_of, timed_of
 from unskew.service.stores.memory import MemoryStore
-from unskew.service.stores.ports import PartKey, RoundView, StoredPart
+from unskew.service.stores.records import PartKey, StoredPart
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import round_messages
 from unskew.wire.streams import spec_from_message, work_to_bytes
@@ -191,7 +192,7 @@ def test_watches_of_streams_that_are_not_there_leave_no_series(service: Served, 
         with pytest.raises(grpc.RpcError) as error:
             list(stub.WatchPlans(pb.WatchPlansRequest(stream=f"nobody-{number}"), timeout=60))
         assert error.value.code() is grpc.StatusCode.NOT_FOUND
-    assert "nobody-" not in httpx.get(service.metrics, trust_env=False).text
+    assert "nobody-" not in httpx.get(service.metrics, trust_env=False, timeout=60).text
 
 
 def test_a_stream_that_is_deleted_under_its_watchers_leaves_no_series(service: Served, stub) -> None:
@@ -199,12 +200,12 @@ def test_a_stream_that_is_deleted_under_its_watchers_leaves_no_series(service: S
     put(stub, "watched")
     watches = [stub.WatchPlans(pb.WatchPlansRequest(stream="watched"), timeout=60) for _ in range(3)]
     page = 'unskew_watchers{stream="watched"} 3.0'
-    wait_for("watchers", lambda: page in httpx.get(service.metrics, trust_env=False).text)
+    wait_for("watchers", lambda: page in httpx.get(service.metrics, trust_env=False, timeout=60).text)
     stub.DeleteStream(pb.DeleteStreamRequest(stream="watched"))
     for watch in watches:
         with pytest.raises(grpc.RpcError):
             list(watch)
-    assert "watched" not in httpx.get(service.metrics, trust_env=False).text
+    assert "watched" not in httpx.get(service.metrics, trust_env=False, timeout=60).text
 
 
 def test_a_watcher_that_leaves_as_its_watch_fails_leaves_no_error_in_the_log(service: Served, caplog) -> None:
@@ -236,7 +237,7 @@ def test_a_caller_that_leaves_in_the_middle_of_its_body_is_no_error_of_the_servi
 
 
 def _calls(service: Served, verb: str) -> str:
-    lines = httpx.get(service.metrics, trust_env=False).text.splitlines()
+    lines = httpx.get(service.metrics, trust_env=False, timeout=60).text.splitlines()
     return "\n".join(line for line in lines if "unskew_rpc_seconds_count" in line and verb in line)
 
 

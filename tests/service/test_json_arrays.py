@@ -14,11 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 from tests.service.engines import run
 from tests.service.faces import answer, report
 from unskew.service.api.verbs import Synced
-from unskew.service.rest import json_arrays
-from unskew.service.rest.documents import AnswerPages
-from unskew.service.rest.json_arrays import Count, Counts, Hash, Hashes, Matrix
+from unskew.service.events.history import RoundNote
+from unskew.service.rest.encoder import Encoded, decimals, encode
+from unskew.service.rest.learning import EncodedTables, sync_document
 from unskew.service.rest.models import Model, SyncResponse
-from unskew.v1 import partitioner_pb2 as pb
+from unskew.service.rest.models.arrays import Count, Counts, Hash, Hashes, Matrix
+from unskew.service.rest.models.base import packed
 from unskew.wire import round_messages
 
 
@@ -59,10 +60,8 @@ def whole(field: str, value: object) -> list[int] | None:
     | st.lists(DECIMALS, max_size=8)
 )
 def test_hashes_are_taken_as_a_whole_as_they_are_one_by_one(value: list[Any]) -> None:
-    """Whatever is in the list, few or so many that Arrow reads them."""
-    many = (value * json_arrays._FEW)[: max(json_arrays._FEW, len(value))] if value else []
-    for given_ in (value, many):
-        assert whole("hashes", given_) == each("hashes", given_)
+    """Whatever is in the list."""
+    assert whole("hashes", value) == each("hashes", value)
 
 
 @given(
@@ -91,22 +90,33 @@ def test_what_is_wrong_is_told_with_its_place(field: str, value: list[Any], wher
 
 
 def test_arrays_are_written_as_they_are_read() -> None:
-    """Hashes as strings, with all their bits."""
+    """Hashes as strings, with all their bits; also of an array that is a view of every other row."""
     hashes = np.array([0, 2**63, 2**64 - 1], np.uint64)
-    model = Arrays.model_construct(hashes=hashes, counts=np.array([3]), matrix=np.array([[1.5, -2.0]]))
-    assert json.loads(model.model_dump_json()) == {
-        "hashes": ["0", str(2**63), str(2**64 - 1)],
-        "counts": [3],
-        "matrix": [[1.5, -2.0]],
-    }
+    matrix = np.array([[1.5, -2.0], [9.0, 9.0], [0.1, 1e300]])[::2]
+    document = json.loads(encode({"hashes": decimals(hashes), "counts": np.array([3]), "matrix": matrix}))
+    assert document == {"hashes": ["0", str(2**63), str(2**64 - 1)], "counts": [3], "matrix": matrix.tolist()}
+    read = Arrays.model_validate(document)
+    assert (read.hashes.tolist(), read.matrix.tolist()) == (hashes.tolist(), matrix.tolist())
 
 
-def test_the_answer_that_is_kept_is_that_of_the_model() -> None:
-    """What is of one agent is its own, also where the rest was made for another before."""
-    pages = AnswerPages()
-    found = answer(report(9).table)
-    for incarnation, merged, age in ((3, True, 0.5), (3, False, 2.0), (3, True, 0.0), (4, True, 0.0)):
-        message = pb.SyncResponse(answer=round_messages.answer_to_message(found, incarnation, merged, age))
-        page = run(pages.of(Synced(found, incarnation, merged, age)))
-        assert json.loads(page) == SyncResponse.of(message).model_dump(mode="json")
-    assert json.loads(run(pages.of(Synced(None)))) == {"answer": None}
+def test_what_was_encoded_before_is_a_part_of_the_document_and_what_has_no_json_form_is_an_error() -> None:
+    """History notes are written as their fields."""
+    note = RoundNote(at=1.5, epoch=3, reports=2, outcome="merged", seconds=0.25, dsync_seconds=20.0)
+    document = json.loads(encode({"kept": Encoded(encode([1, None])), "note": note}))
+    assert document == {"kept": [1, None], "note": note.model_dump()}
+    with pytest.raises(TypeError, match="not JSON serializable: set"):
+        encode({"keys": {1}})
+
+
+def test_the_table_that_is_kept_is_that_of_the_round() -> None:
+    """Only (incarnation, merged, age) differ between the agents of a round, also where the table was encoded before."""
+    tables, merged = EncodedTables(), answer(report(9).table)
+    for incarnation, own, age in ((3, True, 0.5), (3, False, 2.0), (4, True, 0.0)):
+        document = json.loads(encode(run(sync_document(Synced(merged, incarnation, own, age), tables))))
+        read = SyncResponse.model_validate(document).answer
+        assert read is not None
+        assert (read.incarnation, read.merged, read.age_seconds) == (incarnation, own, age)
+        message = round_messages.answer_to_message(merged, incarnation, own, age)
+        assert read.table.message() == message.table
+        assert packed(read.split) == message.split
+    assert run(sync_document(Synced(None), tables)) == {"answer": None}

@@ -91,7 +91,7 @@ def test_fields_have_the_names_numbers_and_types_that_keda_gives_them() -> None:
         "GetMetricsResponse": {1: ("metricValues", MESSAGE)},
         "MetricValue": {1: ("metricName", TEXT), 2: ("metricValue", NUMBER), 3: ("metricValueFloat", FRACTION)},
     }
-    pool = keda.described(pb.DESCRIPTOR)
+    pool = keda.descriptor_pool(pb.DESCRIPTOR)
     for name, fields in expected.items():
         found = pool.FindMessageTypeByName(f"externalscaler.{name}")
         assert {number: (f.name, f.type) for number, f in found.fields_by_number.items()} == fields
@@ -107,7 +107,7 @@ def test_fields_have_the_names_numbers_and_types_that_keda_gives_them() -> None:
 
 def test_kedas_own_stubs_can_be_loaded_into_the_same_process() -> None:
     """Which registers its file and its names for the whole process, as generated stubs do; bytes go either way."""
-    theirs = keda.described(pb.DESCRIPTOR).FindFileByName("externalscaler.proto").serialized_pb
+    theirs = keda.descriptor_pool(pb.DESCRIPTOR).FindFileByName("externalscaler.proto").serialized_pb
     shared = descriptor_pool.Default()
     shared.AddSerializedFile(theirs)
     kind: Any = message_factory.GetMessageClass(shared.FindMessageTypeByName("externalscaler.ScaledObjectRef"))
@@ -124,7 +124,7 @@ def test_kedas_calls_in_their_order_follow_the_advice() -> None:
         assert (spec.metric_name, spec.target_size, spec.target_size_float) == ("unskew-reduce-tasks", 3, 2.5)
         assert refused(lambda: operator.value(ref(), spec.metric_name))[0] == "NOT_FOUND"
         assert refused(lambda: operator.active(ref()))[0] == "NOT_FOUND"
-        engine = service.running._grpc_face.calls.verbs
+        engine = service.running._grpc_handlers.calls.verbs
         service.run(engine.put_stream("clicks", StreamSpec(4)))
         assert operator.value(ref(), spec.metric_name) == 4  # nothing is advised yet: as many as there are
         code, said = refused(lambda: operator.value(ref(stage="map"), "unskew-map-tasks"))
@@ -154,7 +154,7 @@ def test_a_stream_that_nobody_reports_to_is_idle_after_a_while() -> None:
             yield replace(advice, since=since)
 
     async def main() -> None:
-        async for answer in scaler._watched(keda.trigger_of(ref()), each()):
+        async for answer in scaler._changes(keda.trigger_of(ref()), each()):
             told.append(answer.result)
         short = keda.trigger_of(ref(idleSeconds="0.5"))
         assert not scaler._active(short, advice)

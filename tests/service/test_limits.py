@@ -207,9 +207,9 @@ def test_every_change_and_every_refused_one_is_in_the_audit_log_once(caplog: pyt
         with pytest.raises(grpc.RpcError):
             stub.DeleteStream(pb.DeleteStreamRequest(stream="b"), metadata=me("few"))
         for name, body in (("few", {"partitions": 3}), ("eye", {"partitions": 3}), ("few", {"partitions": "x"})):
-            httpx.put(f"{own.base}/v1/streams/a", json=body, headers=dict(me(name)), trust_env=False)
+            httpx.put(f"{own.base}/v1/streams/a", json=body, headers=dict(me(name)), trust_env=False, timeout=60)
         for name in ("eye", "few", "few"):
-            httpx.delete(f"{own.base}/v1/streams/a", headers=dict(me(name)), trust_env=False)
+            httpx.delete(f"{own.base}/v1/streams/a", headers=dict(me(name)), trust_env=False, timeout=60)
         stub.ListStreams(pb.ListStreamsRequest(), metadata=me("eye"))
     found = [(line.identity, line.stream, line.getMessage()) for line in caplog.records if line.name == "unskew.audit"]  # type: ignore[attr-defined]
     assert found == [

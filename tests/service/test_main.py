@@ -46,7 +46,7 @@ def test_a_process_serves_the_same_plan_over_both_faces_and_drains(tmp_path: Pat
     """Started, filled over gRPC, read over REST to the bit; then SIGTERM in the middle of a wait and a watch: both end
     well, the process leaves with 0, and the log says what went on."""
     with process(tmp_path) as service, ThreadPoolExecutor(2) as pool:
-        assert httpx.get(service.url("/healthz"), trust_env=False).status_code == 200
+        assert httpx.get(service.url("/healthz"), trust_env=False, timeout=60).status_code == 200
         with grpc.insecure_channel(f"127.0.0.1:{service.grpc}") as opened:
             health = health_pb2_grpc.HealthStub(opened)
             assert health.Check(health_pb2.HealthCheckRequest(service=SERVICE)).status == 1
@@ -59,6 +59,7 @@ def test_a_process_serves_the_same_plan_over_both_faces_and_drains(tmp_path: Pat
                 service.url("/v1/streams/clicks/plans/latest"),
                 headers={"accept": "application/x-protobuf"},
                 trust_env=False,
+                timeout=60,
             )
             assert latest.content == built.plan == stub.GetPlan(pb.GetPlanRequest(stream="clicks")).plan
             watch = stub.WatchPlans(pb.WatchPlansRequest(stream="clicks"))
@@ -230,7 +231,7 @@ def _over_https(folder: Path, base: str, name: str) -> int | None:
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     if name:
         context.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
-    with httpx.Client(verify=context, trust_env=False) as client:
+    with httpx.Client(verify=context, trust_env=False, timeout=60) as client:
         try:
             return client.put(f"{base}/v1/streams/{name or 'x'}", json={"partitions": 2}).status_code
         except httpx.TransportError:

@@ -93,7 +93,7 @@ def _restart(folder: Path, channels: int, each: int) -> None:
         single(folder) as redis,
         replica(folder, "--store", redis.url) as one,
         contextlib.ExitStack() as stack,
-        Client(f"127.0.0.1:{one.port}") as client,
+        Client(f"127.0.0.1:{one.port}", timeout=60) as client,
     ):
         client.put_stream(STREAM, partitions=4, policy="balanced")
         first = built(client, 1)
@@ -113,7 +113,7 @@ def test_a_server_that_is_full_is_asked_again(tmp_path: Path) -> None:
     with (
         replica(tmp_path, "--max-watchers", "10") as one,
         contextlib.ExitStack() as stack,
-        Client(f"127.0.0.1:{one.port}") as client,
+        Client(f"127.0.0.1:{one.port}", timeout=60) as client,
     ):
         client.put_stream(STREAM, partitions=4, policy="balanced")
         plan = built(client, 1)

@@ -19,7 +19,6 @@ from tests.service.faces import Served, digest_of, histogram, report, served
 from unskew.core.plan.plan import PlanInfo, Version
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.core.version import __version__
-from unskew.service.api.verbs import ScaleAnswer
 from unskew.service.engine.engine import Engine
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import (
@@ -75,7 +74,7 @@ class World:
 
     def page(self) -> Samples:
         headers = {"authorization": "Bearer root"}
-        return parsed(httpx.get(self.running.metrics, headers=headers, trust_env=False).text)
+        return parsed(httpx.get(self.running.metrics, headers=headers, trust_env=False, timeout=60).text)
 
     def stream(self, **spec: Any) -> str:
         """A new one."""
@@ -342,7 +341,7 @@ def test_it_is_told_when_a_replica_heard_last_of_what() -> None:
         "report": batch(3, 1, part=Part("a", 1, part=0, parts=2)),
         "observed": WorkSeen("s", 1, BatchWork((Work(0, rows=3),))),
         "round": AgentsSeen("s", 1, 20.0),
-        "scale": ScaleAdvised("s", ScaleAnswer(4, 4, "hold", 2, "why")),
+        "scale": ScaleAdvised("s", 4, 4, "hold", 2, "why"),
     }
     for what, event in events.items():
         before, now = told(metrics), now + 10.0
@@ -377,9 +376,9 @@ def test_how_many_map_tasks_is_not_told_while_nobody_knows() -> None:
     """Who scales by the metric would read 0 and take the workers away."""
     metrics = Metrics()
     stage = {of: key("scale_partitions", stream="s", stage=of) for of in ("map", "reduce")}
-    metrics(ScaleAdvised("s", ScaleAnswer(8, 4, "hold", 2, "why")))
+    metrics(ScaleAdvised("s", 8, 4, "hold", 2, "why"))
     assert (told(metrics)[stage["map"]], told(metrics)[stage["reduce"]]) == (8, 4)
-    metrics(ScaleAdvised("s", ScaleAnswer(0, 4, "hold", 2, "why")))
+    metrics(ScaleAdvised("s", 0, 4, "hold", 2, "why"))
     assert stage["map"] not in told(metrics)
     assert told(metrics)[stage["reduce"]] == 4
 

@@ -61,7 +61,7 @@ class Caller:
         return self.web.get("/readyz").status_code
 
     def errors(self, op: str) -> float:
-        page = httpx.get(self.service.metrics, trust_env=False).text
+        page = httpx.get(self.service.metrics, trust_env=False, timeout=60).text
         found = [line for line in page.splitlines() if line.startswith(f'unskew_store_errors_total{{op="{op}"}}')]
         return float(found[0].split()[-1]) if found else 0.0
 

@@ -155,7 +155,7 @@ def rolled(folder: Path, rounds: int, callers: int, *options: tuple[str, str]) -
     """The load of a rolling restart, after it."""
     with replicas(folder, 3) as three:
         target = "ipv4:" + ",".join(f"127.0.0.1:{one.port}" for one in three)
-        with Client(target, options=options) as client:
+        with Client(target, timeout=60.0, options=options) as client:
             client.put_stream(STREAM, partitions=4, policy="balanced", dsync=0.5, dsync_min=0.5)
             client.build_plan(STREAM, histogram=some_histogram(2000, 50, seed=10**6 + 1))
             load = Load(client)

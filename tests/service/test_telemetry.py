@@ -27,7 +27,6 @@ from tests.service.faces import histogram, report
 from tests.service.processes import Process, logged, process
 from unskew.core.plan.plan import PlanInfo, Version
 from unskew.core.stream_spec import Part, StreamSpec
-from unskew.service.api.verbs import ScaleAnswer
 from unskew.service.app.logs import EventLog, _Json
 from unskew.service.app.telemetry import check_telemetry
 from unskew.service.events.events import PlanBuilt, RoundMerged, ScaleAdvised, Skipped
@@ -117,9 +116,9 @@ def called(service: Process) -> str:
         watch.cancel()
         with pytest.raises(grpc.RpcError, match="NOT_FOUND"):
             stub.GetPlan(pb.GetPlanRequest(stream="nowhere"), metadata=[parent(6)])
-    httpx.get(service.url("/v1/streams/clicks/plans/latest"), headers=dict([parent(7)]), trust_env=False)
-    httpx.get(service.url("/v1/streams/nowhere"), headers=dict([parent(8)]), trust_env=False)
-    httpx.get(service.url("/readyz"), headers=dict([parent(9)]), trust_env=False)
+    httpx.get(service.url("/v1/streams/clicks/plans/latest"), headers=dict([parent(7)]), trust_env=False, timeout=60)
+    httpx.get(service.url("/v1/streams/nowhere"), headers=dict([parent(8)]), trust_env=False, timeout=60)
+    httpx.get(service.url("/readyz"), headers=dict([parent(9)]), trust_env=False, timeout=60)
     return str(plan_from_bytes(built.plan).version)
 
 
@@ -164,7 +163,10 @@ def test_calls_are_spans_of_the_callers_trace_and_say_what_they_were_about(tmp_p
 def test_a_collector_that_is_away_neither_stops_nor_keeps_the_service(tmp_path: Path) -> None:
     """Calls are answered, and SIGTERM ends it in time."""
     with process(tmp_path, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT="http://127.0.0.1:9/v1/traces") as service:
-        assert httpx.put(service.url("/v1/streams/x"), json={"partitions": 2}, trust_env=False).status_code == 201
+        assert (
+            httpx.put(service.url("/v1/streams/x"), json={"partitions": 2}, trust_env=False, timeout=60).status_code
+            == 201
+        )
         service.run.terminate()
         started = time.monotonic()
         assert service.run.wait(60) == 0
@@ -269,7 +271,7 @@ def test_the_same_reason_is_told_once_in_half_a_minute_with_a_count(caplog: pyte
         now = 31.0
         log(Skipped("s", "plan", "the store is away"))
         for _ in range(2):
-            log(ScaleAdvised("s", ScaleAnswer(4, 8, "out", 3, "too slow")))
+            log(ScaleAdvised("s", 4, 8, "out", 3, "too slow"))
     found = documents(caplog)
     assert [(one["message"], one["stream"], one.get("suppressed")) for one in found] == [
         ("plan skipped: the store is away", "s", None),

@@ -30,6 +30,15 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="session")
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a Spark Connect server; who uses it is of the group ``spark-cluster``."""
+    from tests.spark.connect_server import running
+
+    with running(tmp_path_factory.mktemp("connect")) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A classic session on two cores; its warehouse and metastore live in a temporary folder."""
     with warnings.catch_warnings():

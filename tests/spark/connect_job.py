@@ -1,6 +1,6 @@
 """Every verb of ``Unskew`` on Spark Connect, in a process of its own; prints a line of JSON for each.
 
-``python -m tests.spark.connect_job`` starts a Connect server and a client of it, so nothing here has a JVM at hand.
+``python -m tests.spark.connect_job CONNECT`` is a client of the server there, so nothing here has a JVM at hand.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def verbs(spark: SparkSession, rows: DataFrame, sk: Unskew) -> dict[str, Callabl
     }
 
 
-def main() -> None:
+def main(connect: str) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warnings.simplefilter("ignore")
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    spark = SparkSession.builder.remote(connect).getOrCreate()
     try:
         spark.conf.set("spark.sql.shuffle.partitions", "4")
         rows = spark.range(0, ROWS, 1, 2).selectExpr("id", "if(id % 2 = 0, 'hot', concat('k', id % 900)) word")
@@ -96,4 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 ROWS, PARTITIONS = 20_000, 8
 
 
-def test_every_verb_works_or_says_why_not(tmp_path: Path) -> None:
+def test_every_verb_works_or_says_why_not(tmp_path: Path, connect: str) -> None:
     """All rows come out, evenly; the embedded service beside a Connect client makes the plan."""
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.connect_job"],
+        [sys.executable, "-m", "tests.spark.connect_job", connect],
         cwd=tmp_path,
         env=environment | {"PYTHONPATH": str(ROOT)},
         capture_output=True,

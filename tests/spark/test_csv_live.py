@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unskew.cli.whatif.read import read_keys
+from unskew.cli.whatif.key_file import read_keys
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

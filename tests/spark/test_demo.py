@@ -106,7 +106,7 @@ def test_the_quick_demo_shows_proves_and_reports(tmp_path: Path) -> None:
     services and another Spark may have their ports."""
     with ports_in_use(), running(tmp_path, "--out", "report") as run:
         out, err = run.communicate(timeout=LONG)
-        left = ended(run.pid, 10.0)
+        left = ended(run.pid, 90.0)
     assert (run.returncode, err, left) == (0, "", [])
     rows = re.findall(r"^ +(\d) +\S+ \d+% +[\d.]+ s +[\d.]+ s +[\d.]+x +([\d.]+) → ([\d.]+) +(\S+)", out, re.MULTILINE)
     assert [row[0] for row in rows] == ["0", "1", "2"]
@@ -138,7 +138,7 @@ def test_an_interrupt_ends_it_with_nothing_left(tmp_path: Path, line: str, proce
             time.sleep(0.02)
         os.killpg(run.pid, signal.SIGINT)
         _, err = run.communicate(timeout=LONG)
-        left = ended(run.pid, 10.0)
+        left = ended(run.pid, 90.0)
     assert (run.returncode, err, left) == (130, "", [])
     assert list(tmp_path.iterdir()) == []
 

@@ -92,7 +92,7 @@ class Query:
         """As if its batches' times asked for so many."""
         assert self.planned._query is not None
         thread = self.planned._query.placer._thread  # type: ignore[attr-defined]
-        thread._machine.decider.begin_at(partitions)
+        thread._machine.decider.restart_at(partitions)
         thread.took(10**6, 0.0)
         assert self.planned.settle(60.0)
 

@@ -75,7 +75,6 @@ def test_no_row_is_lost_while_an_unpinned_job_loses_some(tmp_path: Path) -> None
     *pinned, unpinned = outcomes(
         tmp_path,
         [
-            "native/killed-in-shuffle",
             "executor/killed-in-shuffle",
             "native/outputs-deleted",
             "unpinned/killed-in-shuffle",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
@@ -63,6 +63,11 @@ def same(
     found, expected = multiset(ours), multiset(theirs)
     assert found == expected
     assert found
+
+
+def some_of(names: Iterable[str], *small: str) -> list[Any]:
+    """All names; those that are not of the small dose are marked long."""
+    return [pytest.param(name, marks=() if name in small else pytest.mark.long) for name in names]
 
 
 PAIRS = {
@@ -151,7 +156,7 @@ def test_columns_and_aliases_are_those_of_sparks_own_join(spark: SparkSession) -
         same(both, skewed(spark, "n", 30, "w"), "k", "inner")
 
 
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", some_of(HOWS, "left", "full"))
 def test_the_way_of_spark_4_0_gives_the_same_rows(spark: SparkSession, how: str) -> None:
     """By a salt after the key: two key columns of two types each, NULLs in both, split and whole."""
     left = skewed(spark, "n", 300).selectExpr("v", "cast(k as int) a", "if(v % 9 = 0, null, 'x') b")
@@ -162,7 +167,7 @@ def test_the_way_of_spark_4_0_gives_the_same_rows(spark: SparkSession, how: str)
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 @pytest.mark.parametrize("by_id", [None, False])
-@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("how", some_of(HOWS, "inner", "full"))
 def test_two_shuffles_and_no_python(spark: SparkSession, how: str, by_id: bool | None, adaptive: str) -> None:
     """Both ours, before the query runs and after; rows with a NULL key are not shuffled where the join drops them."""
     left, right = skewed(spark, "cast(n as int)", 200), skewed(spark, "n", 50, "w")

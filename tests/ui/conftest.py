@@ -21,7 +21,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, Route, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Error,
+    Page,
+    Request,
+    Route,
+    expect,
+    sync_playwright,
+)
 
 from tests.service.processes import Process, process
 from tests.ui.play import play
@@ -31,6 +41,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SHOTS = Path(os.environ.get("UNSKEW_SHOTS") or ROOT / "tests-artefacts" / "ui")
 """Where pictures of the page are left, to be looked at."""
 BATCHES = 6
+LONG = 60_000.0
+"""Milliseconds that something has to come within, on a machine with other work."""
+expect.set_options(timeout=LONG)
 
 
 def _chromium() -> str:
@@ -105,7 +118,7 @@ def opened(browser: Browser) -> Iterator[Opened]:
 
     def make(base: str, scheme: str = "light", width: int = 1280) -> Watched:
         context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 900})
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(LONG)
         page = Watched(context.new_page(), base)
         page.watch(context)
         pages.append(page)
@@ -123,6 +136,6 @@ def played(folder: Path, *flags: str, batches: int = BATCHES) -> Iterator[tuple[
     """A service through which a run has been played, and a client of it."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    with process(folder, *flags) as service, Client(f"grpc://127.0.0.1:{service.grpc}", timeout=30.0) as client:
+    with process(folder, *flags) as service, Client(f"grpc://127.0.0.1:{service.grpc}", timeout=60.0) as client:
         play(client, batches)
         yield service, client

@@ -53,7 +53,7 @@ def play(
 ) -> None:
     """``between`` is called after each batch."""
     client.put_stream(BY_HASH, partitions=partitions, policy="hash", key_types=["string"])
-    client.put_stream(BY_UNSKEW, partitions=partitions, policy=policy, key_types=["string"], dsync=20.0)
+    client.put_stream(BY_UNSKEW, partitions=partitions, policy=policy, key_types=["string"], dsync=8.0)
     for batch in range(batches):
         rows = _rows(batch, seed)
         for stream in (BY_HASH, BY_UNSKEW):

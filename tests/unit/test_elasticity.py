@@ -16,8 +16,8 @@ def fed(decider: Decider, seconds: list[float], first: int = 0) -> list[int]:
     """The number of partitions after each batch."""
     after = []
     for batch, took in enumerate(seconds, first):
-        decider.seen(batch, decider.partitions, *HELD, STAGES)
-        decider.took(batch, took)
+        decider.add_rows(batch, decider.partitions, *HELD, STAGES)
+        decider.add_seconds(batch, took)
         after.append(decider.partitions)
     return after
 
@@ -37,10 +37,10 @@ def test_idle_batches_take_partitions_away_but_not_below_the_least() -> None:
 
 def test_the_order_in_which_both_halves_come_does_not_matter() -> None:
     ahead, behind = (Decider(Elastic(1, 8, d=1), interval=1.0, partitions=2) for _ in range(2))
-    assert ahead.took(0, 3.0) is None
-    assert behind.seen(0, 2, *HELD, STAGES) is None
+    assert ahead.add_seconds(0, 3.0) is None
+    assert behind.add_rows(0, 2, *HELD, STAGES) is None
 
-    assert ahead.seen(0, 2, *HELD, STAGES) == behind.took(0, 3.0)
+    assert ahead.add_rows(0, 2, *HELD, STAGES) == behind.add_seconds(0, 3.0)
     assert ahead.partitions == behind.partitions == 3
 
 
@@ -48,9 +48,9 @@ def test_a_batch_that_was_begun_before_the_last_change_says_nothing_of_it() -> N
     decider = Decider(Elastic(4, 16, d=2), interval=1.0, partitions=4)
     fed(decider, [1.5, 1.5])
     assert decider.partitions == 8
-    decider.seen(2, 4, *HELD, STAGES)
+    decider.add_rows(2, 4, *HELD, STAGES)
 
-    assert decider.took(2, 9.0) is None
+    assert decider.add_seconds(2, 9.0) is None
     assert fed(decider, [1.5], first=3) == [8], "the first of two in eight partitions"
     assert fed(decider, [1.5], first=4) == [9]
 
@@ -58,18 +58,18 @@ def test_a_batch_that_was_begun_before_the_last_change_says_nothing_of_it() -> N
 def test_sparks_own_part_of_a_batch_is_nobodys_and_no_partition_makes_it_shorter() -> None:
     """0.7 s of 0.78 are around the stages: with three partitions, and not two, it would not be longer by much."""
     decider = Decider(Elastic(2, 16, d=1, increment=1), interval=1.0, partitions=3)
-    decider.seen(0, 3, *HELD, StageTimes(map_time=0.02, reduce_time=0.06, maps=2))
+    decider.add_rows(0, 3, *HELD, StageTimes(map_time=0.02, reduce_time=0.06, maps=2))
 
-    decision = decider.took(0, 0.78)
+    decision = decider.add_seconds(0, 0.78)
     assert decision is not None
     assert (decision.action, decision.r) == ("in", 2)
 
 
 def test_stages_that_overlap_are_no_longer_than_the_batch() -> None:
     decider = Decider(Elastic(1, 8, d=1), interval=1.0, partitions=2)
-    decider.seen(0, 2, *HELD, StageTimes(map_time=6.0, reduce_time=6.0, maps=2))
+    decider.add_rows(0, 2, *HELD, StageTimes(map_time=6.0, reduce_time=6.0, maps=2))
 
-    decision = decider.took(0, 1.5)
+    decision = decider.add_seconds(0, 1.5)
     assert decision is not None
     assert decision.action == "out"
 
@@ -77,16 +77,16 @@ def test_stages_that_overlap_are_no_longer_than_the_batch() -> None:
 def test_a_batch_of_which_one_half_is_missing_decides_nothing() -> None:
     decider = Decider(Elastic(1, 8, d=1), interval=1.0, partitions=2)
     for batch in range(300):
-        assert decider.took(batch, 9.0) is None
+        assert decider.add_seconds(batch, 9.0) is None
 
     assert decider.partitions == 2
-    assert len(decider._took) < 100
+    assert len(decider._seconds) < 100
 
 
 def test_map_tasks_are_the_sources_and_are_never_changed() -> None:
     decider = Decider(Elastic(1, 3, d=1), interval=1.0, partitions=3)
-    decider.seen(0, 3, *HELD, StageTimes(map_time=5.0, reduce_time=0.1, maps=7))
-    decision = decider.took(0, 6.0)
+    decider.add_rows(0, 3, *HELD, StageTimes(map_time=5.0, reduce_time=0.1, maps=7))
+    decision = decider.add_seconds(0, 6.0)
 
     assert decision is not None
     assert (decision.p, decision.r, decision.action) == (7, 3, "hold")

@@ -14,21 +14,22 @@ from tests.planning import key_hashes
 from tests.property.test_router_laws import stream
 from unskew.core import make_router, quality
 from unskew.core.kernels import frequency as kernels
+from unskew.core.kernels import space_saving, tournament
 from unskew.core.routers.base import Router
-from unskew.core.routers.frequent import knock_out, summary
+from unskew.core.routers.frequent import empty_summary, tournament_tree
 
 
-def counted(keys: np.ndarray, slots: int) -> kernels.Summary:
-    into = summary(slots)
+def counted(keys: np.ndarray, slots: int) -> space_saving.Summary:
+    into = empty_summary(slots)
     with np.errstate(over="ignore"):
         for key in keys:
-            kernels.note(key, *into)
+            space_saving.count_key(key, *into)
     return into
 
 
-def estimates(into: kernels.Summary, keys: np.ndarray) -> list[int]:
+def estimates(into: space_saving.Summary, keys: np.ndarray) -> list[int]:
     with np.errstate(over="ignore"):
-        return [int(kernels.estimate(key, *into[:4])) for key in keys]
+        return [int(space_saving.estimate(key, *into[:4])) for key in keys]
 
 
 def arrays_of(part: object) -> list[np.ndarray]:
@@ -61,19 +62,21 @@ def test_space_saving_keeps_its_promises(picks: list[int], slots: int) -> None:
     for key, estimate in enumerate(known):
         assert estimate == 0 or true[key] <= estimate <= true[key] + len(picks) / slots
         assert estimate > 0 or true[key] <= len(picks) / slots
-    in_order = into.group[into.ranked[into.ranked[:, kernels.ORDER], kernels.GROUP], kernels.COUNT].tolist()
+    in_order = into.group[
+        into.ranked[into.ranked[:, space_saving.ORDER], space_saving.GROUP], space_saving.COUNT
+    ].tolist()
     assert in_order == sorted(in_order)
     assert sorted(estimate for estimate in known if estimate) == [count for count in in_order if count]
 
 
 @settings(max_examples=40, deadline=None)
 @given(n=st.integers(1, 20), raised=st.lists(st.integers(0, 19), max_size=60))
-def test_the_knock_out_names_the_least_loaded_worker(n: int, raised: list[int]) -> None:
+def test_the_tournament_tree_names_the_least_loaded_worker(n: int, raised: list[int]) -> None:
     """After every row, and the lowest on ties."""
-    tree, load = knock_out(n), np.zeros(n, np.int64)
+    tree, load = tournament_tree(n), np.zeros(n, np.int64)
     for worker in raised:
         load[worker % n] += 1
-        kernels.replay(load, tree, worker % n)
+        tournament.update_tree(load, tree, worker % n)
         assert tree[1] == load.argmin()
 
 
@@ -93,7 +96,7 @@ def test_the_choices_of_a_key_differ_and_fewer_are_some_of_more() -> None:
         load, before = np.zeros(10, np.int64), []
         for choices in range(1, 11):
             with np.errstate(over="ignore"):
-                new = int(kernels.best_of(key, choices, np.uint64(3), order, drawn, load))
+                new = int(kernels.least_loaded_choice(key, choices, np.uint64(3), order, drawn, load))
             assert new not in before
             before.append(new)
             load[new] = 1

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.planning import key_hashes, some_histogram
+from unskew.core.arrays.ranking import heaviest
 from unskew.core.errors import HistogramError
-from unskew.core.histogram.histogram import MAX_ROWS, Histogram, Tail, fold_hosts, host_of, top_rows
+from unskew.core.histogram.histogram import MAX_ROWS, Histogram, Tail, fold_hosts, host_of
 from unskew.core.sketches.tally import exact_sum
 
 
@@ -57,12 +58,12 @@ def test_top_is_heaviest_first_ties_by_hash() -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 70))
-def test_top_rows_equals_a_full_sort(keys: int, limit: int) -> None:
+def test_the_heaviest_equal_a_full_sort(keys: int, limit: int) -> None:
     """The linear selection and a complete sort agree, ties at the border included."""
     rng = np.random.default_rng(keys * 100 + limit)
     counts = rng.integers(1, 5, keys)
     hashes = key_hashes(keys, keys)
-    assert top_rows(hashes, counts, limit).tolist() == np.lexsort((hashes, -counts))[:limit].tolist()
+    assert heaviest(hashes, counts, limit).tolist() == np.lexsort((hashes, -counts))[:limit].tolist()
 
 
 def test_decay_forgets_small_counts_and_never_grows() -> None:

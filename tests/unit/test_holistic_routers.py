@@ -20,6 +20,7 @@ from unskew.core import make_router, quality
 from unskew.core.errors import ConfigError
 from unskew.core.kernels import base as kernels
 from unskew.core.kernels import loglog
+from unskew.core.kernels.choices import another
 from unskew.core.routers.base import common
 
 HOLISTIC = ("am", "cam", "cm", "lm")
@@ -29,7 +30,7 @@ def candidates(key: np.uint64, n: int, choices: int, seed: int) -> list[int]:
     """A key's choices, in order."""
     picked, common_settings = np.zeros(choices, np.int64), common(n, seed, None, None)
     with np.errstate(over="ignore"):
-        return [int(kernels.another(key, common_settings.salt(j), n, picked, j)) for j in range(min(choices, n))]
+        return [int(another(key, common_settings.salt(j), n, picked, j)) for j in range(min(choices, n))]
 
 
 def by_the_listing(name: str, keys: NDArray[np.uint64], n: int, choices: int, window: int, seed: int = 7) -> list[int]:
@@ -109,7 +110,7 @@ def test_a_keys_register_and_rank_are_the_sketchs() -> None:
     for bits in (4, 12, 18):
         places, ranks = HyperLogLog(bits).places(keys)
         with np.errstate(over="ignore"):
-            ours = [loglog.placed(key, np.uint64(HyperLogLog.salt), bits) for key in keys]
+            ours = [loglog.register_and_rank(key, np.uint64(HyperLogLog.salt), bits) for key in keys]
         assert ours == list(zip(places.tolist(), ranks.tolist(), strict=True))
 
 

@@ -7,20 +7,29 @@ import pytest
 
 from unskew.core import Histogram, make_planner
 from unskew.core.errors import StateError
-from unskew.core.operators.keyed_plan import HOSTS, KIP, brief, first_plan, grown, lengthened, next_plan, record_of
+from unskew.core.operators.keyed_plan import (
+    HOSTS,
+    KIP,
+    first_plan,
+    history_of,
+    keys_added,
+    next_plan,
+    shortened,
+    with_batch,
+)
 from unskew.core.operators.keyed_state import NEVER, StateFile, StatePart
 from unskew.core.planners import Origin
 from unskew.wire.manifests import (
-    Done,
     Figures,
     Identity,
     Manifest,
-    done_from_bytes,
-    done_to_bytes,
+    TaskResult,
     identity_from_bytes,
     identity_to_bytes,
     manifest_from_bytes,
     manifest_to_bytes,
+    task_result_from_bytes,
+    task_result_to_bytes,
 )
 
 RNG = np.random.default_rng(5)
@@ -35,25 +44,25 @@ def skewed(shift: int = 0) -> Histogram:
 
 def test_brief_keeps_the_heaviest_and_loses_no_row() -> None:
     whole = skewed()
-    short = brief(whole, 10)
+    short = shortened(whole, 10)
     assert (short.total, short.keys) == (whole.total, whole.keys)
     assert sorted(short.counts) == sorted(whole.counts)[-10:]
 
 
 def test_keys_are_counted_by_host() -> None:
-    change = grown(HASHES[:10], HASHES[5:20])
+    change = keys_added(HASHES[:10], HASHES[5:20])
     assert (change.sum(), len(change)) == (5, HOSTS)
-    assert (grown(HASHES, HASHES) == 0).all()
+    assert (keys_added(HASHES, HASHES) == 0).all()
 
 
 def test_a_batch_of_few_rows_adds_nothing_to_the_record() -> None:
     """Ten rows a partition, but where nothing else is known."""
-    record = lengthened(record_of(), [skewed(), Histogram.empty()], 4)
+    record = with_batch(history_of(), [skewed(), Histogram.empty()], 4)
     assert len(record.batches) == 1
-    assert lengthened(record, [Histogram.empty()], 4) is record
-    assert lengthened(record, [Histogram.from_hashes(HASHES[:39])], 4) is record
-    assert len(lengthened(record, [Histogram.from_hashes(HASHES[:40])], 4).batches) == 2
-    assert len(lengthened(record_of(), [Histogram.from_hashes(HASHES[:1])], 4).batches) == 1
+    assert with_batch(record, [Histogram.empty()], 4) is record
+    assert with_batch(record, [Histogram.from_hashes(HASHES[:39])], 4) is record
+    assert len(with_batch(record, [Histogram.from_hashes(HASHES[:40])], 4).batches) == 2
+    assert len(with_batch(history_of(), [Histogram.from_hashes(HASHES[:1])], 4).batches) == 1
 
 
 def test_a_plan_follows_skew_and_stays_where_moving_would_not_pay() -> None:
@@ -61,7 +70,7 @@ def test_a_plan_follows_skew_and_stays_where_moving_would_not_pay() -> None:
     moved for a small gain."""
     planner = make_planner("kip", 8, **KIP)
     plan = first_plan(planner, ORIGIN)
-    record = lengthened(record_of(), [skewed()], 8)
+    record = with_batch(history_of(), [skewed()], 8)
     few = np.ones(HOSTS, np.int64)
     moved = next_plan(planner, plan, record, few, ORIGIN)
     assert moved.changed
@@ -70,12 +79,12 @@ def test_a_plan_follows_skew_and_stays_where_moving_would_not_pay() -> None:
     kept = next_plan(planner, plan, record, few * 1_000_000, ORIGIN)
     assert not kept.changed
     assert "moving costs more than it gains" in kept.reason
-    assert next_plan(planner, plan, record_of(), few, ORIGIN).reason == "no rows to plan from"
+    assert next_plan(planner, plan, history_of(), few, ORIGIN).reason == "no rows to plan from"
 
 
 def test_another_number_of_partitions_always_gets_a_plan() -> None:
     plan = first_plan(make_planner("kip", 8, **KIP), ORIGIN)
-    decided = next_plan(make_planner("kip", 5, **KIP), plan, record_of(), np.zeros(HOSTS, np.int64), ORIGIN)
+    decided = next_plan(make_planner("kip", 5, **KIP), plan, history_of(), np.zeros(HOSTS, np.int64), ORIGIN)
     assert (decided.changed, decided.plan.partitions) == (True, 5)
 
 
@@ -86,8 +95,8 @@ PART = StatePart((StateFile("3-0-ab.state", 900, 0), StateFile("4-0-cd.state", 5
 
 def manifest() -> Manifest:
     planner = make_planner("kip", 8, **KIP)
-    plan, record = first_plan(planner, ORIGIN), lengthened(record_of(), [skewed()], 8)
-    record = lengthened(record, [skewed(30)], 8)
+    plan, record = first_plan(planner, ORIGIN), with_batch(history_of(), [skewed()], 8)
+    record = with_batch(record, [skewed(30)], 8)
     keys = RNG.integers(0, 9, HOSTS)
     decided = next_plan(planner, plan, record, keys, ORIGIN)
     figures = Figures(*range(1, 11))
@@ -113,10 +122,10 @@ def test_what_a_task_tells_comes_back_as_it_was(least: int) -> None:
     change = np.zeros(HOSTS, np.int64)
     change[[0, 17, 4095]] = [3, -4, 1]
     part = StatePart(PART.files, 77, 5, least)
-    made = Done(3, part, "", Figures(rows=9), brief(skewed(), 10), change, None)
-    back = done_from_bytes(done_to_bytes(made))
+    made = TaskResult(3, part, "", Figures(rows=9), shortened(skewed(), 10), change, None)
+    back = task_result_from_bytes(task_result_to_bytes(made))
     assert (back.partition, back.part, back.output, back.figures, back.latest) == (3, part, "", made.figures, None)
-    assert (back.grown == change).all()
+    assert (back.keys_added == change).all()
     assert back.rows == made.rows
 
 
@@ -125,7 +134,7 @@ def test_an_identity_comes_back_as_it_was() -> None:
     assert identity_from_bytes(identity_to_bytes(made)) == made
 
 
-@pytest.mark.parametrize("read", [identity_from_bytes, done_from_bytes, manifest_from_bytes])
+@pytest.mark.parametrize("read", [identity_from_bytes, task_result_from_bytes, manifest_from_bytes])
 def test_bytes_that_are_not_whole_are_refused(read: object) -> None:
     """At any length, and with any byte changed."""
     assert callable(read)
@@ -146,8 +155,8 @@ def test_replans_follow_drift_and_move_little() -> None:
     hashes, order = rng.integers(0, 2**64 - 1, keys, np.uint64), rng.permutation(keys)
     share = 1.0 / np.arange(1, keys + 1)
     planner = make_planner("kip", partitions, **KIP)
-    plan, record = first_plan(planner, ORIGIN), record_of()
-    state, there = Histogram.from_hashes(hashes), grown(np.zeros(0, np.uint64), hashes)
+    plan, record = first_plan(planner, ORIGIN), history_of()
+    state, there = Histogram.from_hashes(hashes), keys_added(np.zeros(0, np.uint64), hashes)
     replanned = 0
     for batch in range(30):
         if batch % 10 == 0:
@@ -158,8 +167,8 @@ def test_replans_follow_drift_and_move_little() -> None:
         loads = np.bincount(place, minlength=partitions)
         if batch % 10 >= 2:
             assert loads.max() <= 1.2 * max(loads.mean(), Histogram.from_hashes(seen).counts.max())
-        parts = [brief(Histogram.from_hashes(seen[place == p]), 64) for p in range(partitions)]
-        record = lengthened(record, parts, partitions)
+        parts = [shortened(Histogram.from_hashes(seen[place == p]), 64) for p in range(partitions)]
+        record = with_batch(record, parts, partitions)
         decided = next_plan(planner, plan, record, there, ORIGIN)
         assert decided.plan.moved_share(plan, state) < 0.25
         replanned += decided.changed

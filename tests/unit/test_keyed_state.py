@@ -14,15 +14,15 @@ from unskew.core.operators.keyed_state import (
     Blocks,
     Spans,
     arrivals,
-    carried,
     cut,
-    departed,
     expired,
+    holding,
     in_use,
+    moved_away,
     no_blocks,
-    over,
-    runs_of,
-    with_hashes,
+    overlapping,
+    runs,
+    to_empty,
 )
 from unskew.core.plan.build import Placement, build_plan
 from unskew.core.plan.plan import Plan, PlanInfo
@@ -57,10 +57,10 @@ def plan_of(rng: np.random.Generator, partitions: int) -> Plan:
 def test_a_hash_is_in_the_last_block_that_begins_at_it_or_before() -> None:
     """The first block has what is below it too."""
     blocks = blocks_at([100, 200, 300])
-    assert with_hashes(blocks, u64([5, 100, 199])).tolist() == [True, False, False]
-    assert with_hashes(blocks, u64([200, TOP])).tolist() == [False, True, True]
-    assert not with_hashes(no_blocks(), u64([5])).any()
-    assert not with_hashes(blocks, u64([])).any()
+    assert holding(blocks, u64([5, 100, 199])).tolist() == [True, False, False]
+    assert holding(blocks, u64([200, TOP])).tolist() == [False, True, True]
+    assert not holding(no_blocks(), u64([5])).any()
+    assert not holding(blocks, u64([])).any()
 
 
 @given(HASHES, st.lists(st.tuples(st.integers(0, TOP), st.integers(0, TOP)), max_size=6), HASHES)
@@ -74,16 +74,16 @@ def test_spans_meet_the_blocks_of_the_hashes_in_them(
     inside = [any(min(pair) <= h <= max(pair) for pair in pairs) for h in asked.tolist()]
     assert spans.holds(asked).tolist() == inside
     blocks = blocks_at(first)
-    assert (over(blocks, spans) >= with_hashes(blocks, asked[np.array(inside, bool)])).all()
+    assert (overlapping(blocks, spans) >= holding(blocks, asked[np.array(inside, bool)])).all()
 
 
 def test_a_span_between_two_blocks_is_over_the_one_before() -> None:
     """And over no other: a move reads no more than it needs."""
     blocks = blocks_at([100, 200, 300])
-    assert over(blocks, Spans.of(u64([150]), u64([160]))).tolist() == [True, False, False]
-    assert over(blocks, Spans.of(u64([299]), u64([299]))).tolist() == [False, True, False]
-    assert over(blocks, Spans.of(u64([0, 300]), u64([3, TOP]))).tolist() == [True, False, True]
-    assert not over(blocks, Spans.of(u64([]), u64([]))).any()
+    assert overlapping(blocks, Spans.of(u64([150]), u64([160]))).tolist() == [True, False, False]
+    assert overlapping(blocks, Spans.of(u64([299]), u64([299]))).tolist() == [False, True, False]
+    assert overlapping(blocks, Spans.of(u64([0, 300]), u64([3, TOP]))).tolist() == [True, False, True]
+    assert not overlapping(blocks, Spans.of(u64([]), u64([]))).any()
 
 
 def test_blocks_expire_by_their_least_expiry() -> None:
@@ -94,9 +94,9 @@ def test_blocks_expire_by_their_least_expiry() -> None:
 
 
 def test_runs_are_what_is_chosen_side_by_side() -> None:
-    assert runs_of(np.array([True, True, False, True, False])) == [(0, 2), (3, 4)]
-    assert runs_of(np.zeros(3, bool)) == []
-    assert runs_of(np.zeros(0, bool)) == []
+    assert runs(np.array([True, True, False, True, False])) == [(0, 2), (3, 4)]
+    assert runs(np.zeros(3, bool)) == []
+    assert runs(np.zeros(0, bool)) == []
 
 
 # -- what moves -------------------------------------------------------------------------------------------------
@@ -142,11 +142,11 @@ def test_departed_blocks_hold_nothing_of_the_place() -> None:
     plan = plan_of(np.random.default_rng(4), 60)
     first = np.sort(np.random.default_rng(5).choice(NUMBERS, 800, replace=False))
     blocks = blocks_at(first.tolist())
-    gone = departed(blocks, plan, 9)
+    gone = moved_away(blocks, plan, 9)
     assert 0 < gone.sum() < len(gone)
     mine = np.concatenate([NUMBERS, plan.hot.hashes])
     mine = mine[plan.place(mine) == 9]
-    assert not (gone & with_hashes(blocks, mine)).any()
+    assert not (gone & holding(blocks, mine)).any()
 
 
 # -- what is written --------------------------------------------------------------------------------------------
@@ -168,9 +168,9 @@ def test_cuts_are_even_and_keep_equal_hashes_together(values: list[int], size: i
 def test_files_that_are_waste_are_emptied() -> None:
     """Those in use to an eighth or less; the others stay, be they small."""
     live, size = np.array([1000, 10, 112, 30]), np.array([1000, 10, 900, 30])
-    assert carried(live, size, 15).tolist() == [False, False, True, False]
-    assert carried(np.zeros(1, int), np.ones(1, int), 0).tolist() == [True]
-    assert carried(np.zeros(0, int), np.zeros(0, int), 5).tolist() == []
+    assert to_empty(live, size, 15).tolist() == [False, False, True, False]
+    assert to_empty(np.zeros(1, int), np.ones(1, int), 0).tolist() == [True]
+    assert to_empty(np.zeros(0, int), np.zeros(0, int), 5).tolist() == []
 
 
 def test_files_stay_few_however_many_batches_there_are() -> None:
@@ -180,7 +180,7 @@ def test_files_stay_few_however_many_batches_there_are() -> None:
     copied = 0
     for _ in range(1000):
         live = np.array(files, np.int64)
-        chosen = carried(live, live, 100)
+        chosen = to_empty(live, live, 100)
         copied += int(live[chosen].sum())
         files = [*live[~chosen].tolist(), 100 + int(live[chosen].sum())]
         assert len(files) <= 34

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from unskew.core.arrays.apportion import apportion, capacities, turns
 from unskew.core.plan.slots import UNITS_BITS, slots_for, units_of
-from unskew.core.planners.packing import Rooms, deal_hosts, even_out, pour
+from unskew.core.planners.packing import FreeSpace, deal_hosts, even_out, wrap_around
 
 sizes = st.lists(st.integers(1, 10**18), min_size=1, max_size=40)
 
@@ -69,7 +69,7 @@ def test_pouring_fills_in_order_with_few_cuts(rows: list[int], shares: list[int]
     """Every row is placed, rooms are filled exactly when they add up, and there are at most n - 1 cuts."""
     shares = shares if any(shares) else [1] * len(shares)
     room = np.array(apportion(sum(rows), shares))
-    key, partition, part = pour(np.array(rows), room)
+    key, partition, part = wrap_around(np.array(rows), room)
     assert len(key) <= len(rows) + len(room) - 1
     assert (part > 0).all()
     for i, count in enumerate(rows):
@@ -79,13 +79,13 @@ def test_pouring_fills_in_order_with_few_cuts(rows: list[int], shares: list[int]
 
 
 def test_pouring_into_too_much_room_scales_it_down() -> None:
-    key, partition, part = pour(np.array([10]), np.array([20, 20, -5]))
+    key, partition, part = wrap_around(np.array([10]), np.array([20, 20, -5]))
     assert (key.tolist(), partition.tolist(), part.tolist()) == ([0, 0], [0, 1], [5, 5])
-    assert len(pour(np.zeros(0, np.int64), np.array([3]))[0]) == 0
+    assert len(wrap_around(np.zeros(0, np.int64), np.array([3]))[0]) == 0
 
 
 def test_rooms_find_the_tightest_and_the_widest() -> None:
-    rooms = Rooms(np.array([5, 9, 7, 9]))
+    rooms = FreeSpace(np.array([5, 9, 7, 9]))
     assert rooms.tightest(6) == 2
     assert rooms.tightest(10) is None
     assert rooms.widest() == 1

@@ -23,7 +23,7 @@ from unskew.core.freshness.plan_ahead import (
     StreamPlanner,
     TrustChoice,
 )
-from unskew.core.freshness.trust import Mode, Seen, TrustRules
+from unskew.core.freshness.trust import BatchImbalance, Mode, TrustRules
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import make_planner
@@ -165,7 +165,7 @@ def test_settling_after_the_end_is_told_and_does_not_raise() -> None:
 
     batches.ahead.finished(Ran(late))
     assert batches.ahead.settle(0.05) is False
-    batches.ahead.took(0, 1.0)
+    batches.ahead.add_seconds(0, 1.0)
     batches.close()
     go.set()
     assert batches.ahead.settle(30.0)
@@ -267,7 +267,7 @@ class Fixed:
     mode: Mode = "same"
     surprised = False
 
-    def after(self, batch: Seen) -> tuple[Fixed, str | None]:
+    def after(self, batch: BatchImbalance) -> tuple[Fixed, str | None]:
         return self, f"observed {batch.observed:.1f}"
 
 
@@ -309,13 +309,13 @@ def test_the_owner_of_the_number_changes_it_and_who_takes_over_begins_with_what_
     """Facts and times come in either order; a query that does not own the number decides nothing."""
     ahead = machine(decider=Decider(Elastic(2, 16, d=1), 1.0, N), threshold=10**9)
     mine, others = Partitions(SPEC, owner=True), Partitions(StreamSpec(6, "balanced", key_types=TYPES))
-    assert ahead.took(0, 9.0, mine).plan.partitions == N, "nothing is known of its rows yet"
+    assert ahead.add_seconds(0, 9.0, mine).plan.partitions == N, "nothing is known of its rows yet"
     grown = ahead.after(facts_of(0, ahead.next.plan, histogram_of(1)), mine)
     assert isinstance(grown, NextBatch)
     assert (grown.plan.partitions, grown.reason) == (16, "another number of partitions")
     assert ahead.decision is not None
     assert ahead.planner.spec.partitions == 16
-    assert ahead.took(1, 9.0, others).plan.partitions == 16
+    assert ahead.add_seconds(1, 9.0, others).plan.partitions == 16
     taken_over = Partitions(others.spec, owner=True)
-    assert ahead.took(2, 9.0, taken_over).plan.partitions == 16
-    assert ahead.took(3, 9.0, taken_over).plan.partitions == 6
+    assert ahead.add_seconds(2, 9.0, taken_over).plan.partitions == 16
+    assert ahead.add_seconds(3, 9.0, taken_over).plan.partitions == 6

@@ -1,7 +1,9 @@
-"""The Q-table reducer as a machine: who is waited for, what counts once, and how DSYNC moves."""
+"""Rounds by the machine that the service runs, over rounds in memory: who is waited for, what counts once, who merges
+when, and how DSYNC moves."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,26 +12,19 @@ import pytest
 from benchmarks.dsync_script import LAST, PAPER, Agent, Simulation, changes, crew, jitter, script, straggling
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError
+from unskew.core.rounds.carryover import MergedRound, RoundCarryover
 from unskew.core.rounds.dsync import DsyncBounds, Interval, Round
-from unskew.core.rounds.events import (
-    Action,
-    Drop,
-    Left,
-    Merge,
-    Merged,
-    Renewed,
-    Reported,
-    Resumed,
-    Send,
-    Tick,
-    Wake,
-)
-from unskew.core.rounds.merge import merge
 from unskew.core.rounds.messages import Report
-from unskew.core.rounds.reducer import RoundRules, Rounds
+from unskew.core.rounds.next_step import Fetch, Merge, Seal, TakeOver, Wait, next_step
+from unskew.core.rounds.reduce_round import as_if_merged
+from unskew.core.rounds.replica import ReplicaState, RoundTiming
+from unskew.core.rounds.round_log import Member, ReportOutcome, RoundView
+from unskew.core.rounds.rules import RoundRules, check_report
 from unskew.core.sketches.frequent import FrequentItems
+from unskew.simulate.reducer import SimulatedReplica, SimulatedStore
 
 RULES = RoundRules(workers=2)  # DSYNC 20: a deadline 30 s after the first report, leases of 60 s
+STORED, REPEATED, MERGED, OLDER = ReportOutcome
 
 
 def report(
@@ -49,178 +44,168 @@ def report(
     return Report(agent, session, seq, table, records, frequent, np.full(n, records), dsync, longer=longer, guest=guest)
 
 
-def asked(actions: tuple[Action, ...]) -> Merge:
-    """The merge that these actions ask for."""
-    (merging,) = [action for action in actions if isinstance(action, Merge)]
-    return merging
+def reducer(rules: RoundRules = RULES, store: SimulatedStore | None = None) -> SimulatedReplica:
+    return SimulatedReplica(store or SimulatedStore(), rules)
 
 
-def finish(rounds: Rounds, merging: Merge, now: float) -> tuple[Action, ...]:
-    return rounds.handle(Merged(merging.epoch, merge(merging.reports, merging.previous)), now)
+def known(*agents: str, at: float = 0.0, rules: RoundRules = RULES) -> SimulatedReplica:
+    """A replica, after a round of these agents that took no time: each has a lease from then on."""
+    one = reducer(rules)
+    for agent in agents:
+        one.report(report(agent), at)
+    one.look(at)
+    finish(one, at)
+    return one
 
 
-def names(merging: Merge) -> list[tuple[str, int, int]]:
-    return [one.name for one in merging.reports]
+def looked(one: SimulatedReplica, sent: Report, now: float) -> float | None:
+    """A report comes, and the replica looks."""
+    assert one.report(sent, now) is STORED
+    return one.look(now)
+
+
+def finish(one: SimulatedReplica, now: float) -> MergedRound:
+    merged = one.finish(now)
+    assert merged is not None
+    return merged
+
+
+def merging(one: SimulatedReplica) -> list[tuple[str, int, int]]:
+    """The reports in the round that is being merged."""
+    assert one.merging is not None
+    return [tuple(key) for key in sorted(one.merging.arrivals)]
+
+
+def live(one: SimulatedReplica, now: float) -> list[str]:
+    return sorted(one.store.view(now).live())
 
 
 def test_one_agent_gets_its_answer() -> None:
     """P = 1: its report is the whole round (in the artefact it waits for ever)."""
-    rounds = Rounds(RULES)
-    merging = asked(rounds.handle(Reported(report("a")), 0.0))
-    assert (rounds.open, rounds.sealed, rounds.merged) == (2, 1, 0)
-    (sent,) = finish(rounds, merging, 6.0)
-    assert isinstance(sent, Send)
-    assert (sent.agents, sent.age) == (("a",), 6.0)
-    assert (sent.answer.epoch, sent.answer.merged, sent.answer.records) == (1, (("a", 1, 1),), 10)
-    assert sent.answer.table.hashes.tolist() == sent.answer.split.tolist() == [3]
-    assert (rounds.open, rounds.sealed, rounds.merged) == (2, None, 1)
+    one = reducer()
+    assert looked(one, report("a"), 0.0) is None
+    assert (one.store.rounds.open, one.store.rounds.merged) == (2, 0)
+    merged = finish(one, 6.0)
+    assert one.state.age(merged, 6.0) == 6.0
+    answer = merged.answer
+    assert (answer.epoch, answer.merged, answer.records) == (1, (("a", 1, 1),), 10)
+    assert answer.table.hashes.tolist() == answer.split.tolist() == [3]
+    assert (one.store.rounds.open, one.store.rounds.merged) == (2, 1)
 
 
 def test_a_round_waits_for_every_live_agent_by_name_not_by_count() -> None:
     """One agent that is fast, or sends again, does not complete a round for the others."""
-    rounds = Rounds(RULES)
-    for agent in "abc":
-        assert rounds.handle(Renewed(agent), 0.0) == ()
-    assert rounds.handle(Reported(report("b")), 1.0) == (Wake(31.0),)
+    one = known("a", "b", "c")
+    assert looked(one, report("b", 2), 1.0) == 30.0
     for now in (2.0, 3.0):
-        assert rounds.handle(Reported(report("b")), now) == (Drop(("b", 1, 1), "has come already"), Wake(31.0))
-    assert rounds.handle(Reported(report("c")), 4.0) == (Wake(31.0),)
-    merging = asked(rounds.handle(Reported(report("a", records=5)), 5.0))
-    assert names(merging) == [("a", 1, 1), ("b", 1, 1), ("c", 1, 1)]
-    (sent,) = finish(rounds, merging, 6.0)
-    assert isinstance(sent, Send)
-    assert (sent.agents, sent.answer.records) == (("a", "b", "c"), 25)
+        assert one.report(report("b", 2), now) is REPEATED
+        assert one.look(now) == 31.0 - now
+    assert looked(one, report("c", 2), 4.0) == 27.0
+    assert looked(one, report("a", 2, records=5), 5.0) is None
+    assert merging(one) == [("a", 1, 2), ("b", 1, 2), ("c", 1, 2)]
+    assert finish(one, 6.0).answer.records == 25
 
 
 def test_a_round_is_sealed_at_its_deadline_and_the_late_report_counts_in_the_next() -> None:
     """1.5 DSYNC after its first report, whoever is missing."""
-    rounds = Rounds(RULES)
-    for agent in "ab":
-        rounds.handle(Renewed(agent), 0.0)
-    assert rounds.handle(Reported(report("a")), 10.0) == (Wake(40.0),)
-    assert rounds.handle(Tick(), 39.9) == (Wake(40.0),)
-    first = asked(rounds.handle(Tick(), 40.0))
-    assert names(first) == [("a", 1, 1)]
-    assert rounds.handle(Reported(report("b")), 41.0) == ()
-    finish(rounds, first, 42.0)
-    second = asked(rounds.handle(Reported(report("a", 2)), 60.0))
-    assert (second.epoch, names(second)) == (2, [("a", 1, 2), ("b", 1, 1)])
-    assert second.previous is not None
-    assert second.previous.epoch == 1
+    one = known("a", "b")
+    assert looked(one, report("a", 2), 10.0) == 30.0
+    assert one.look(39.9) == pytest.approx(0.1)
+    assert one.look(40.0) is None
+    assert merging(one) == [("a", 1, 2)]
+    assert looked(one, report("b", 2), 41.0) is None
+    finish(one, 42.0)
+    assert looked(one, report("a", 3), 60.0) is None
+    assert merging(one) == [("a", 1, 3), ("b", 1, 2)]
+    assert one.merging is not None
+    assert one.merging.previous is not None
+    assert one.merging.previous.epoch == 2
 
 
 def test_a_deadline_that_passes_while_a_merge_runs_seals_when_that_is_done() -> None:
     """One merge at a time; what comes meanwhile is in the next round."""
-    rounds = Rounds(RULES)
-    rounds.handle(Renewed("b"), 0.0)
-    rounds.handle(Reported(report("a")), 0.0)
-    first = asked(rounds.handle(Tick(), 30.0))
-    assert rounds.handle(Reported(report("b")), 31.0) == ()
-    assert rounds.handle(Tick(), 90.0) == ()
-    assert rounds.deadline == 61.0
-    actions = finish(rounds, first, 100.0)
-    assert isinstance(actions[0], Send)
-    assert names(asked(actions)) == [("b", 1, 1)]
+    one = known("a", "b")
+    looked(one, report("a", 2), 0.0)
+    assert one.look(30.0) is None
+    one.report(report("b", 2), 31.0)
+    assert one.look(90.0) is None
+    assert one.store.rounds.open == 3
+    finish(one, 100.0)
+    assert one.look(100.0) is None
+    assert merging(one) == [("b", 1, 2)]
 
 
 def test_a_dead_agent_is_waited_for_until_its_lease_ends_and_then_no_more() -> None:
     """Its lease may end before the deadline; the round is sealed at that moment."""
-    rounds = Rounds(RULES)
-    rounds.handle(Renewed("dead"), 0.0)
-    assert rounds.handle(Reported(report("a")), 50.0) == (Wake(60.0),)
-    merging = asked(rounds.handle(Tick(), 60.0))
-    assert names(merging) == [("a", 1, 1)]
-    finish(rounds, merging, 61.0)
-    assert rounds.live() == ("a",)
-    assert isinstance(rounds.handle(Reported(report("a", 2)), 70.0)[0], Merge)
+    one = known("a", "dead")
+    assert looked(one, report("a", 2), 50.0) == 10.0
+    assert one.look(60.0) is None
+    assert merging(one) == [("a", 1, 2)]
+    finish(one, 61.0)
+    assert live(one, 61.0) == ["a"]
+    assert looked(one, report("a", 3), 70.0) is None
 
 
-def test_an_agent_that_left_is_not_waited_for_but_its_report_counts() -> None:
-    """Deregistration completes a round that waited for nobody else."""
-    rounds = Rounds(RULES)
-    for agent in "abc":
-        rounds.handle(Renewed(agent), 0.0)
-    rounds.handle(Reported(report("a")), 1.0)
-    rounds.handle(Reported(report("b")), 2.0)
-    assert rounds.handle(Left("b"), 3.0) == (Wake(31.0),)
-    merging = asked(rounds.handle(Left("c"), 4.0))
-    assert names(merging) == [("a", 1, 1), ("b", 1, 1)]
-    finish(rounds, merging, 5.0)
-    assert rounds.live() == ("a",)
-    assert rounds.handle(Left("nobody"), 6.0) == ()
-
-
-def test_waiting_for_the_reducer_costs_no_agent_its_lease() -> None:
-    """A merge of 200 s is three leases long: the next round still waits for both."""
-    rounds = Rounds(RULES)
-    rounds.handle(Renewed("b"), 0.0)
-    rounds.handle(Reported(report("a")), 0.0)
-    merging = asked(rounds.handle(Reported(report("b")), 1.0))
-    finish(rounds, merging, 201.0)
-    assert rounds.live() == ("a", "b")
-    assert rounds.handle(Reported(report("a", 2)), 202.0) == (Wake(232.0),)
-
-
-def test_a_report_that_was_merged_gets_its_own_answer_again() -> None:
-    """Also after later rounds of others, and with the age that the answer has by now."""
-    rounds = Rounds(RULES)
-    (first,) = finish(rounds, asked(rounds.handle(Reported(report("a")), 0.0)), 6.0)
-    rounds.handle(Reported(report("b")), 7.0)
-    finish(rounds, asked(rounds.handle(Tick(), 37.0)), 38.0)
-    assert isinstance(first, Send)
-    again = rounds.handle(Reported(report("a")), 50.0)
-    assert again == (Send(first.answer, ("a",), 50.0),)
-    assert rounds.handle(Reported(report("a", 2)), 51.0) == (Wake(81.0),)  # b may still report
+def test_a_report_that_was_merged_is_answered_again_with_the_newest_round() -> None:
+    """Also after later rounds of others: as if it were in that round, with its own tuples in the sums."""
+    one = known("a")
+    looked(one, report("b"), 7.0)
+    one.look(37.0)
+    newest = finish(one, 38.0)
+    mine = report("a")
+    assert one.report(mine, 50.0) is MERGED
+    again = as_if_merged(newest.answer, mine)
+    assert again.merged == (("a", 1, 1), ("b", 1, 1))
+    assert (again.records, again.loads.tolist()) == (20, [20, 20])
+    assert again.table is newest.answer.table
+    assert one.look(50.0) == float("inf")
 
 
 def test_old_reports_are_dropped_and_are_no_sign_of_life() -> None:
     """An older seq or session than the last that came: it may have been under way since before its agent died."""
-    rounds = Rounds(RULES)
-    finish(rounds, asked(rounds.handle(Reported(report("a", 2, session=3)), 1.0)), 32.0)
-    older = "older than one that has come"
+    one = reducer()
+    looked(one, report("a", 2, session=3), 1.0)
+    finish(one, 32.0)
     for session, seq in ((3, 1), (2, 9), (1, 1)):
-        late = report("a", seq, session=session)
-        assert rounds.handle(Reported(late), 91.9) == (Drop(("a", session, seq), older),)
-    rounds.handle(Tick(), 92.0)
-    assert rounds.live() == ()
+        assert one.report(report("a", seq, session=session), 60.9) is OLDER
+    assert live(one, 60.9) == ["a"]
+    assert live(one, 61.0) == []
 
 
 def test_an_agent_that_starts_anew_in_mid_round_takes_its_own_place() -> None:
     """One vote a round: what the older life had reported was never acknowledged, and is not counted as well."""
-    rounds = Rounds(RULES)
-    rounds.handle(Renewed("b"), 0.0)
-    rounds.handle(Reported(report("a", 7, records=100)), 1.0)
-    rounds.handle(Reported(report("a", 1, session=2, records=10)), 2.0)
-    again = rounds.handle(Reported(report("a", 7, records=100)), 3.0)
-    assert again == (Drop(("a", 1, 7), "older than one that has come"), Wake(31.0))
-    merging = asked(rounds.handle(Reported(report("b", records=5)), 4.0))
-    (sent,) = finish(rounds, merging, 5.0)
-    assert isinstance(sent, Send)
-    assert (sent.answer.merged, sent.answer.records) == ((("a", 2, 1), ("b", 1, 1)), 15)
+    one = known("a", "b")
+    looked(one, report("a", 7, records=100), 1.0)
+    looked(one, report("a", 1, session=2, records=10), 2.0)
+    assert one.report(report("a", 7, records=100), 3.0) is OLDER
+    assert looked(one, report("b", 2, records=5), 4.0) is None
+    answer = finish(one, 5.0).answer
+    assert (answer.merged, answer.records) == ((("a", 2, 1), ("b", 1, 2)), 15)
 
 
 def test_an_agent_that_starts_anew_while_its_report_is_merged_is_in_the_next_round() -> None:
     """The older life's tuples count in the sealed round, the new one's in the open round."""
-    rounds = Rounds(RULES)
-    merging = asked(rounds.handle(Reported(report("a", 7)), 1.0))
-    assert rounds.handle(Reported(report("a", 7)), 1.5) == (Drop(("a", 1, 7), "has come already"),)
-    assert rounds.handle(Reported(report("a", session=2)), 2.0) == ()
-    assert rounds.handle(Reported(report("a", 7)), 2.5) == (Drop(("a", 1, 7), "older than one that has come"),)
-    sent, following = finish(rounds, merging, 6.0)
-    assert isinstance(sent, Send)
-    assert sent.answer.merged == (("a", 1, 7),)
-    assert names(asked((following,))) == [("a", 2, 1)]
+    one = reducer()
+    looked(one, report("a", 7), 1.0)
+    assert one.report(report("a", 7), 1.5) is REPEATED
+    looked(one, report("a", session=2), 2.0)
+    assert finish(one, 6.0).answer.merged == (("a", 1, 7),)
+    assert one.look(6.0) is None
+    assert merging(one) == [("a", 2, 1)]
 
 
-def test_a_report_for_another_number_of_workers_is_refused_and_changes_nothing() -> None:
-    """The error names the parameter, the stream's number, and what to do."""
-    rounds = Rounds(RULES)
-    rounds.handle(Renewed("b"), 0.0)
-    before = rounds.state()
-    with pytest.raises(ConfigError, match=r"workers: 3 is not allowed; use 2, the stream's; start the agent anew"):
-        rounds.handle(Reported(report("a", n=3)), 5.0)
-    assert str(rounds.state()) == str(before)
-    assert rounds.live() == ("b",)
+def test_no_round_waits_for_a_guest() -> None:
+    """Tasks and their driver: eight of them, then two. They count in the round of the driver, who reports last."""
+    one = known("driver")
+    for seq, tasks, now in ((2, 8, 10.0), (3, 2, 30.0)):
+        for task in range(tasks):
+            one.report(report(f"task-{task}", seq, guest=True), now)
+        assert one.look(now) == 1.5 * one.state.dsync
+        assert live(one, now) == ["driver"]
+        assert looked(one, report("driver", seq, records=0), now + 1.0) is None
+        assert len(merging(one)) == tasks + 1
+        finish(one, now + 1.1)
+        assert live(one, now + 1.1) == ["driver"]
 
 
 def test_a_report_that_would_make_sums_wrap_is_refused() -> None:
@@ -228,83 +213,167 @@ def test_a_report_that_would_make_sums_wrap_is_refused() -> None:
     frequent = FrequentItems(8).update(np.array([3], np.uint64), np.array([2**62]))
     many = Report("a", 1, 1, QTable.empty(2), 2**62, frequent, np.zeros(2, np.int64), 20.0, longer=False)
     with pytest.raises(ConfigError, match="records"):
-        Rounds(RULES).handle(Reported(many), 0.0)
+        check_report(many)
     loads = np.array([2**62, 2**62])
     heavy = Report("a", 1, 1, QTable.empty(2), 0, FrequentItems(8), loads, 20.0, longer=False)
     with pytest.raises(ConfigError, match="loads"):
-        Rounds(RULES).handle(Reported(heavy), 0.0)
+        check_report(heavy)
 
 
-def test_a_merge_that_was_done_twice_or_for_another_round_changes_nothing() -> None:
-    """Anyone may redo a sealed round; only the first comes through, and one for other workers is refused."""
-    rounds = Rounds(RULES)
-    merging = asked(rounds.handle(Reported(report("a")), 0.0))
-    done = merge(merging.reports)
-    why = "this round is not being merged"
-    assert rounds.handle(Merged(2, done), 1.0) == (Drop(2, why),)
-    with pytest.raises(ConfigError, match="workers"):
-        rounds.handle(Merged(1, merge([report("a", n=3)])), 1.0)
-    assert isinstance(rounds.handle(Merged(1, done), 2.0)[0], Send)
-    assert rounds.handle(Merged(1, done), 3.0) == (Drop(1, why),)
-    assert rounds.merged == 1
+def test_reports_of_another_number_of_partitions_are_resized() -> None:
+    """They came before the stream was put anew: the round is for the present number."""
+    one = reducer(RoundRules(workers=3))
+    looked(one, report("a", n=2), 0.0)
+    answer = finish(one, 1.0).answer
+    assert answer.table.workers == 3
+    assert answer.loads.tolist() == [10, 10, 0]
 
 
-def test_a_driver_that_starts_anew_is_told_what_was_under_way() -> None:
-    """A merge of a sealed round, once more; its time counts from then, not from the crash on."""
-    rounds = Rounds(RULES)
-    merging = asked(rounds.handle(Reported(report("a")), 0.0))
-    rounds = Rounds.restore(RULES, rounds.state())
-    again = asked(rounds.handle(Resumed(), 1_000.0))
-    assert (again.epoch, names(again)) == (merging.epoch, names(merging))
-    finish(rounds, again, 1_006.0)
-    assert rounds.state()["work"] == 6.0
-    assert rounds.handle(Resumed(), 1_007.0) == ()
-    rounds.handle(Renewed("b"), 1_008.0)
-    rounds.handle(Reported(report("a", 2)), 1_010.0)
-    assert Rounds.restore(RULES, rounds.state()).handle(Resumed(), 1_011.0) == (Wake(1_040.0),)
+# -- several replicas
 
 
-def test_what_is_remembered_grows_with_agents_and_not_with_reports() -> None:
-    """And an agent that is silent for long enough is forgotten."""
-    rounds = Rounds(RoundRules(workers=2, dsync_max=20.0, forget=1_000.0))
-    sizes = []
-    for seq in range(1, 40):
-        finish(rounds, asked(rounds.handle(Reported(report("a", seq)), 20.0 * seq)), 20.0 * seq + 1)
-        sizes.append(leaves(rounds.state()))
-    assert max(sizes) == sizes[0]
-    rounds.handle(Tick(), 39 * 20.0 + 999)
-    assert list(rounds.state()["members"]) == ["a"]
-    rounds.handle(Tick(), 39 * 20.0 + 1_000)
-    assert rounds.state()["members"] == {}
+def test_a_round_that_another_replica_sealed_is_taken_over_if_it_is_not_merged_in_time() -> None:
+    """A quarter of a second, and four times what the last merge took."""
+    store = SimulatedStore()
+    dead, other = reducer(store=store), reducer(store=store)
+    looked(dead, report("a"), 0.0)
+    finish(dead, 1.0)  # a merge of one second
+    looked(dead, report("a", 2), 20.0)
+    assert other.look(21.0) == 4.25
+    assert other.look(25.0) == pytest.approx(0.25)
+    assert other.look(25.25) is None
+    assert merging(other) == [("a", 1, 2)]
+    merged = finish(other, 25.5)
+    assert merged.answer.epoch == 2
+    assert merged.carryover.complete == 20.0  # when its last report came
+    assert dead.finish(26.0) is None, "the other's answer stands"
+    assert store.newest is merged
 
 
-def leaves(plain: object) -> int:
-    """How many numbers and strings plain data holds."""
-    if isinstance(plain, dict):
-        return sum(leaves(part) for part in plain.values())
-    if isinstance(plain, list | tuple):
-        return sum(leaves(part) for part in plain)
-    return plain.size if isinstance(plain, np.ndarray) else 1
+def test_replicas_that_merge_the_same_round_make_the_same_answer() -> None:
+    """But for its DSYNC, which is by how long the merge took; the first one stands."""
+    store = SimulatedStore()
+    one, other = reducer(store=store), reducer(store=store)
+    one.report(report("a"), 0.0)
+    looked(one, report("b", records=7), 0.0)
+    other.look(0.0)
+    assert other.look(0.25) is None
+    first = finish(other, 0.5)
+    assert one.merging is not None
+    job = one.merging
+    assert one.finish(0.5) is None
+    assert (first.answer.merged, first.answer.records) == ((("a", 1, 1), ("b", 1, 1)), 17)
+    assert sorted(job.arrivals) == sorted(first.names)
+    assert one.look(0.5) == float("inf")
+    assert one.state.answer is first, "it has read the answer that stands"
 
 
-def test_time_stands_still_where_a_clock_steps_back() -> None:
-    """Nothing is sealed, and no lease ends, earlier or later by it."""
-    rounds = Rounds(RULES)
-    rounds.handle(Renewed("b"), 100.0)
-    assert rounds.handle(Reported(report("a")), 40.0) == (Wake(130.0),)
+def view(**about: object) -> RoundView:
+    """Of a stream of incarnation 9, at 1,000 s: round 3 is open, round 2 merged."""
+    plain = RoundView(now=1_000.0, incarnation=9, open=3, merged=2, opened=None)
+    return replace(plain, **about)  # type: ignore[arg-type]
+
+
+def merged_round(epoch: int, incarnation: int = 9) -> MergedRound:
+    one = known("a")
+    assert one.state.answer is not None
+    answer = replace(one.state.answer.answer, epoch=epoch, incarnation=incarnation)
+    return MergedRound(answer, frozenset(), replace(one.state.carryover, incarnation=incarnation))
+
+
+def state(answer: MergedRound | None = None) -> ReplicaState:
+    plain = ReplicaState.begin(RULES, RoundTiming())
+    return plain if answer is None else plain.after_answer(answer, b"")
+
+
+def step(of: RoundView, remembered: ReplicaState, now: float = 100.0) -> object:
+    """After a look."""
+    return next_step(of, remembered.after_look(of, now, remembered.version), now)
+
+
+def test_a_replica_that_lacks_the_newest_answer_fetches_it_once() -> None:
+    """Where the store has none, the round is merged without it: nothing is asked for again and again."""
+    assert step(view(), state()) == Fetch()
+    assert step(view(), state(merged_round(1))) == Fetch()
+    assert step(view(), state(merged_round(2))) == Wait(5.0)
+    lost = state().after_look(view(), 100.0, None).after_fetch()
+    assert next_step(view(), lost, 100.0) == Wait(5.0)
+    assert step(view(open=1, merged=0), state()) == Wait(5.0)
+
+
+def test_an_outdated_view_is_looked_at_again() -> None:
+    """An agent's call has read the answer of a round that another replica merged since."""
+    late = state(merged_round(2)).after_look(view(), 100.0, (9, 2)).after_answer(merged_round(3), b"")
+    assert next_step(view(opened=990.0, reported={"a": 990.0}), late, 100.0) == Wait(0.0)
+    sealed = late.after_seal(closed=True)
+    assert next_step(view(opened=990.0, reported={"a": 990.0}), sealed, 100.0) == Wait(0.0)
+
+
+def test_a_seal_is_followed_by_a_merge_and_a_refused_one_by_a_pause() -> None:
+    """Refused: what was in the round is lost since."""
+    missing = (Member("a", 2_000.0), Member("b", 2_000.0))
+    for members, at, outcome in ((missing[:1], 999.0, "complete"), (missing, 900.0, "deadline")):
+        of = view(opened=at, reported={"a": at}, members=members)
+        looking = state(merged_round(2)).after_look(of, 100.0, (9, 2))
+        assert next_step(of, looking, 100.0) == Seal(3)
+        assert next_step(of, looking.after_seal(closed=True), 100.0) == Merge(3, 1_000.0, outcome)
+        assert next_step(of, looking.after_seal(closed=False), 100.0) == Wait(0.25)
+        assert next_step(of, looking.after_merge(of, 3, ours=True), 100.0) == Wait(5.0)
+        assert next_step(of, looking.after_merge(of, 3, ours=False), 100.0) == Wait(0.0)
+
+
+def test_a_take_over_that_fails_is_tried_again_after_the_same_wait() -> None:
+    of = view(open=4)
+    first = state(merged_round(2)).after_look(of, 100.0, (9, 2))
+    assert next_step(of, first, 100.0) == Wait(0.25)
+    assert next_step(of, first.after_look(of, 100.25, (9, 2)), 100.25) == TakeOver(3)
+    failed = first.before_take_over(3, 100.25).after_failure()
+    assert next_step(of, failed.after_look(of, 100.3, (9, 2)), 100.3) == Wait(pytest.approx(0.2))
+
+
+def test_a_store_that_knows_less_or_another_incarnation_begins_the_rounds_anew() -> None:
+    """What this replica remembers is void, and those who wait for a round report once more."""
+    remembered = state(merged_round(5)).after_look(view(open=6, merged=5), 100.0, (9, 5))
+    assert (remembered.restarts, remembered.version) == (0, (9, 5))
+    for changed in (view(), view(incarnation=10, open=1, merged=0), view(incarnation=10, open=7, merged=6)):
+        anew = remembered.after_look(changed, 101.0, (9, 5))
+        assert (anew.restarts, anew.answer, anew.incarnation) == (1, None, changed.incarnation)
+    quick = remembered.after_answer(merged_round(6), b"")  # read while the store was asked, so not lost
+    assert quick.after_look(view(open=6, merged=5), 101.0, (9, 5)).restarts == 0
+
+
+def test_an_older_answer_than_the_newest_is_not_taken() -> None:
+    """It was read before, and decoded after."""
+    remembered = state(merged_round(5))
+    assert remembered.after_answer(merged_round(4), b"") is remembered
+    assert remembered.after_answer(merged_round(1, incarnation=10), b"").version == (10, 1)
+
+
+def test_pauses_after_failures_double_up_to_a_bound_until_a_turn_succeeds() -> None:
+    remembered, pauses = state(), []
+    for _ in range(7):
+        remembered = remembered.after_failure()
+        pauses.append(remembered.retry)
+    assert pauses == [0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+    assert remembered.after_turn().after_failure().retry == 0.25
+
+
+def test_new_settings_move_dsync_into_their_bounds() -> None:
+    """What the last round left is read under the new rules."""
+    kept = known("a").state
+    narrow = kept.with_rules(RoundRules(workers=2, dsync=5.0, dsync_max=10.0))
+    assert (kept.dsync, narrow.dsync) == (20.0, 10.0)
+
+
+def test_what_a_round_leaves_is_the_same_after_bytes() -> None:
+    left = known("a", "b").state.carryover
+    assert RoundCarryover.of(left.to_bytes(), RULES) == left
+    assert RoundCarryover.of(b"", RULES).dsync == 20.0
 
 
 @pytest.mark.parametrize(
     ("parameter", "value"),
-    [
-        ("workers", 0),
-        ("dsync_min", 0.0),
-        ("dsync_max", 0.5),
-        ("dsync", 5_000.0),
-        ("patience", 0.5),
-        ("lease", 0.9),
-        ("forget", 10.0),
-    ],
+    [("workers", 0), ("dsync_min", 0.0), ("dsync_max", 0.5), ("dsync", 5_000.0), ("patience", 0.5), ("lease", 0.9)],
 )
 def test_rules_that_cannot_work_are_refused_by_name(parameter: str, value: float) -> None:
     """Each with what is allowed."""
@@ -313,30 +382,17 @@ def test_rules_that_cannot_work_are_refused_by_name(parameter: str, value: float
         RoundRules(**given)  # type: ignore[arg-type]
 
 
-def test_a_state_of_another_stream_or_format_is_refused() -> None:
-    """By the same errors as a report."""
-    rounds = Rounds(RULES)
-    rounds.handle(Reported(report("a")), 0.0)
-    with pytest.raises(ConfigError, match="workers"):
-        Rounds.restore(RoundRules(workers=3), rounds.state())
-    with pytest.raises(ConfigError, match="format"):
-        Rounds.restore(RULES, {**rounds.state(), "format": 99})
-    narrow = RoundRules(workers=2, dsync=5.0, dsync_max=10.0)
-    assert Rounds.restore(narrow, rounds.state()).dsync == 10.0
-
-
 # -- DSYNC
 
 
 def rounds_of(dsync: list[float], longer: list[bool], work: float) -> list[float]:
     """DSYNC after each round of one agent, whose reports name these intervals and requests."""
-    rounds, now, seen = Rounds(RULES), 0.0, []
+    one, now, after = reducer(), 0.0, []
     for seq, (named, asks) in enumerate(zip(dsync, longer, strict=True), 1):
-        merging = asked(rounds.handle(Reported(report("a", seq, dsync=named, longer=asks)), now))
-        finish(rounds, merging, now + work)
-        seen.append(rounds.dsync)
-        now += max(rounds.dsync, work)
-    return seen
+        looked(one, report("a", seq, dsync=named, longer=asks), now)
+        after.append(finish(one, now + work).answer.dsync)
+        now += max(one.state.dsync, work)
+    return after
 
 
 def test_dsync_doubles_where_an_agent_asked_for_it() -> None:
@@ -353,29 +409,28 @@ def test_a_request_that_is_stale_is_ignored() -> None:
 
 def test_a_request_under_a_value_that_others_have_changed_is_ignored() -> None:
     """One agent missed the round in which another one's request was granted: it asks for what it does not know of."""
-    rounds = Rounds(RULES)
-    rounds.handle(Renewed("b"), 0.0)
-    rounds.handle(Reported(report("a")), 0.0)
-    finish(rounds, asked(rounds.handle(Reported(report("b")), 0.0)), 25.0)
-    rounds.handle(Reported(report("a", 2, longer=True)), 25.0)
-    finish(rounds, asked(rounds.handle(Tick(), 55.0)), 56.0)
-    assert rounds.dsync == 40.0
-    rounds.handle(Renewed("b"), 60.0)
-    rounds.handle(Reported(report("a", 3, dsync=40.0)), 95.0)
-    finish(rounds, asked(rounds.handle(Reported(report("b", 2, longer=True)), 95.0)), 96.0)
-    assert rounds.dsync == 40.0
+    one = known("a", "b")
+    looked(one, report("a", 2, longer=True), 25.0)
+    one.look(55.0)
+    assert finish(one, 56.0).answer.dsync == 40.0
+    one.report(report("a", 3, dsync=40.0), 95.0)
+    one.report(report("b", 2, longer=True), 95.0)
+    one.look(95.0)
+    merged = finish(one, 96.0)
+    assert len(merged.names) == 2
+    assert merged.answer.dsync == 40.0
 
 
 def test_an_agent_that_waited_for_others_does_not_move_dsync() -> None:
     """A missing agent holds the round until the deadline, 30 s; the reducer then takes a second. The request is of no
     use, because no interval would be long enough."""
-    rounds = Rounds(RULES)
-    rounds.handle(Renewed("missing"), 0.0)
-    rounds.handle(Reported(report("a")), 0.0)
-    finish(rounds, asked(rounds.handle(Tick(), 30.0)), 31.0)
-    rounds.handle(Reported(report("a", 2, longer=True)), 31.0)
-    finish(rounds, asked(rounds.handle(Tick(), 61.0)), 62.0)
-    assert rounds.dsync == 20.0
+    one = known("a", "missing")
+    looked(one, report("a", 2), 1.0)
+    one.look(31.0)
+    finish(one, 32.0)
+    looked(one, report("a", 3, longer=True), 33.0)
+    one.look(63.0)
+    assert finish(one, 64.0).answer.dsync == 20.0
 
 
 def test_dsync_stays_within_its_bounds() -> None:
@@ -453,18 +508,3 @@ def test_agents_that_ask_for_what_they_have_just_got_are_not_heard() -> None:
     assert set(values) == {20.0}
     ups = Simulation([Agent("a", forgetful=True, dsync=10.0)], lambda _: 12.0, rules=RoundRules(workers=2, dsync=10.0))
     assert [value for value, after in pairwise(ups.run(50)) if value != after] == [10.0]
-
-
-def test_no_round_waits_for_a_guest() -> None:
-    """Tasks and their driver: eight of them, then two. They count in the round of the driver, who reports last."""
-    rounds = Rounds(RULES)
-    finish(rounds, asked(rounds.handle(Reported(report("driver", 1)), 0.0)), 0.1)
-    for seq, tasks, now in ((2, 8, 10.0), (3, 2, 30.0)):
-        for task in range(tasks):
-            rounds.handle(Reported(report(f"task-{task}", seq, guest=True)), now)
-        assert rounds.sealed is None
-        assert rounds.missing() == rounds.live() == ("driver",)
-        merging = asked(rounds.handle(Reported(report("driver", seq, records=0)), now + 1.0))
-        assert len(merging.reports) == tasks + 1
-        finish(rounds, merging, now + 1.1)
-        assert rounds.live() == ("driver",)

@@ -176,7 +176,7 @@ def test_who_says_how_much_gets_that_at_once() -> None:
     histogram = some_histogram(rows=100_000, keys=50_000, exponent=0.0)
     planner = make_planner("cg", 8, alpha=16)
     first = planner.plan(histogram)
-    asked = Feedback(busy=(3,), idle=(5, 6), wanted={3: 1 / 16, 5: 1.5 / 8, 6: 1.5 / 8})
+    asked = Feedback(busy=(3,), idle=(5, 6), shares={3: 1 / 16, 5: 1.5 / 8, 6: 1.5 / 8})
     second = planner.decide(histogram, first, asked)
     assert held(first) == [16] * 8
     assert held(second.plan) == [16, 16, 16, 8, 16, 24, 16, 16]
@@ -190,11 +190,11 @@ def test_a_busy_partition_without_an_idle_one_gives_to_those_that_are_fine() -> 
     histogram = some_histogram(rows=100_000, keys=50_000, exponent=0.0)
     planner = make_planner("cg", 8, alpha=16)
     first = planner.plan(histogram)
-    asked = Feedback(busy=(3, 4), fine=(0, 1, 2), wanted={3: 1 / 16, 4: 15 / 128})
+    asked = Feedback(busy=(3, 4), fine=(0, 1, 2), shares={3: 1 / 16, 4: 15 / 128})
     assert held(planner.plan(histogram, first, asked)) == [18, 17, 17, 13, 15, 16, 16, 16]
     narrow = make_planner("cg", 8, alpha=1)
     plan = narrow.plan(histogram)
-    nobody = Feedback(busy=tuple(range(7)), idle=(7,), wanted=dict.fromkeys(range(7), 0.0) | {7: 1.0})
+    nobody = Feedback(busy=tuple(range(7)), idle=(7,), shares=dict.fromkeys(range(7), 0.0) | {7: 1.0})
     assert np.bincount(narrow.plan(histogram, plan, nobody).tail, minlength=8).min() > 0
 
 
@@ -219,7 +219,7 @@ def test_capacities_that_change_are_followed_within_slots() -> None:
                 busy=[one.worker for one in signals if one.kind == "busy"],
                 idle=[one.worker for one in signals if one.kind == "idle"],
                 fine=[one.worker for one in signals if one.kind == "fine"],
-                wanted={one.worker: shares[one.worker] * (1 + sign[one.kind] * one.share) for one in signals},
+                shares={one.worker: shares[one.worker] * (1 + sign[one.kind] * one.share) for one in signals},
             ),
         )
     assert spreads[0] > 1.0

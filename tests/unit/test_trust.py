@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from unskew.core.errors import ConfigError
-from unskew.core.freshness.trust import Seen, Trust, TrustRules
+from unskew.core.freshness.trust import BatchImbalance, Trust, TrustRules
 
 RULES = TrustRules(misses=3, tolerance=0.25)
-RIGHT = Seen(foretold=1.1, observed=1.2, by_hash=4.0, other_foretold=1.1, other=1.2)
-MISSED = Seen(foretold=1.1, observed=4.0, by_hash=4.0, other_foretold=1.1, other=4.0)
+RIGHT = BatchImbalance(predicted=1.1, observed=1.2, by_hash=4.0, other_predicted=1.1, other=1.2)
+MISSED = BatchImbalance(predicted=1.1, observed=4.0, by_hash=4.0, other_predicted=1.1, other=4.0)
 
 
-def after(trust: Trust, *seen: Seen, rules: TrustRules = RULES) -> tuple[Trust, list[str]]:
+def after(trust: Trust, *seen: BatchImbalance, rules: TrustRules = RULES) -> tuple[Trust, list[str]]:
     said = []
     for one in seen:
         trust, told = trust.after(one, rules)
@@ -26,7 +26,7 @@ def test_misses_in_a_row_lead_to_counting_first_and_then_to_hash() -> None:
     assert (trust.mode, trust.missed, said) == ("previous", 2, [])
     trust, said = after(trust, MISSED)
     assert (trust.mode, trust.missed) == ("same", 0)
-    assert "3 batches in a row missed (foretold imbalance 1.10, observed 4.00, by hash 4.00)" in said[0]
+    assert "3 batches in a row missed (predicted imbalance 1.10, observed 4.00, by hash 4.00)" in said[0]
     trust, said = after(trust, MISSED, MISSED, MISSED)
     assert (trust.mode, trust.missed) == ("hash", 0)
     assert "by plain hash for now" in said[0]
@@ -51,17 +51,17 @@ def test_the_way_back(mode: str) -> None:
 
 
 def test_what_hash_would_not_do_better_is_no_miss() -> None:
-    """Less good than foretold and still far better than hash: the plan stays."""
-    poor = Seen(foretold=1.1, observed=1.9, by_hash=4.0, other_foretold=1.1, other=1.9)
+    """Less good than predicted and still far better than hash: the plan stays."""
+    poor = BatchImbalance(predicted=1.1, observed=1.9, by_hash=4.0, other_predicted=1.1, other=1.9)
     trust, said = after(Trust(), *[poor] * 5)
     assert (trust.mode, trust.missed, said) == ("previous", 0, [])
 
 
 def test_scatter_is_no_miss() -> None:
     """What drawing so few rows does by itself is allowed for; more is not."""
-    seen = {"foretold": 1.0, "by_hash": 1.0, "other_foretold": 1.0, "other": 1.0, "noise": 0.5}
-    assert after(Trust(), *[Seen(observed=1.8, **seen)] * 3)[0].mode == "previous"
-    assert after(Trust(), *[Seen(observed=1.9, **seen)] * 3)[0].mode == "same"
+    seen = {"predicted": 1.0, "by_hash": 1.0, "other_predicted": 1.0, "other": 1.0, "noise": 0.5}
+    assert after(Trust(), *[BatchImbalance(observed=1.8, **seen)] * 3)[0].mode == "previous"
+    assert after(Trust(), *[BatchImbalance(observed=1.9, **seen)] * 3)[0].mode == "same"
 
 
 @pytest.mark.parametrize(

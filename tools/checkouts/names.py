@@ -1,8 +1,8 @@
 """Where two checkouts keep what ``checkout_probe`` needs and no public name reaches.
 
 A line a thing: ``module:name`` where it was before the folders of ``core``, then where it is or will be. What moved
-without a new name needs no line: where no address fits, the sources of ``unskew`` are searched for the one class or
-function with the name of the last address. Add an address where a name changes.
+without a new name needs no line: where no address fits, ``unskew.core``, ``simulate`` and ``papers`` are searched for
+the one class or function with the name of the last address. Add an address where a name changes.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from typing import Any
 
 NAMES: dict[str, tuple[str, ...]] = {
     "UnskewError": ("unskew.core.errors:UnskewError",),
-    "spark_hash": ("unskew.core.hashing:spark_hash", "unskew.core.keys.hashing:spark_hash"),
-    "placement_salt": ("unskew.core.hashing:placement_salt", "unskew.core.keys.hashing:placement_salt"),
+    "spark_hash": (
+        "unskew.core.hashing:spark_hash", "unskew.core.keys.hashing:spark_hash", "tests.spark_hash:spark_hash",
+    ),
+    "placement_salt": (
+        "unskew.core.hashing:placement_salt", "unskew.core.keys.hashing:placement_salt",
+        "tests.spark_hash:placement_salt",
+    ),
     "common_type": ("unskew.core.keytypes:common_type", "unskew.core.keys.types:common_type"),
     "History": ("unskew.core.history:History", "unskew.core.histogram.history:History"),
-    "HyperLogLog": ("unskew.core.sketches.hyperloglog:HyperLogLog",),
+    "HyperLogLog": ("unskew.core.sketches.hyperloglog:HyperLogLog", "papers.hyperloglog:HyperLogLog"),
     "FrequentItems": ("unskew.core.sketches.frequent:FrequentItems",),
     "QTable": ("unskew.core.qtable:QTable", "unskew.core.dalton.qtable:QTable"),
     "Report": ("unskew.core.sync:Report", "unskew.core.rounds.messages:Report"),
@@ -80,11 +85,13 @@ def _exists(module: str) -> bool:
 
 
 def _homes(name: str) -> list[str]:
-    """The modules of ``unskew.core`` that define this at top level."""
+    """The modules of ``unskew.core``, ``simulate`` and ``papers`` that define this at top level."""
     package = Path(import_module("unskew.core").__file__ or "").parent
+    folders = {"unskew.core": package, "simulate": Path.cwd() / "simulate", "papers": Path.cwd() / "papers"}
     defined = ast.FunctionDef | ast.ClassDef
     return [
-        ".".join(("unskew.core", *file.relative_to(package).with_suffix("").parts)).removesuffix(".__init__")
-        for file in sorted(package.rglob("*.py"))
+        ".".join((root, *file.relative_to(folder).with_suffix("").parts)).removesuffix(".__init__")
+        for root, folder in folders.items()
+        for file in sorted(folder.rglob("*.py"))
         if any(isinstance(node, defined) and node.name == name for node in ast.parse(file.read_text("utf-8")).body)
     ]

@@ -31,7 +31,7 @@ def page() -> str:
 def _entry(face: str, entry: Entry) -> str:
     level = "####" if "." in entry.name else "###"
     heading = f"{level} {face.removeprefix('unskew.')}: {entry.name}"
-    code = "" if entry.kind == "module" else f"```python\n{_folded(entry.signature)}\n```"
+    code = "" if entry.kind == "module" else f"```py\n{_folded(entry.signature)}\n```"
     sections = [_section(name, text) for name, text in entry.sections().items()]
     return "\n\n".join(part for part in (heading, code, *sections) if part)
 
@@ -65,7 +65,7 @@ def _section(name: str, text: str) -> str:
 
 def _block(block: str) -> str:
     if block.lstrip().startswith(">>>"):
-        return f"```python\n{textwrap.dedent(block)}\n```"
+        return f"```pycon\n{textwrap.dedent(block)}\n```"
     if block.lstrip().startswith("- "):
         return prose_lines(block)
     return prose(block)

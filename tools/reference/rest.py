@@ -46,7 +46,7 @@ def face() -> RestApp:
 def page() -> str:
     rest = face()
     document = rest.openapi()
-    routes = [route for route in rest.api.routes if isinstance(route, APIRoute)]
+    routes = [route for route in rest.app.routes if isinstance(route, APIRoute)]
     names = {(_path(route), method.lower()): route.name for route in routes for method in route.methods}
     blocks = [paragraphs(HEAD), *_overview(document, names), BIG]
     for path, operations in document["paths"].items():

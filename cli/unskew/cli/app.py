@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 __all__ = ["app"]
 
@@ -17,11 +18,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Json = Annotated[bool, Option("--json", help="Print one JSON document and nothing else.")]
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(show: bool) -> None:
+    if show:
         from unskew.core.version import __version__
 
         typer.echo(f"unskew {__version__}")
@@ -32,7 +33,7 @@ def _version(wanted: bool) -> None:
 def _unskew(
     context: typer.Context,
     version: Annotated[  # noqa: ARG001 - done by its callback
-        bool, typer.Option("--version", is_eager=True, callback=_version, help="Print the version.")
+        bool, Option("--version", is_eager=True, callback=_version, help="Print the version.")
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -42,70 +43,65 @@ def _unskew(
 @app.command()
 def policies(as_json: Json = False) -> None:
     """List the planners and the routers, and whether they may split a key."""
-    from unskew.cli.listing import listed
+    from unskew.cli.policies import policy_list
 
-    typer.echo(listed(as_json=as_json))
+    typer.echo(policy_list(as_json=as_json))
 
 
 @app.command()
 def whatif(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Parquet, CSV or text (one key a line), or a folder.")],
+    file: Annotated[str, Argument(metavar="FILE", help="Parquet, CSV or text (one key a line), or a folder.")],
     column: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="The key column; repeat it for a key of several columns.")
+        list[str] | None, Option(metavar="NAME", help="The key column; repeat it for a key of several columns.")
     ] = None,
-    partitions: Annotated[str, typer.Option(metavar="N", help="Number of partitions.")] = "16",
+    partitions: Annotated[str, Option(metavar="N", help="Number of partitions.")] = "16",
     policies: Annotated[
-        str,
-        typer.Option(metavar="A,B,...", help="Planners and routers to try beside hash; all planners when left out."),
+        str, Option(metavar="A,B,...", help="Planners and routers to try beside hash; all planners when left out.")
     ] = "",
-    batch: Annotated[str, typer.Option(metavar="ROWS", help="Rows of a micro-batch.")] = "100000",
+    batch: Annotated[str, Option(metavar="ROWS", help="Rows of a micro-batch.")] = "100000",
     window: Annotated[
         str,
-        typer.Option(
-            metavar="ROWS", help="Rows that a policy sees (a planner: in whole batches); one batch when left out."
-        ),
+        Option(metavar="ROWS", help="Rows that a policy sees (a planner: in whole batches); one batch when left out."),
     ] = "",
     slide: Annotated[
-        str, typer.Option(metavar="ROWS", help="By how much the window moves on; a fiftieth of it when left out.")
+        str, Option(metavar="ROWS", help="By how much the window moves on; a fiftieth of it when left out.")
     ] = "",
     time: Annotated[
-        str, typer.Option(metavar="NAME", help="The column of times: --window and --slide are then in seconds.")
+        str, Option(metavar="NAME", help="The column of times: --window and --slide are then in seconds.")
     ] = "",
-    agents: Annotated[
-        str, typer.Option(metavar="N", help="Partitioners of each router, each with every N-th row.")
-    ] = "1",
+    agents: Annotated[str, Option(metavar="N", help="Partitioners of each router, each with every N-th row.")] = "1",
     dsync: Annotated[
-        str, typer.Option(metavar="ROWS", help="Rows of the stream after which agents that can cooperate do so.")
+        str, Option(metavar="ROWS", help="Rows of the stream after which agents that can cooperate do so.")
     ] = "",
     fresh: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="previous|same", help="Plan from the batches before, as in production, or from the batch itself."
         ),
     ] = "previous",
     capacities: Annotated[
-        str, typer.Option(metavar="C,C,...", help="Relative capacity of each partition; equal when left out.")
+        str, Option(metavar="C,C,...", help="Relative capacity of each partition; equal when left out.")
     ] = "",
-    weights: Annotated[str, typer.Option(metavar="C,C,...", help="The same as --capacities.")] = "",
-    seed: Annotated[str, typer.Option(metavar="N", help="Seed of the policies that draw.")] = "7",
+    weights: Annotated[str, Option(metavar="C,C,...", help="The same as --capacities.")] = "",
+    seed: Annotated[str, Option(metavar="N", help="Seed of the policies that draw.")] = "7",
     key_type: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--type", metavar="TYPE", help="Spark type of each key column; left out: the file's own, string for CSV."
         ),
     ] = None,
     as_json: Json = False,
     plot: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Draw the load of each partition (.png, .svg, .pdf).")
+        str | None, Option(metavar="FILE", help="Draw the load of each partition (.png, .svg, .pdf).")
     ] = None,
     save_plans: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Write the last plan of each policy as DIR/<policy>.plan.")
+        str | None, Option(metavar="DIR", help="Write the last plan of each policy as DIR/<policy>.plan.")
     ] = None,
 ) -> None:
     """Replay the keys of a file through policies and say what each would have done."""
     from unskew.cli.whatif.command import WhatifOptions, run
 
-    asked = WhatifOptions.of(
+    options = WhatifOptions.of(
         file=file,
         columns=column or (),
         types=key_type or (),
@@ -125,20 +121,20 @@ def whatif(
         plot=plot,
         save_plans=save_plans,
     )
-    run(asked)
+    run(options)
 
 
 @app.command()
 def demo(
-    batches: Annotated[str, typer.Option(metavar="N", help="Batches of the stream.  [9]")] = "",
-    rows: Annotated[str, typer.Option(metavar="N", help="Rows of a batch.  [120000]")] = "",
-    partitions: Annotated[str, typer.Option(metavar="N", help="Partitions, and tasks at a time.  [16]")] = "",
-    seed: Annotated[str, typer.Option(metavar="N", help="Seed of the stream.  [7]")] = "",
-    out: Annotated[str, typer.Option(metavar="DIR", help="Where the report goes.")] = "demo-report",
+    batches: Annotated[str, Option(metavar="N", help="Batches of the stream.  [9]")] = "",
+    rows: Annotated[str, Option(metavar="N", help="Rows of a batch.  [120000]")] = "",
+    partitions: Annotated[str, Option(metavar="N", help="Partitions, and tasks at a time.  [16]")] = "",
+    seed: Annotated[str, Option(metavar="N", help="Seed of the stream.  [7]")] = "",
+    out: Annotated[str, Option(metavar="DIR", help="Where the report goes.")] = "demo-report",
     service: Annotated[
-        str, typer.Option(metavar="TARGET", help="A service that runs already, as grpc://host:8081; else its own.")
+        str, Option(metavar="TARGET", help="A service that runs already, as grpc://host:8081; else its own.")
     ] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="A small one, to see that it runs.")] = False,
+    quick: Annotated[bool, Option("--quick", help="A small one, to see that it runs.")] = False,
 ) -> None:
     """Run a stream of hot keys on a local Spark, by hash and by unskew side by side; needs Java 17 or newer."""
     from unskew.cli.demo.command import DemoOptions, run
@@ -157,28 +153,27 @@ class _NumbersAreKeys(typer.core.TyperCommand):
 
 @app.command(cls=_NumbersAreKeys)
 def explain(
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="A plan file, as --save-plans writes it.")],
+    plan: Annotated[str, Argument(metavar="PLAN", help="A plan file, as --save-plans writes it.")],
     key: Annotated[
-        list[str] | None, typer.Argument(metavar="KEY...", help="The key, one value for each of its columns.")
+        list[str] | None, Argument(metavar="KEY...", help="The key, one value for each of its columns.")
     ] = None,
-    key_hash: Annotated[str, typer.Option("--hash", metavar="0x...", help="The key's hash instead of the key.")] = "",
+    key_hash: Annotated[str, Option("--hash", metavar="0x...", help="The key's hash instead of the key.")] = "",
     null: Annotated[
-        list[str] | None,
-        typer.Option(metavar="N", help="The key's N-th part is NULL; its KEY is left out. May be repeated."),
+        list[str] | None, Option(metavar="N", help="The key's N-th part is NULL; its KEY is left out. May be repeated.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Say where a key's rows go under a plan, and why."""
-    from unskew.cli.explain import explained
+    from unskew.cli.explain import explanation
     from unskew.cli.output import path_of
 
-    typer.echo(explained(path_of("PLAN", plan), key or (), key_hash, null or (), as_json=as_json))
+    typer.echo(explanation(path_of("PLAN", plan), key or (), key_hash, null or (), as_json=as_json))
 
 
-_PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}
+_PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
-@app.command(context_settings=_PASSED_ON, add_help_option=False)
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def serve(context: typer.Context) -> None:
     """Run the service: plans over gRPC and REST, until SIGTERM. `unskew serve --help` lists its settings."""
     from unskew.cli.serve import run
@@ -190,9 +185,9 @@ config = typer.Typer(help="The settings of the service.", rich_markup_mode=None)
 app.add_typer(config, name="config")
 
 
-@config.command(context_settings=_PASSED_ON, add_help_option=False)
+@config.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def check(context: typer.Context) -> None:
     """Check and print the settings that `unskew serve` would have here. Takes its flags, and --json."""
-    from unskew.cli.serve import checked
+    from unskew.cli.serve import settings_text
 
-    typer.echo(checked(context.args))
+    typer.echo(settings_text(context.args))

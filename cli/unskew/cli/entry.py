@@ -1,7 +1,6 @@
 """Where the ``unskew`` command starts. Works with the base install too: it then says which extra is missing.
 
-The contract with whoever calls it: what was asked for goes to stdout; an error is one line on stderr and exit
-code 2, without a traceback. A traceback means a bug of ours.
+Results go to stdout; an error is one line on stderr and exit code 2, without a traceback. A traceback means a bug.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ USAGE = 2
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and leave with its exit code."""
     if sys.stderr is None:  # `2>&-`: print would take stdout instead, and the next file opened would be stream 2
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - as long as the process
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - open until the process ends
     if sys.stdout is None:
         sys.exit(_fail("standard output is closed; send it to a file, a pipe or a terminal"))
     for stream in (sys.stdout, sys.stderr):
@@ -29,10 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read our output has had enough: `unskew ... | head`
+    except BrokenPipeError:  # the reader of our output has left: `unskew ... | head`
         _mute(sys.stdout)
         code = 1
-    except OSError as why:  # a full disk; files that cannot be used have become errors of ours before
+    except OSError as why:  # a full disk; errors with input files are InputError by now
         _mute(sys.stdout)
         code = _fail(f"{why.filename or 'standard output'}: {why.strerror or why}; no file was written")
     except KeyboardInterrupt:
@@ -42,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     try:
-        import rich  # noqa: F401 - the table and the progress bar need it: say so now, not after the work
+        import rich  # noqa: F401 - for tables and progress bars; check now, not after the work
         import typer
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in ("typer", "rich", "click"):
@@ -62,11 +61,11 @@ def _run(arguments: list[str]) -> int:
     except typer.Abort:
         return _fail("stopped")
     except usage as why:
-        return _fail(_told(why))
+        return _fail(_usage_message(why))
 
 
-def _told(why: BaseException) -> str:
-    """A usage error with the allowed commands, or with where to read about the options."""
+def _usage_message(why: BaseException) -> str:
+    """A usage error, with the commands that there are or the command that shows the options."""
     context = getattr(why, "ctx", None)
     message = str(getattr(why, "format_message", why.__str__)()).rstrip(".")
     commands = getattr(getattr(context, "command", None), "commands", None)
@@ -84,7 +83,7 @@ def _fail(message: str) -> int:
 
 
 def _mute(stream: TextIO) -> None:
-    """What is still to come out when Python ends goes nowhere, instead of failing once more."""
+    """Discard what Python still writes at exit, which would fail once more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

@@ -1,4 +1,4 @@
-"""Errors that only the command can meet: files that cannot be read or written."""
+"""The command's own errors: files that cannot be read or written, packages that are missing."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class OutputError(UnskewError):
 
 
 class MissingExtraError(UnskewError):
-    """A package that the base install does not carry."""
+    """A package is needed that the base install does not contain."""
 
 
 def choices(name: str, allowed: Iterable[str]) -> str:
-    """What could have been given instead of this name, and which of it was probably meant."""
-    there = list(allowed)
-    near = get_close_matches(name, there, n=1)
-    return f"one of {', '.join(there)}" + (f" (did you mean {near[0]}?)" if near else "")
+    """The allowed names, and the one that was probably meant by ``name``."""
+    names = list(allowed)
+    near = get_close_matches(name, names, n=1)
+    return f"one of {', '.join(names)}" + (f" (did you mean {near[0]}?)" if near else "")
 
 
 def first_line(why: BaseException) -> str:
-    """What a library had to say, on one short line."""
+    """The first line of a library's error message."""
     text = str(why).strip().splitlines()
     return text[0].rstrip(".") if text else type(why).__name__

@@ -1,4 +1,4 @@
-"""``unskew explain``: reads a plan file and says where one key's rows go, and why."""
+"""``unskew explain``: reads a plan file and prints where one key's rows go, and why."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from unskew.cli.errors import InputError, first_line
-from unskew.cli.numerals import bits, whole
+from unskew.cli.numbers import bits, whole
 from unskew.core.errors import ConfigError, PlanFormatError
 from unskew.core.keys.hashing import hash_keys
 from unskew.core.keys.types import arrow_of, parse
 from unskew.core.plan.plan import Plan
 from unskew.wire import plan_from_bytes
 
-__all__ = ["explained", "key_hash", "read_plan"]
-
+__all__ = ["explanation", "key_hash", "read_plan"]
 
 _WROTE = "`unskew whatif --save-plans` wrote"
 _EXAMPLES = {
@@ -32,14 +31,15 @@ _EXAMPLES = {
 }
 
 
-def explained(path: Path, given: Sequence[str], bare_hash: str, nulls: Sequence[str] = (), *, as_json: bool) -> str:
-    """The plan's origin and the way of one key, as text or JSON. ``nulls`` are the parts, from 1, that are NULL."""
+def explanation(path: Path, values: Sequence[str], bare_hash: str, nulls: Sequence[str] = (), *, as_json: bool) -> str:
+    """The plan's origin and where one key goes, as text or JSON. ``nulls`` are the key's columns, from 1, that are
+    NULL; ``values`` are the others."""
     plan = read_plan(path)
     key: list[str | None] = []
-    if bare_hash or not (given or nulls):
-        hashed = _bare(bare_hash, [*given, *nulls])
+    if bare_hash or not (values or nulls):
+        hashed = _bare(bare_hash, [*values, *nulls])
     else:
-        key = _whole_key(plan, given, nulls)
+        key = _whole_key(plan, values, nulls)
         hashed = key_hash(plan, key)
     why = plan.explain(hashed)
     if as_json:
@@ -65,29 +65,29 @@ def read_plan(path: Path) -> Plan:
     try:
         return plan_from_bytes(data)
     except PlanFormatError as why:
-        told = str(why).partition("; ")[0]
-        raise PlanFormatError(f"{path}: {told}; give a file that {_WROTE}") from None
+        reason = str(why).partition("; ")[0]
+        raise PlanFormatError(f"{path}: {reason}; give a file that {_WROTE}") from None
 
 
-def _whole_key(plan: Plan, given: Sequence[str], nulls: Sequence[str]) -> list[str | None]:
-    """The values given, in order, around the NULLs."""
+def _whole_key(plan: Plan, texts: Sequence[str], nulls: Sequence[str]) -> list[str | None]:
+    """The key with its NULLs."""
     if not plan.key_types:
-        raise ConfigError("KEY", " ".join(given), "--hash 0x...: this plan does not say of which types its keys are")
+        raise ConfigError("KEY", " ".join(texts), "--hash 0x...: this plan does not say of which types its keys are")
     width = len(plan.key_types)
     empty = {whole("--null", text, 1, width) for text in nulls}
-    if len(given) != width - len(empty):
-        raise ConfigError("KEY", " ".join(given), _values(plan.key_types, empty))
-    values = iter(given)
+    if len(texts) != width - len(empty):
+        raise ConfigError("KEY", " ".join(texts), _values(plan.key_types, empty))
+    values = iter(texts)
     return [None if part in empty else next(values) for part in range(1, width + 1)]
 
 
 def _values(types: Sequence[str], empty: set[int]) -> str:
     """How many values a key takes, and of which types."""
     left = [kind for part, kind in enumerate(types, 1) if part not in empty]
-    told = ", ".join(left)
+    listed = ", ".join(left)
     many = "1 value" if len(left) == 1 else f"{len(left) or 'no'} values"
     beside = f" beside --null {', '.join(map(str, sorted(empty)))}" if empty else ""
-    return f"{many}{f' ({told})' if told else ''}{beside}; a hash goes with --hash"
+    return f"{many}{f' ({listed})' if listed else ''}{beside}; a hash goes with --hash"
 
 
 def key_hash(plan: Plan, key: Sequence[str | None]) -> int:
@@ -97,13 +97,13 @@ def key_hash(plan: Plan, key: Sequence[str | None]) -> int:
 
 
 def _typed(text: str | None, name: str) -> pa.Array:
-    wanted = arrow_of(parse(name))
+    kind = arrow_of(parse(name))
     try:
-        return pa.array([text]).cast(wanted)
+        return pa.array([text]).cast(kind)
     except UnicodeEncodeError:
         raise ConfigError("KEY", text, f"a value of type {name} in UTF-8; any other key goes by its --hash") from None
     except pa.ArrowException:
-        raise ConfigError("KEY", text, f"a value of type {name}{_example(name, wanted)}") from None
+        raise ConfigError("KEY", text, f"a value of type {name}{_example(name, kind)}") from None
 
 
 def _example(name: str, kind: pa.DataType) -> str:

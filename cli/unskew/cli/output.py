@@ -1,4 +1,4 @@
-"""Writes results: all of them or none. What cannot be written is found out before the work is done."""
+"""Writes result files: all of them or none. Whether they can be written is checked before the work is done."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["check_apart", "check_file", "check_folder", "path_of", "writing"]
 
 
 def path_of(option: str, text: str) -> Path:
-    """The path; an empty one, which would be the current folder, is refused (``"$FORGOTTEN"``)."""
+    """The path. An empty one (``"$UNSET_VARIABLE"``), which would be the current folder, is refused."""
     if not text:
         raise ConfigError(option, text, "the name of a file or folder; . is the current folder")
     return Path(text)
 
 
 def check_file(option: str, path: Path) -> None:
-    """Refuse a file that could not be written, without touching anything."""
-    with _told(f"{option}: {str(path)!r}"):
+    """Refuse a file that cannot be written; nothing is changed."""
+    with _os_errors_as_output_errors(f"{option}: {str(path)!r}"):
         _check_target(option, path)
         if not stat.S_ISDIR(_mode(path.parent)):
             raise OutputError(f"{option}: the folder {str(path.parent)!r} does not exist; make it first")
@@ -32,8 +32,8 @@ def check_file(option: str, path: Path) -> None:
 
 
 def check_folder(option: str, path: Path, names: Iterable[str]) -> None:
-    """Refuse a folder that could neither be used nor made, or that has something else where these files would go."""
-    with _told(f"{option}: {str(path)!r}"):
+    """Refuse a folder that cannot be made or written to, or in which something else has one of these names."""
+    with _os_errors_as_output_errors(f"{option}: {str(path)!r}"):
         if _mode(path) and not path.is_dir():
             raise OutputError(f"{option}: {str(path)!r} is no folder; give a folder")
         nearest = next(folder for folder in (path, *path.absolute().parents) if _mode(folder))
@@ -44,7 +44,7 @@ def check_folder(option: str, path: Path, names: Iterable[str]) -> None:
 
 
 def check_apart(plot: Path, folder: Path) -> None:
-    """Refuse a plot whose name is that of the folder, or of one above it, which is still to be made."""
+    """Refuse a plot with the name of the folder, or of a folder above it, that will be made."""
     real = Path(os.path.realpath(folder))
     if Path(os.path.realpath(plot)) in (real, *real.parents):
         raise OutputError(f"--plot: {str(plot)!r} is to be a folder, by --save-plans; give another file")
@@ -59,7 +59,7 @@ def _check_target(option: str, path: Path) -> None:
 
 
 def _mode(path: Path) -> int:
-    """What is there; 0 for nothing."""
+    """The mode of the file; 0 if there is none."""
     try:
         return path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -67,7 +67,7 @@ def _mode(path: Path) -> int:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _os_errors_as_output_errors(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as why:
@@ -76,29 +76,29 @@ def _told(what: str) -> Iterator[None]:
 
 @contextmanager
 def writing(files: Mapping[Path, bytes]) -> Iterator[None]:
-    """All of the files or none: written beside their places, and renamed into them when the block has run.
+    """All of the files or none: written under temporary names, and renamed when the block has run.
 
-    If the block fails, nothing is left behind. A reader of stdout who has left (``| head``) is no failure: the files
-    were asked for all the same.
+    If the block fails, nothing is left behind. If the reader of stdout has left (``| head``), the files are still
+    written.
     """
-    gone: BrokenPipeError | None = None
+    broken_pipe: BrokenPipeError | None = None
     with ExitStack() as undo:
-        beside = {path: path.with_name(f".unskew.{os.getpid()}.{number}") for number, path in enumerate(files)}
+        temporary = {path: path.with_name(f".unskew.{os.getpid()}.{number}") for number, path in enumerate(files)}
         for path, data in files.items():
-            with _told(str(path)):
+            with _os_errors_as_output_errors(str(path)):
                 _make(path.parent, undo)
-                undo.callback(_remove, beside[path])
-                beside[path].write_bytes(data)
+                undo.callback(_remove, temporary[path])
+                temporary[path].write_bytes(data)
         try:
             yield
         except BrokenPipeError as why:
-            gone = why
+            broken_pipe = why
         for path in files:
-            with _told(str(path)):
-                beside[path].replace(path)
+            with _os_errors_as_output_errors(str(path)):
+                temporary[path].replace(path)
         undo.pop_all()
-    if gone is not None:
-        raise gone
+    if broken_pipe is not None:
+        raise broken_pipe
 
 
 def _make(folder: Path, undo: ExitStack) -> None:

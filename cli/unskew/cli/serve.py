@@ -1,4 +1,4 @@
-"""``unskew serve`` and ``unskew config check``: the service's own settings, from the command."""
+"""``unskew serve`` and ``unskew config check``: run the service, and show its settings."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from unskew.cli.errors import MissingExtraError
 if TYPE_CHECKING:
     from unskew.service.app.main import Running
 
-__all__ = ["checked", "run"]
-
-_OURS = "unskew"
+__all__ = ["run", "settings_text"]
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -32,7 +30,7 @@ def _announce(running: Running) -> None:
     print(f"metrics on {guard}://{host}:{running.metrics_port}/metrics; Ctrl-C or SIGTERM ends it", flush=True)
 
 
-def checked(arguments: Sequence[str]) -> str:
+def settings_text(arguments: Sequence[str]) -> str:
     """The settings that the service would have, one a line, or as JSON; secrets are masked."""
     try:
         from unskew.service.app.main import check
@@ -42,11 +40,11 @@ def checked(arguments: Sequence[str]) -> str:
     as_json = "--json" in arguments
     settings = parse([argument for argument in arguments if argument != "--json"], "unskew config check")
     check(settings)
-    shown = described(settings)
+    texts = described(settings)
     if as_json:
-        return json.dumps(shown, indent=2)
-    wide = max(map(len, shown))
-    return "\n".join(f"{name:<{wide}}  {_shown(value)}" for name, value in shown.items())
+        return json.dumps(texts, indent=2)
+    width = max(map(len, texts))
+    return "\n".join(f"{name:<{width}}  {_shown(value)}" for name, value in texts.items())
 
 
 def _shown(value: object) -> str:
@@ -55,7 +53,7 @@ def _shown(value: object) -> str:
 
 def _extra(command: str, missing: ModuleNotFoundError) -> MissingExtraError:
     name = (missing.name or "").partition(".")[0]
-    if name == _OURS:
+    if name == "unskew":  # a fault of ours, not a missing package
         raise missing
-    told = f"{command} needs {name}, not installed; pip install 'unskew[service]', or '.[service]' in a clone"
-    return MissingExtraError(told)
+    message = f"{command} needs {name}, not installed; pip install 'unskew[service]', or '.[service]' in a clone"
+    return MissingExtraError(message)

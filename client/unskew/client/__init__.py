@@ -34,57 +34,26 @@ if TYPE_CHECKING:
 
     Told = SendCounts
 
-_ERRORS = (
-    "ClientClosedError",
-    "FaultError",
-    "LimitReachedError",
-    "NoAccessError",
-    "NoAnswerError",
-    "NotThereError",
-    "RefusedError",
-    "ServiceCallError",
-)
-_RESULTS = ("Built", "Explained", "Fetched", "Reported", "Scale", "StreamInfo", "Synced")
 _MODULES = {
-    "unskew.client.agent": ("Agent", "Status"),
-    "unskew.client.client": ("Client",),
-    "unskew.client.errors": _ERRORS,
-    "unskew.client.plan_agent": ("PlanAgent", "PlanStatus"),
-    "unskew.client.reporter": ("Reporter", "SendCounts"),
-    "unskew.client.results": _RESULTS,
-    "unskew.client.watch": ("Watch",),
-    "unskew.core.breaker": ("Breaker",),
+    "unskew.client.agent": "Agent Status",
+    "unskew.client.client": "Client",
+    "unskew.client.errors": "ClientClosedError FaultError LimitReachedError NoAccessError NoAnswerError NotThereError "
+    "RefusedError ServiceCallError",
+    "unskew.client.plan_agent": "PlanAgent PlanStatus",
+    "unskew.client.reporter": "Reporter SendCounts",
+    "unskew.client.results": "Built Explained Fetched Reported Scale StreamInfo Synced",
+    "unskew.client.watch": "Watch",
+    "unskew.core.breaker": "Breaker",
 }
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 _FORMER = {"Told": "SendCounts"}  # names of earlier releases
 
 __all__ = [
-    "Agent",
-    "Breaker",
-    "Built",
-    "Client",
-    "ClientClosedError",
-    "Explained",
-    "FaultError",
-    "Fetched",
-    "LimitReachedError",
-    "NoAccessError",
-    "NoAnswerError",
-    "NotThereError",
-    "PlanAgent",
-    "PlanStatus",
-    "RefusedError",
-    "Reported",
-    "Reporter",
-    "Scale",
-    "SendCounts",
-    "ServiceCallError",
-    "Status",
-    "StreamInfo",
-    "Synced",
-    "Told",
+    "Agent", "Breaker", "Built", "Client", "ClientClosedError", "Explained", "FaultError", "Fetched",
+    "LimitReachedError", "NoAccessError", "NoAnswerError", "NotThereError", "PlanAgent", "PlanStatus", "RefusedError",
+    "Reported", "Reporter", "Scale", "SendCounts", "ServiceCallError", "Status", "StreamInfo", "Synced", "Told",
     "Watch",
-]
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

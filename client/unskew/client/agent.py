@@ -198,7 +198,7 @@ class Agent:
             self._post(self._machine.handle(AgentTick(), time.monotonic()))
 
     def take(self, synced: Synced) -> None:
-        """Adopt an answer of the service."""
+        """Adopt an answer of the service, ``synced``."""
         if synced.answer is not None:
             with self._lock:
                 self._machine.handle(Answered(synced.answer, synced.age), time.monotonic())

@@ -69,7 +69,6 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 M = TypeVar("M", bound=Message)
-R = TypeVar("R")
 
 
 def seconds(name: str, value: float) -> float:
@@ -191,20 +190,15 @@ class Channel:
 
     def call(self, verb: str, stream: str, request: Message, response: type[M], timeout: float) -> M:
         """One request, one answer."""
-        method = self._method("unary_unary", verb, response)
-        answer = self._guard(verb, stream, lambda: method(request, timeout=timeout, metadata=self._metadata()))
-        return cast(M, answer)
+        return cast(M, self._invoke("unary_unary", verb, stream, request, response, timeout))
 
     def send_many(self, verb: str, stream: str, requests: Iterable[Message], response: type[M], timeout: float) -> M:
         """Many requests, one answer."""
-        method = self._method("stream_unary", verb, response)
-        answer = self._guard(verb, stream, lambda: method(iter(requests), timeout=timeout, metadata=self._metadata()))
-        return cast(M, answer)
+        return cast(M, self._invoke("stream_unary", verb, stream, iter(requests), response, timeout))
 
     def begin(self, verb: str, stream: str, request: Message, response: type[Message], timeout: float) -> Call:
         """One request, and as many answers as there are: one is the same on the wire as a stream of one."""
-        method = self._method("unary_stream", verb, response)
-        call = self._guard(verb, stream, lambda: method(request, timeout=timeout, metadata=self._metadata()))
+        call = self._invoke("unary_stream", verb, stream, request, response, timeout)
         return Call(call, lambda why: self._error(verb, stream, why))
 
     @property
@@ -219,13 +213,13 @@ class Channel:
         if channel is not None:
             channel.close()
 
-    def _metadata(self) -> tuple[tuple[str, str], ...]:
-        return self._credentials.metadata()
-
-    def _guard(self, verb: str, stream: str, call: Callable[[], R]) -> R:
+    def _invoke(
+        self, shape: str, verb: str, stream: str, request: object, response: type[Message], timeout: float
+    ) -> Any:
+        method = self._method(shape, verb, response)
         try:
             with in_grpc():
-                return call()
+                return method(request, timeout=timeout, metadata=self._credentials.metadata())
         except grpc.RpcError as why:
             raise self._error(verb, stream, why) from None
         except ValueError:

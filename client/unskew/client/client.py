@@ -62,6 +62,10 @@ class PendingSync:
 class Client:
     """The service's RPCs as methods. Thread-safe, also in forked children: each process connects by itself.
 
+    Methods take ``stream``, its name; ``timeout``, the seconds for this call instead of the client's; ``version``, a
+    plan's version instead of the latest; ``part``, which part of which batch a report is about; ``histogram``, the rows
+    of each key; ``report``, what an agent learned; ``settings``, the fields of a ``StreamSpec``.
+
     Parameters
     ----------
     target : ``grpc://host:port``, ``grpcs://host:port`` for TLS, or ``host:port``
@@ -295,7 +299,7 @@ class Client:
         known: tuple[int, int] = (0, 0),
         timeout: float | None = None,
     ) -> PendingSync:
-        """``sync`` without waiting: the answer comes from ``PendingSync.result``."""
+        """``sync`` without waiting (``wait``, ``known`` as there): the answer comes from ``PendingSync.result``."""
         request = pb.SyncRequest(
             stream=check_name("stream", stream),
             report=report_to_message(report),
@@ -311,7 +315,7 @@ class Client:
     def report_batch(
         self, stream: str, part: Part, batch: BatchWork, version: Version | None = None, *, timeout: float | None = None
     ) -> bool:
-        """Report the load of a finished batch and the version of its plan; whether it was reported before."""
+        """Report ``batch``, the load of a finished batch's partitions; whether it was reported before."""
         request = work_to_message(batch, check_name("stream", stream), part, version)
         answer = self._channel.call("ReportBatch", stream, request, pb.ReportBatchResponse, self._time(timeout))
         return answer.repeated_report
@@ -324,7 +328,8 @@ class Client:
     def explain(
         self, stream: str, key_hash: int, version: Version | None = None, *, timeout: float | None = None
     ) -> Explained:
-        """Where the key with this hash (signed or not) goes under the latest plan, or under a version's, and why."""
+        """Where the key with hash ``key_hash`` (signed or not) goes under the latest plan, or under a version's, and
+        why."""
         if isinstance(key_hash, bool) or not isinstance(key_hash, int) or not -(2**63) <= key_hash <= _UINT64:
             raise ConfigError("key_hash", key_hash, "a 64-bit key hash, as hash_keys or Spark's xxhash64 gives it")
         request = pb.ExplainRequest(

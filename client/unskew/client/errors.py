@@ -20,17 +20,9 @@ from __future__ import annotations
 from unskew.core.errors import UnskewError
 
 __all__ = [
-    "UNSERVED",
-    "ClientClosedError",
-    "FaultError",
-    "LimitReachedError",
-    "NoAccessError",
-    "NoAnswerError",
-    "NotThereError",
-    "RefusedError",
-    "ServiceCallError",
-    "call_error",
-]
+    "UNSERVED", "ClientClosedError", "FaultError", "LimitReachedError", "NoAccessError", "NoAnswerError",
+    "NotThereError", "RefusedError", "ServiceCallError", "call_error",
+]  # fmt: skip
 
 _LONGEST = 600  # characters of a detail
 

@@ -102,14 +102,6 @@ def never_free(thing: object) -> None:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
-def _before() -> None:
-    _GATE.before_fork()
-
-
-def _after_in_parent() -> None:
-    _GATE.after_in_parent()
-
-
 def _after_in_child() -> None:
     global _GATE  # noqa: PLW0603 - its lock may be held by a thread that is not here
     _GATE = _Gate()
@@ -119,7 +111,7 @@ def _after_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(
-        before=_before,
-        after_in_parent=_after_in_parent,
+        before=lambda: _GATE.before_fork(),  # noqa: PLW0108 - of this process: a child has another gate
+        after_in_parent=lambda: _GATE.after_in_parent(),  # noqa: PLW0108
         after_in_child=_after_in_child,
     )

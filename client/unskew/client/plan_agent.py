@@ -32,9 +32,10 @@ from unskew.client.plan_choice import HASH, PlanChoice, choose_plan
 from unskew.client.results import Fetched
 from unskew.core.arrays.frozen import hashes_of
 from unskew.core.arrays.mixing import mix
+from unskew.core.arrays.ranking import heaviest
 from unskew.core.breaker import Breaker
 from unskew.core.errors import ConfigError
-from unskew.core.histogram.histogram import Histogram, top_rows
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import host_bits
 from unskew.core.plan.plan import Plan, Version
 from unskew.core.planners import make_planner
@@ -298,5 +299,5 @@ def _bounded(histogram: Histogram, partitions: int) -> Histogram:
     if len(histogram.hashes) <= _LISTED:
         return histogram
     listed = np.zeros(len(histogram.hashes), bool)
-    listed[top_rows(histogram.hashes, histogram.counts, _LISTED // 2)] = True
+    listed[heaviest(histogram.hashes, histogram.counts, _LISTED // 2)] = True
     return Histogram(histogram.hashes[listed], histogram.counts[listed], histogram.fold(listed, host_bits(partitions)))

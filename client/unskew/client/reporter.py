@@ -107,7 +107,8 @@ class Reporter:
         self._background = Background(f"unskew reporter {self.stream}", self._breaker)
 
     def tell(self, batch: int, work: BatchWork) -> None:
-        """Report this batch or time slot; never waits. Of several reports of one batch the first counts.
+        """Report the ``work`` of this ``batch`` or time slot; never waits. Of several reports of one batch the first
+        counts.
 
         Raises
         ------

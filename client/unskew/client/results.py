@@ -44,6 +44,7 @@ class StreamInfo:
 
     @classmethod
     def of(cls, message: pb.Stream) -> StreamInfo:
+        """From the ``message`` of the service."""
         return cls(
             name=message.name,
             spec=spec_from_message(message.spec),
@@ -99,6 +100,7 @@ class Built:
 
     @staticmethod
     def outcome_of(number: int) -> str:
+        """The outcome with this ``number`` in the message."""
         return _OUTCOMES.get(number, "unknown")
 
 
@@ -170,6 +172,7 @@ class Scale:
 
     @classmethod
     def of(cls, message: pb.GetScaleResponse) -> Scale:
+        """From the ``message`` of the service."""
         action = _ACTIONS.get(message.action, "hold")
         return cls(message.map_tasks, message.reduce_tasks, action, message.zone, message.reason)
 
@@ -203,6 +206,7 @@ class Explained:
 
     @classmethod
     def of(cls, key: int, message: pb.ExplainResponse) -> Explained:
+        """From the ``message`` of the service about the ``key``."""
         return cls(
             hash=key,
             version=version_from_message(message.version) if message.HasField("version") else None,

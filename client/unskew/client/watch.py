@@ -28,6 +28,12 @@ LONGEST = 900.0  # seconds of one call; then a new one is made
 class Watch(Iterator[Plan]):
     """The plans of a stream as they are made; ``Client.watch`` makes one. One thread iterates, any may ``close``.
 
+    Parameters
+    ----------
+    channel, stream, have : the way to the service, the stream, and the digest of a plan that need not be sent again
+    on_plan : called with each plan before it is handed out
+    backoff : how long to wait before connecting again
+
     ``connects`` counts the calls that were made; ``error`` is what ended the watch, if an error did.
 
     Raises

@@ -26,7 +26,8 @@ class Breaker:
     """``allow`` (or ``enter``) before each call, then ``success`` or ``failure``.
 
     ``probe_timeout``: seconds after which the next probe is let through where one has no result yet. None: as long as
-    the pause before it; infinite for a driver that hands back every ticket.
+    the pause before it; infinite for a driver that hands back every ticket. Methods take ``now``, the time in seconds
+    of any clock that does not go back, and ``ticket``, what ``enter`` returned for the call.
 
     >>> breaker = Breaker(failures=1, cooldown=1.0)
     >>> breaker.failure(now=0.0)
@@ -53,6 +54,7 @@ class Breaker:
             raise ConfigError("probe_timeout", self.probe_timeout, "seconds above 0, or None for the last pause")
 
     def state(self, now: float) -> str:
+        """ "closed", "open" or "half open"."""
         if self._open_until is None:
             return CLOSED
         return OPEN if now < self._open_until and self._probe_until is None else HALF_OPEN
@@ -75,10 +77,12 @@ class Breaker:
         return self._turn
 
     def success(self, ticket: int | None = None) -> None:
+        """A call was answered."""
         if ticket in (None, self._turn):
             self._in_a_row, self._pause, self._open_until, self._probe_until = 0, 0.0, None, None
 
     def failure(self, now: float, ticket: int | None = None) -> None:
+        """A call was not answered."""
         if ticket not in (None, self._turn):
             return
         self._in_a_row += 1

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import sealed
+from unskew.core.arrays.ranking import ascending
 from unskew.core.errors import UnskewError, WireError
 from unskew.core.histogram.histogram import MAX_ROWS, Histogram, Tail
 from unskew.core.sketches.tally import exact_sum
@@ -230,7 +231,7 @@ def _histogram(parts: list[_Keys], tail: Tail | None, at: str) -> Histogram:
         counts = sealed(np.concatenate([part.counts for part in parts]))
         if spread is not None:
             spread = sealed(np.concatenate([part.spread for part in parts if part.spread is not None]))
-    if not packed.ascending(hashes):
+    if not ascending(hashes):
         order = np.argsort(hashes)
         hashes, counts = sealed(hashes[order]), sealed(counts[order])
         spread = None if spread is None else sealed(spread[order])

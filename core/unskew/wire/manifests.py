@@ -1,4 +1,4 @@
-"""Keyed state as it is kept beside a query's checkpoint, and what its tasks tell (``proto/unskew/v1/state.proto``)."""
+"""Keyed state beside a query's checkpoint, and the results of its tasks (``proto/unskew/v1/state.proto``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from unskew.core.errors import StateError, UnskewError
 from unskew.core.histogram.histogram import Histogram, Tail
 from unskew.core.histogram.history import History
-from unskew.core.operators.keyed_plan import HOST_BITS, HOSTS, record_of
+from unskew.core.operators.keyed_plan import HOST_BITS, HOSTS, history_of
 from unskew.core.operators.keyed_state import NEVER, StateFile, StatePart
 from unskew.core.plan.plan import Plan
 from unskew.v1 import state_pb2 as pb
@@ -21,16 +21,16 @@ from unskew.wire.plans import plan_from_bytes, plan_to_bytes
 
 __all__ = [
     "FORMAT",
-    "Done",
     "Figures",
     "Identity",
     "Manifest",
-    "done_from_bytes",
-    "done_to_bytes",
+    "TaskResult",
     "identity_from_bytes",
     "identity_to_bytes",
     "manifest_from_bytes",
     "manifest_to_bytes",
+    "task_result_from_bytes",
+    "task_result_to_bytes",
 ]
 
 FORMAT = 1
@@ -41,7 +41,7 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True)
 class Identity:
-    """Whose state it is."""
+    """The query, stream and key that a state belongs to."""
 
     query: str
     stream: str
@@ -54,7 +54,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a batch did and what it cost. ``bytes_read`` and ``bytes_written`` are of state, blocks and indexes."""
+    """The counts of a batch. ``bytes_read`` and ``bytes_written`` are of state, blocks and indexes included."""
 
     rows: int = 0
     keys: int = 0
@@ -68,25 +68,26 @@ class Figures:
     bytes_rows: int = 0
 
     def plus(self, other: Figures) -> Figures:
-        return Figures(*(getattr(self, one.name) + getattr(other, one.name) for one in fields(Figures)))
+        return Figures(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(Figures)))
 
 
 @dataclass(frozen=True, eq=False)
-class Done:
-    """What the task of one partition did. ``grown``: how many more keys each host has. ``latest``: event time."""
+class TaskResult:
+    """The result of one partition's task. ``keys_added``: how many more keys each host has. ``latest``: event time."""
 
     partition: int
     part: StatePart
     output: str
     figures: Figures
     rows: Histogram
-    grown: NDArray[np.int64]
+    keys_added: NDArray[np.int64]
     latest: int | None
 
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """A batch, done: ``parts`` lie by ``plan``, and the next batch goes by ``next_plan``, for this ``reason``."""
+    """A finished batch: its state ``parts`` are placed by ``plan``, and ``next_plan`` is for the next one
+    (``reason``)."""
 
     batch: int
     plan: Plan
@@ -101,7 +102,7 @@ class Manifest:
 
     @property
     def files(self) -> frozenset[str]:
-        """Of state: what this batch left in use."""
+        """The state files that are in use after this batch."""
         return frozenset(name for part in self.parts for name in part.names)
 
     @property
@@ -114,8 +115,8 @@ class Manifest:
 
 
 def identity_to_bytes(identity: Identity) -> bytes:
-    told = {field.name: getattr(identity, field.name) for field in fields(Identity)}
-    return _sealed(pb.StateIdentity(format=FORMAT, **told))
+    values = {field.name: getattr(identity, field.name) for field in fields(Identity)}
+    return _sealed(pb.StateIdentity(format=FORMAT, **values))
 
 
 def identity_from_bytes(data: bytes) -> Identity:
@@ -125,30 +126,30 @@ def identity_from_bytes(data: bytes) -> Identity:
     return Identity(m.query, m.stream, m.name, tuple(m.key_names), tuple(m.key_types), m.state, m.time)
 
 
-# -- what a task tells ------------------------------------------------------------------------------------------
+# -- the result of a task -----------------------------------------------------------------------------------
 
 
-def done_to_bytes(done: Done) -> bytes:
-    hosts = np.flatnonzero(done.grown)
+def task_result_to_bytes(result: TaskResult) -> bytes:
+    hosts = np.flatnonzero(result.keys_added)
     message = pb.StateDone(
-        partition=done.partition,
-        part=_part_message(done.part),
-        output=done.output,
-        figures=_figures_message(done.figures),
-        rows=_counts_message(done.rows),
+        partition=result.partition,
+        part=_part_message(result.part),
+        output=result.output,
+        figures=_figures_message(result.figures),
+        rows=_counts_message(result.rows),
         host=hosts.tolist(),
-        grown=done.grown[hosts].tolist(),
-        latest=done.latest,
+        grown=result.keys_added[hosts].tolist(),
+        latest=result.latest,
     )
     return _sealed(message)
 
 
-def done_from_bytes(data: bytes) -> Done:
+def task_result_from_bytes(data: bytes) -> TaskResult:
     m = _opened(pb.StateDone, data, "report of a task")
-    grown = np.zeros(HOSTS, np.int64)
-    grown[np.array(m.host, np.int64)] = m.grown
+    keys_added = np.zeros(HOSTS, np.int64)
+    keys_added[np.array(m.host, np.int64)] = m.grown
     latest = m.latest if m.HasField("latest") else None
-    return Done(m.partition, _part(m.part), m.output, _figures(m.figures), _counts(m.rows), grown, latest)
+    return TaskResult(m.partition, _part(m.part), m.output, _figures(m.figures), _counts(m.rows), keys_added, latest)
 
 
 # -- a batch ----------------------------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ def manifest_from_bytes(data: bytes) -> Manifest:
             tuple(m.outputs),
             _figures(m.figures),
             np.array(m.host_keys, np.int64),
-            record_of(map(_counts, m.history)),
+            history_of(map(_counts, m.history)),
             m.latest if m.HasField("latest") else None,
         )
     except (UnskewError, ValueError, OverflowError) as why:
@@ -197,7 +198,7 @@ def manifest_from_bytes(data: bytes) -> Manifest:
 
 def _part_message(part: StatePart) -> pb.StatePart:
     return pb.StatePart(
-        files=[pb.StateFile(name=one.name, size=one.size, live=one.live) for one in part.files],
+        files=[pb.StateFile(name=each.name, size=each.size, live=each.live) for each in part.files],
         index_bytes=part.index_bytes,
         index_digest=part.index_digest,
         least_expiry=None if part.least == NEVER else part.least,
@@ -205,7 +206,7 @@ def _part_message(part: StatePart) -> pb.StatePart:
 
 
 def _part(m: pb.StatePart) -> StatePart:
-    files = tuple(StateFile(one.name, one.size, one.live) for one in m.files)
+    files = tuple(StateFile(each.name, each.size, each.live) for each in m.files)
     least = m.least_expiry if m.HasField("least_expiry") else NEVER
     return StatePart(files, m.index_bytes, m.index_digest, least)
 

@@ -16,7 +16,6 @@ from unskew.core.errors import WireError
 from unskew.core.histogram.histogram import MAX_ROWS
 
 __all__ = [
-    "ascending",
     "pack_bits",
     "pack_floats",
     "pack_numbers",
@@ -82,11 +81,6 @@ def unpack_bits(data: bytes, field: str, rows: int, columns: int) -> NDArray[np.
         raise WireError(field, f"a bit beyond the {columns} of its row is set; the rest of a row's last byte is 0")
     bits = np.unpackbits(packed, axis=1, count=columns, bitorder="little")
     return sealed(sealed(bits).view(np.bool_))
-
-
-def ascending(hashes: U64) -> bool:
-    """Whether each is greater than the one before it."""
-    return not (hashes[1:] <= hashes[:-1]).any()
 
 
 def _sized(data: bytes, field: str, count: int, what: str, size: int) -> None:

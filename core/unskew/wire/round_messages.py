@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import ascending
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import UnskewError, WireError
 from unskew.core.histogram.histogram import MAX_ROWS
@@ -88,7 +89,7 @@ def table_from_message(message: pb.QTable, field: str = "table", most: int = MAX
     try:
         return QTable(hashes, values, rows, held)
     except UnskewError:
-        if not packed.ascending(hashes):
+        if not ascending(hashes):
             raise WireError(
                 f"{field}.hashes", "not in ascending order without repeats; sort the rows by hash"
             ) from None
@@ -282,7 +283,7 @@ def _answer_of(message: pb.SyncAnswer, names: tuple[Name, ...], field: str) -> A
 
 def _sorted(data: bytes, field: str) -> NDArray[np.uint64]:
     hashes = packed.unpack_hashes(data, field)
-    if not packed.ascending(hashes):
+    if not ascending(hashes):
         raise WireError(field, "not in ascending order without repeats; sort the hashes")
     return hashes
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["SingleFlight", "Waiters", "detached_task", "finish", "monotonic"]
+__all__ = ["Signal", "SingleFlight", "Waiters", "detached_task", "finish", "monotonic"]
 
 V = TypeVar("V")
 
@@ -47,8 +47,6 @@ class Waiters:
             if not future.done():
                 future.set_result(True)
 
-    ring = wake  # as engine/rounds.py still calls it
-
     async def wait(self, seconds: float | None = None) -> bool:
         """Whether ``wake`` was called within this time."""
         loop = asyncio.get_running_loop()
@@ -74,6 +72,25 @@ class Waiters:
             if end <= now and not future.done():
                 future.set_result(False)
         self._set_timer(loop, min((end for end in self._waiting.values() if end > now), default=math.inf))
+
+
+class Signal:
+    """Set by any, waited for by one. Before Python 3.12 ``asyncio.wait_for`` over an event loses a cancellation that
+    comes while the event is set; this does not."""
+
+    def __init__(self) -> None:
+        self._waiters, self._set = Waiters(), False
+
+    def set(self) -> None:
+        self._set = True
+        self._waiters.wake()
+
+    def clear(self) -> None:
+        self._set = False
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether it is set, by the end of this time at the latest."""
+        return self._set or await self._waiters.wait(seconds)
 
 
 class SingleFlight(Generic[V]):

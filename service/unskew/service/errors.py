@@ -1,6 +1,7 @@
-"""What a verb can answer but success. The faces (``grpc_face``, ``http_face``) turn each into a status with details.
+"""The errors of the service's verbs. ``api.problems`` turns each into a status with details.
 
-``code`` is the name of a gRPC status; HTTP follows from it. A message says what was wrong, what is allowed, what to do.
+``code`` is the name of a gRPC status; the HTTP status follows from it. A message says what was wrong,
+what is allowed, and what to do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ __all__ = [
 
 
 class ServiceError(UnskewError):
-    """The root: nothing was changed where one of these is raised."""
+    """The root. Where one of these is raised nothing was changed, but for an ``UnavailableError``."""
 
     code = "INTERNAL"
 
@@ -60,13 +61,13 @@ class LimitError(ServiceError):
 
 
 class UnauthenticatedError(ServiceError):
-    """No credential, or one that is not known."""
+    """No credential, or an unknown one."""
 
     code = "UNAUTHENTICATED"
 
 
 class DeniedError(ServiceError):
-    """The credential is known and does not allow this."""
+    """The credential is valid and does not allow this."""
 
     code = "PERMISSION_DENIED"
 

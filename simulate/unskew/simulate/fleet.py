@@ -14,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.errors import ConfigError
-from unskew.core.rounds.agent import Action, Agent, AgentSettings, AgentTick, Answered, Routed, Tuples
-from unskew.core.rounds.agent import SendReport as Report
-from unskew.core.rounds.events import Event, Merge, Merged, Renewed, Reported, Send
-from unskew.core.rounds.events import Tick as Wake
-from unskew.core.rounds.merge import merge
-from unskew.core.rounds.reducer import RoundRules, Rounds
+from unskew.core.rounds.agent import Agent, AgentSettings, AgentTick, Answered, Routed, SendReport, Tuples
+from unskew.core.rounds.round_log import RoundLog
+from unskew.core.rounds.rules import RoundRules
 from unskew.core.routers.dalton import DaltonRouter
+from unskew.simulate.reducer import SimulatedReplica, SimulatedStore
 
 __all__ = ["Fleet"]
 
@@ -69,13 +67,14 @@ class Fleet:
         for agent in self.partners:
             agent.handle(AgentTick(), 0.0)
         self._names = {agent.settings.name: agent for agent in self.partners}
-        self.rounds = Rounds(
-            RoundRules(self.workers, dsync=dsync, dsync_min=dsync, dsync_max=dsync, forget=4.0 * dsync)
-        )
-        for agent in self.partners:  # else the first round would be of the first agent alone
-            self.rounds.handle(Renewed(agent.settings.name), 0.0)
+        rules = RoundRules(self.workers, dsync=dsync, dsync_min=dsync, dsync_max=dsync)
+        self._reducer = SimulatedReplica(SimulatedStore(forget=4.0 * dsync), rules)
         self._stretch = max(int(dsync) // _STRETCHES, 1)
-        self._underway: list[tuple[float, Event]] = []
+
+    @property
+    def rounds(self) -> RoundLog:
+        """The rounds so far."""
+        return self._reducer.store.rounds
 
     def _alone(self) -> float:
         return float(max(DaltonRouter.stats * self.workers * self.agents, self.slide or 0))
@@ -105,32 +104,21 @@ class Fleet:
             for action in actions:
                 if isinstance(action, Routed):
                     out[mine] = action.workers
-            self._send(actions)
-        if self.rows % self._stretch == 0:
-            self._deliver()
+                elif isinstance(action, SendReport) and self.dsync is not None:
+                    self._reducer.report(action.report, float(self.rows))
+        self._reducer.look(float(self.rows))
+        if not self.delay or self.rows % self._stretch == 0:
+            self._answer()
 
-    def _send(self, actions: tuple[Action, ...]) -> None:
-        for action in actions:
-            if isinstance(action, Report) and self.dsync is not None:
-                self._tell(Reported(action.report))
-
-    def _deliver(self) -> None:
+    def _answer(self) -> None:
         """Merges that are done by now."""
-        due = [event for at, event in self._underway if at <= self.rows]
-        self._underway = [(at, event) for at, event in self._underway if at > self.rows]
-        for event in (*due, Wake()):
-            self._tell(event)
-
-    def _tell(self, event: Event) -> None:
-        for action in self.rounds.handle(event, float(self.rows)):
-            if isinstance(action, Merge):
-                done = Merged(action.epoch, merge(action.reports, action.previous))
-                self._underway.append((self.rows + self.delay, done))
-                if not self.delay:
-                    self._deliver()
-            elif isinstance(action, Send):
-                for name in action.agents:
-                    self._names[name].handle(Answered(action.answer, action.age), self.rows)
+        now = float(self.rows)
+        while (merging := self._reducer.merging) is not None and merging.now + self.delay <= now:
+            merged = self._reducer.finish(now)
+            assert merged is not None, "there is one replica only"
+            for name in merged.names:
+                self._names[name.agent].handle(Answered(merged.answer, now - merged.carryover.complete), self.rows)
+            self._reducer.look(now)
 
 
 def _slices(rows: int, first: int, step: int) -> list[slice]:

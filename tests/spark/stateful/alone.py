@@ -22,7 +22,7 @@ from unskew.spark.stateful.blocks import HASH, Reader
 from unskew.spark.stateful.calls import Shapes
 from unskew.spark.stateful.store import stored_schema
 from unskew.spark.stateful.task import Task
-from unskew.wire.manifests import Done, Figures, done_from_bytes, done_to_bytes
+from unskew.wire.manifests import Figures, TaskResult, task_result_from_bytes, task_result_to_bytes
 
 __all__ = ["COUNTS", "Alone", "count", "random_plan", "rows_of"]
 
@@ -73,7 +73,7 @@ class Alone:
     placed: Plan | None = None
     parts: tuple[StatePart, ...] = ()
     keys: NDArray[np.int64] = field(default_factory=lambda: np.zeros(HOSTS, np.int64))
-    done: list[Done] = field(default_factory=list)
+    done: list[TaskResult] = field(default_factory=list)
 
     def run(self, rows: pa.Table, plan: Plan, clock: int | None = None, attempts: int = 1) -> Figures:
         """One batch, committed."""
@@ -90,7 +90,7 @@ class Alone:
             batches = hashed.filter(pa.array(place == partition)).to_batches(max_chunksize=7)
             for _ in range(attempts):
                 done = task.done(partition, batches)
-            self.done.append(done_from_bytes(done_to_bytes(done)))
+            self.done.append(task_result_from_bytes(task_result_to_bytes(done)))
         self.placed, self.parts = plan, tuple(done.part for done in self.done)
         figures = Figures()
         for done in self.done:

@@ -1,8 +1,8 @@
 """A streaming query with keyed state in a process of its own, which dies where it is told to.
 
-``python -m tests.spark.stateful.query_job FOLDER [STEP BATCH] [--connect]``: reads FOLDER/in, a file a batch, until all
+``python -m tests.spark.stateful.query_job FOLDER [STEP BATCH] [CONNECT]``: reads FOLDER/in, a file a batch, until all
 are done. The handler writes what it gets to FOLDER/seen/<batch>.json. ``STEP`` is where the driver gets SIGKILL, or a
-task an exception.
+task an exception. ``CONNECT`` is the address of a Spark Connect server, for a client of it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
+from tests.spark.connect_server import started
 from unskew.spark import Unskew
 from unskew.spark.folders import Folder
 from unskew.spark.stateful import stateful
@@ -89,12 +90,12 @@ def dying(query: Query, step: Any) -> Any:
     return run
 
 
-def main(folder: str, step: str = "", batch: str = "-1", *, connect: bool = False) -> None:
+def main(folder: str, step: str = "", batch: str = "-1", *, connect: str = "") -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     warnings.simplefilter("ignore")
     builder = SparkSession.builder
     if connect:
-        builder = builder.remote("local[2]")
+        builder = builder.remote(connect)
     else:
         builder = builder.master("local[2,2]")
         for name, value in _SETTINGS.items():
@@ -107,7 +108,7 @@ def main(folder: str, step: str = "", batch: str = "-1", *, connect: bool = Fals
     )
     stream = spark.readStream.schema("user string, v bigint").option("maxFilesPerTrigger", 1).json(f"{folder}/in")
     writer = stream.writeStream.foreachBatch(made if connect else dying(query, made))
-    running = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True).start()
+    running = started(writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True))
     try:
         running.awaitTermination()
     finally:
@@ -115,5 +116,5 @@ def main(folder: str, step: str = "", batch: str = "-1", *, connect: bool = Fals
 
 
 if __name__ == "__main__":
-    words = [word for word in sys.argv[1:] if word != "--connect"]
-    main(*words, connect="--connect" in sys.argv)
+    words = [word for word in sys.argv[1:] if not word.startswith("sc://")]
+    main(*words, connect="".join(word for word in sys.argv[1:] if word.startswith("sc://")))

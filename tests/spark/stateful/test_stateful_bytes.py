@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tests.spark.stateful.alone import COUNTS, FRAME, Alone, random_plan
 from unskew.core import Histogram, hash_keys, make_planner
-from unskew.core.operators.keyed_state import with_hashes
+from unskew.core.operators.keyed_state import holding
 from unskew.spark.folders import Folder
 from unskew.spark.stateful.batch import DATA
 from unskew.spark.stateful.blocks import Reader
@@ -52,7 +52,7 @@ def touched(query: Alone, rows: pa.Table) -> int:
     place = query.placed.place(hashes)
     reader = Reader(Folder(query.folder).sub(DATA), stored_schema(COUNTS, expires=False))
     found = [reader.index(part) for part in query.parts]
-    return sum(int(one["length"][with_hashes(one, hashes[place == p])].sum()) for p, one in enumerate(found))
+    return sum(int(one["length"][holding(one, hashes[place == p])].sum()) for p, one in enumerate(found))
 
 
 def costs(folder: Path, keys: int, batches: int = 12) -> tuple[float, float]:

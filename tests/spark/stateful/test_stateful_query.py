@@ -93,8 +93,8 @@ def test_killed_at_every_step(tmp_path: Path, step: str, seed: int) -> None:
     check(tmp_path, batches)
 
 
-def test_on_spark_connect(tmp_path: Path) -> None:
+def test_on_spark_connect(tmp_path: Path, connect: str) -> None:
     """The handler is pickled and runs in another process, with a session of its own."""
     batches = drawn(tmp_path, 3, seed=5)
-    assert run(tmp_path, "--connect") == 0
+    assert run(tmp_path, connect) == 0
     check(tmp_path, batches)

@@ -1,6 +1,6 @@
-"""``for_each_batch`` under Spark Connect: ``python -m tests.spark.streaming.connect_job FOLDER SERVICE``.
+"""``for_each_batch`` under Spark Connect: ``python -m tests.spark.streaming.connect_job FOLDER CONNECT SERVICE``.
 
-A Connect server, and a client of it, so handlers are pickled and run in another process. Each prints a line of JSON.
+A client of a Connect server, so handlers are pickled and run in another process. Each prints a line of JSON.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from pyspark.errors import StreamingQueryException
-from pyspark.errors.exceptions.connect import SparkConnectException
 from pyspark.sql import SparkSession
 
+from tests.spark.connect_server import started
 from tests.spark.streaming.job import NAME, PARTITIONS, SCHEMA, STREAM
 from unskew.core.errors import ConfigError
 from unskew.spark import Unskew
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 FAILS = 1
 
@@ -73,21 +72,9 @@ def run(spark: SparkSession, source: str, folder: str, sk: Unskew) -> str:
     return said
 
 
-def started(query: DataStreamWriter) -> StreamingQuery:
-    """Spark gives the process of a handler ten seconds to start, which no setting changes: where the machine is busy
-    with other work, once more."""
-    for _ in range(20):
-        try:
-            return query.start()
-        except SparkConnectException as why:
-            if "failed to connect back" not in str(why):
-                raise
-    return query.start()
-
-
-def main(folder: str, service: str) -> None:
+def main(folder: str, connect: str, service: str) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    spark = SparkSession.builder.remote(connect).getOrCreate()
     try:
         spark.conf.set("spark.sql.shuffle.partitions", "4")
         lock = threading.Lock()

@@ -23,10 +23,10 @@ ROOT = Path(__file__).resolve().parents[3]
 BATCHES = 3
 
 
-def told(folder: Path, service: str) -> dict[str, str]:
+def told(folder: Path, connect: str, service: str) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.streaming.connect_job", str(folder), service],
+        [sys.executable, "-m", "tests.spark.streaming.connect_job", str(folder), connect, service],
         cwd=folder,
         env=environment | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -45,14 +45,14 @@ def noted(folder: Path) -> Notes:
     return notes
 
 
-def test_batches_are_pinned_where_handlers_are_pickled(tmp_path: Path) -> None:
+def test_batches_are_pinned_where_handlers_are_pickled(tmp_path: Path, connect: str) -> None:
     """With a service by address and without one: a batch that failed runs again by its plan, later ones by newer
     plans. A handler that cannot be pickled and the embedded service are refused at once."""
     prepare(tmp_path, BATCHES)
     for name in ("alone", "service"):
         (tmp_path / name).mkdir()
     with testing.embedded() as service, service.client() as client:
-        found = told(tmp_path, service.target)
+        found = told(tmp_path, connect, service.target)
         assert [one.name for one in client.list_streams()] == [STREAM]
     assert found["type"].startswith("pyspark.sql.connect")
     assert "handle: " in found["unpicklable"]

@@ -1,1 +1,3 @@
-"""``unskew demo`` on the terminal, and the report that it writes. The demo itself is ``unskew.spark.demo``."""
+"""``unskew demo``: shows the demo of ``unskew.spark.demo`` on the terminal (``screen``) and writes an HTML report of it
+(``report``, with the texts of ``page_template`` and the pictures of ``charts``). Begin with ``command``.
+"""

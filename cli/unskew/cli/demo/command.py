@@ -1,4 +1,4 @@
-"""``unskew demo``: checks what was asked, runs it (``unskew.spark.demo``), shows it, and writes the report."""
+"""``unskew demo``: checks the options, runs the demo (``unskew.spark.demo``), shows it and writes the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unskew.cli.errors import MissingExtraError
-from unskew.cli.numerals import whole
+from unskew.cli.numbers import whole
 from unskew.cli.output import check_folder, path_of, writing
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _NEEDED = {
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """The options, checked; the folder has been found writable, and what is needed is there."""
+    """The options, checked: the folder can be written to, and Java and all packages are installed."""
 
     demo: Demo
     out: Path
@@ -54,14 +54,14 @@ class DemoOptions:
         from unskew.spark.demo import BOUNDS, Demo, check_java
         from unskew.spark.demo import quick as small
 
-        given = {"batches": batches, "rows": rows, "partitions": partitions, "seed": seed}
-        own = {name: whole(f"--{name}", text, *BOUNDS[name]) for name, text in given.items() if text}
+        texts = {"batches": batches, "rows": rows, "partitions": partitions, "seed": seed}
+        sizes = {name: whole(f"--{name}", text, *BOUNDS[name]) for name, text in texts.items() if text}
         folder = path_of("--out", out)
         check_folder("--out", folder, [PAGE])
         check_java()
         if service:
             _check_service(service)
-        return cls(replace(small() if quick else Demo(), **own), folder, service)
+        return cls(replace(small() if quick else Demo(), **sizes), folder, service)
 
 
 def _check_installed() -> None:
@@ -75,14 +75,14 @@ def _check_installed() -> None:
 
 
 def _check_service(target: str) -> None:
-    """Now, and not when Spark has been started: a wrong address, nobody there, or no credential (``UNSKEW_TOKEN``)."""
+    """Call the service before Spark is started, to report a wrong address or credential (``UNSKEW_TOKEN``) early."""
     from unskew.client import Client
 
     with Client(target) as client:
         next(client.list_streams(), None)
 
 
-def run(asked: DemoOptions) -> int:
+def run(options: DemoOptions) -> int:
     """The exit code: 1 if the two results differ."""
     from rich.console import Console
 
@@ -92,10 +92,10 @@ def run(asked: DemoOptions) -> int:
 
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="unskew-demo-") as folder:
-        with screen_for(console, asked.demo) as screen:
-            outcome = play(asked.demo, Path(folder), screen, asked.service)
+        with screen_for(console, options.demo) as screen:
+            outcome = play(options.demo, Path(folder), screen, options.service)
             screen.phase("drawing the report")
-            files = {asked.out / PAGE: page(outcome).encode()}
+            files = {options.out / PAGE: page(outcome).encode()}
         with writing(files):
-            summary(console, outcome, asked.out / PAGE)
+            summary(console, outcome, options.out / PAGE)
     return 0 if outcome.proof.equal else 1

@@ -1,21 +1,20 @@
-"""The demo's report: one page that needs nothing else, in plain words, with how it was measured, and its limits."""
+"""The demo's report: one self-contained page with the results, how they were measured, and their limits."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unskew.cli.demo import pictures
-from unskew.cli.demo.page import PAGE
+from unskew.cli.demo import charts
+from unskew.cli.demo.page_template import PAGE
 from unskew.spark.demo import DSYNC_LEAST, DSYNC_MOST
 
 if TYPE_CHECKING:
     from unskew.core.plan.plan import Plan
     from unskew.spark.demo import DemoBatch, Outcome
-    from unskew.spark.demo.work import MeasuredRun
 
 __all__ = ["page"]
 
@@ -30,10 +29,10 @@ def page(outcome: Outcome) -> str:
         "tiles": _tiles(outcome),
         "bad": str(bad.number),
         "bad_note": _bad_note(bad),
-        "loads": pictures.loads(bad),
-        "times": pictures.times(outcome),
-        "imbalance": pictures.imbalance(outcome),
-        "dsync": pictures.dsync(outcome),
+        "loads": charts.loads(bad),
+        "times": charts.times(outcome),
+        "imbalance": charts.imbalance(outcome),
+        "dsync": charts.dsync(outcome),
         "dsync_note": _dsync_note(outcome),
         "q_table": _q_table(outcome),
         "hot": _hot(outcome, bad),
@@ -69,33 +68,29 @@ def _lead(outcome: Outcome) -> str:
 
 
 def _tiles(outcome: Outcome) -> str:
-    known = outcome.planned
-    hashed, ours = (sum(ran.seconds for ran in _of(known, arm)) for arm in ("hash", "unskew"))
-    longest = [max((ran.longest for ran in _of(known, arm)), default=0.0) for arm in ("hash", "unskew")]
+    planned = outcome.planned
+    hashed, ours = (sum(ran.seconds for ran in outcome.of(arm, planned)) for arm in ("hash", "unskew"))
+    longest = [max((ran.longest for ran in outcome.of(arm, planned)), default=0.0) for arm in ("hash", "unskew")]
     tiles = [
         (f"{outcome.faster:.1f}x", "faster over all batches", f"{outcome.total('hash'):.1f} s by hash, "
          f"{outcome.total('unskew'):.1f} s by unskew, planning included"),
     ]  # fmt: skip
-    if known:
+    if planned:
         tiles += [
             (f"{hashed / ours:.1f}x", "faster once hot keys are known",
-             f"{len(known)} of {len(outcome.batches)} batches: {hashed:.1f} s by hash, {ours:.1f} s by unskew"),
+             f"{len(planned)} of {len(outcome.batches)} batches: {hashed:.1f} s by hash, {ours:.1f} s by unskew"),
             (f"{longest[0]:.1f} → {longest[1]:.1f} s", "longest task, hot keys known",
              f"{outcome.demo.least_seconds:.1f} s if all partitions had the same"),
         ]  # fmt: skip
     equal = outcome.proof.equal
     digest = outcome.proof.digests["unskew"]
-    told = f"{digest.rows:,} rows, {digest.keys:,} keys, SHA-256 {digest.sha256[:8]}…" if equal else "see below"
-    tiles.append(("equal" if equal else "NOT EQUAL", "both results", told))
+    result = f"{digest.rows:,} rows, {digest.keys:,} keys, SHA-256 {digest.sha256[:8]}…" if equal else "see below"
+    tiles.append(("equal" if equal else "NOT EQUAL", "both results", result))
     return "\n".join(
         f'<div class="tile{"" if equal or big != "NOT EQUAL" else " wrong"}"><b>{escape(big)}</b>'
         f"<span>{escape(what)}</span><small>{escape(more)}</small></div>"
         for big, what, more in tiles
     )
-
-
-def _of(batches: Sequence[DemoBatch], arm: str) -> list[MeasuredRun]:
-    return [batch.hash if arm == "hash" else batch.unskew for batch in batches]
 
 
 def _bad_note(batch: DemoBatch) -> str:
@@ -110,7 +105,7 @@ def _bad_note(batch: DemoBatch) -> str:
 
 
 def _lost(outcome: Outcome) -> str:
-    """Where hash wins it is said."""
+    """The batches in which hash was faster."""
     lost = outcome.lost
     if not lost:
         return "Hash was faster in no batch of this run."
@@ -122,9 +117,9 @@ def _dsync_note(outcome: Outcome) -> str:
     rounds = outcome.rounds
     if not rounds:
         return "No round was closed while the batches ran."
-    told = sum(each.records for each in rounds)
+    reported = sum(each.records for each in rounds)
     return (
-        f"{len(rounds)} rounds, {told:,} rows reported. The interval began at {rounds[0].dsync:g} s and ended at "
+        f"{len(rounds)} rounds, {reported:,} rows reported. The interval began at {rounds[0].dsync:g} s and ended at "
         f"{rounds[-1].dsync:g} s: it is halved while the service has time to spare, and doubled when an agent had to "
         f"wait for its answer, within {DSYNC_LEAST:g} to {DSYNC_MOST:g} s. Dotted lines: other keys become hot."
     )
@@ -134,7 +129,7 @@ def _q_table(outcome: Outcome) -> str:
     table = outcome.table
     if table is None:
         return "<p>No key was hot enough for a row of the Q-table.</p>"
-    return pictures.q_table(table, outcome.stream.named)
+    return charts.q_table(table, outcome.stream.named)
 
 
 def _hot(outcome: Outcome, batch: DemoBatch) -> str:
@@ -143,17 +138,17 @@ def _hot(outcome: Outcome, batch: DemoBatch) -> str:
         return "<p>No plan was made.</p>"
     top = np.argsort(-plan.hot.rows, kind="stable")[:_HOT]
     rows = [_hot_row(outcome, plan, int(plan.hot.hashes[at])) for at in top]
-    why = f"Why this plan: <i>{escape(plan.info.reason)}</i>"
-    said = f"<p>Plan {plan.version.number}, used for batch {batch.number}. {why}</p>"
-    return said + _table(("key", "share of rows", "where, and how much of it", "because"), rows, figures={1})
+    reason = f"Why this plan: <i>{escape(plan.info.reason)}</i>"
+    heading = f"<p>Plan {plan.version.number}, used for batch {batch.number}. {reason}</p>"
+    return heading + _table(("key", "share of rows", "where, and how much of it", "because"), rows, figures={1})
 
 
 def _hot_row(outcome: Outcome, plan: Plan, key: int) -> tuple[str, ...]:
-    told = plan.explain(key)
-    where = ", ".join(f"{p} ({share:.0%})" for p, share in zip(told.partitions, told.shares, strict=True))
-    share = "" if told.share_of_rows is None else f"{told.share_of_rows:.1%}"
-    places = f"{len(told.partitions)} partitions" if len(told.partitions) > 1 else "partition"
-    return escape(outcome.stream.named(key)), share, f"{places}: {where}", escape(told.reason)
+    why = plan.explain(key)
+    where = ", ".join(f"{p} ({share:.0%})" for p, share in zip(why.partitions, why.shares, strict=True))
+    share = "" if why.share_of_rows is None else f"{why.share_of_rows:.1%}"
+    places = f"{len(why.partitions)} partitions" if len(why.partitions) > 1 else "partition"
+    return escape(outcome.stream.named(key)), share, f"{places}: {where}", escape(why.reason)
 
 
 def _proof(outcome: Outcome) -> str:

@@ -25,12 +25,12 @@ _LINE = "{:>5}  {:<24}{:>8}{:>9}{:>8}{:>14}{:>6}  {}"
 _HEAD = _LINE.format("batch", "hot key now", "hash", "unskew", "faster", "imbalance", "plan", "").rstrip()
 _WITH_NOTES = 102  # columns of a terminal
 _WATCH = "watch it live, while it lasts: {}"
-_AROUND = 4  # lines that are not of a batch that is done
+_AROUND = 4  # lines beside those of finished batches
 
 
 @contextmanager
 def screen_for(console: Console, demo: Demo) -> Iterator[Watcher]:
-    """Who to tell how far it is, while the block lasts."""
+    """Shows the progress of the demo until the end of the block."""
     if not console.is_terminal:
         yield Lines(console)
         return
@@ -61,7 +61,7 @@ class Lines:
     def page(self, address: str) -> None:
         self._say(_WATCH.format(address))
 
-    def running(self, step: Step) -> None:  # noqa: ARG002 - told when both arms have ended
+    def running(self, step: Step) -> None:  # noqa: ARG002 - printed when both arms have ended
         if not self._headed:
             self._headed = True
             self._say(_HEAD)
@@ -74,7 +74,7 @@ class Lines:
 
 
 class Screen:
-    """The table so far, the batch that runs with its seconds ticking, and how far it is."""
+    """The table so far, the batch that runs with its seconds, and a progress bar."""
 
     def __init__(self, demo: Demo, console: Console) -> None:
         self._console = console
@@ -112,12 +112,12 @@ class Screen:
             table.add_row(*_coloured(batch)[: len(table.columns)])
         if self._now is not None:
             now = self._now
-            table.add_row(str(now.batch), _key(now.hot, now.share), *(self._ticking(now, arm) for arm in _ARMS))
+            table.add_row(str(now.batch), _key(now.hot, now.share), *(self._seconds(now, arm) for arm in _ARMS))
         if table.row_count:
             yield table
         yield self._bar
 
-    def _ticking(self, now: Step, arm: str) -> Text:
+    def _seconds(self, now: Step, arm: str) -> Text:
         if arm == now.arm:
             return Text(f"{time.monotonic() - self._since:.1f} s ·", style="bold yellow")
         took = self._took.get(arm)
@@ -175,27 +175,24 @@ def _note(batch: DemoBatch) -> str:
 
 
 def summary(console: Console, outcome: Outcome, report: Path) -> None:
-    """What it comes to."""
-    known, proof = outcome.planned, outcome.proof
+    """Print the totals, whether the results are equal, and where the report is."""
+    planned, proof = outcome.planned, outcome.proof
+    hashed, ours = outcome.of("hash", planned), outcome.of("unskew", planned)
     rows = [
         (f"all {len(outcome.batches)} batches", outcome.total("hash"), outcome.total("unskew")),
-        (
-            f"the {len(known)} whose hot keys were known",
-            sum((batch.hash.seconds for batch in known), 0.0),
-            sum((batch.unskew.seconds for batch in known), 0.0),
-        ),
+        (f"the {len(planned)} whose hot keys were known", sum(r.seconds for r in hashed), sum(r.seconds for r in ours)),
         ("the longest task of all", outcome.longest("hash")[0], outcome.longest("unskew")[0]),
         (
             "the longest task, hot keys known",
-            max((batch.hash.longest for batch in known), default=0.0),
-            max((batch.unskew.longest for batch in known), default=0.0),
+            max((r.longest for r in hashed), default=0.0),
+            max((r.longest for r in ours), default=0.0),
         ),
     ]
     console.print(f"\n{'':<36}{'hash':>10}{'unskew':>10}", style="bold")
-    for name, hashed, ours in rows:
-        if ours > 0.0:
-            factor = f"[bold]{hashed / ours:>6.1f}x[/]"
-            console.print(f"{name:<36}[{_HASH}]{hashed:>8.1f} s[/][{_UNSKEW}]{ours:>8.1f} s[/]{factor}")
+    for name, by_hash, by_plan in rows:
+        if by_plan > 0.0:
+            factor = f"[bold]{by_hash / by_plan:>6.1f}x[/]"
+            console.print(f"{name:<36}[{_HASH}]{by_hash:>8.1f} s[/][{_UNSKEW}]{by_plan:>8.1f} s[/]{factor}")
     same = "[bold green]yes[/]" if proof.equal else "[bold red]NO[/]"
     digest = proof.digests["unskew"]
     console.print(

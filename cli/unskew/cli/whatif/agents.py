@@ -1,9 +1,9 @@
-"""The partitioners of one router: as many agents as asked for, each with its share of the stream.
+"""The agents of one router: several partitioners, each with its share of the stream.
 
-Row i goes to agent i mod P, as upstream tasks that read evenly would have it. Agents without cooperation know nothing
-of each other. They have one seed, because a key's choices must be the same at every agent (CG, section 7), except
-where the seed is what keeps agents from moving in step. A window in rows is one of the whole stream's rows at every
-agent, so the numbers of the rows serve as its clock.
+Row i goes to agent i mod P, as from upstream tasks that read evenly. Independent agents know nothing of each other.
+They have the same seed, because a key's candidates must be the same at every agent (CG, section 7), except for routers
+whose seed only keeps agents from moving in step. A window in rows is a window of the whole stream's rows at every
+agent, so the rows' numbers serve as times.
 
 Agents that cooperate (Dalton, section 4) are ``unskew.simulate.fleet``'s, whose messages and merges take no time.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from unskew.cli.whatif.job import Job, Sliding
 from unskew.core.keys.hashing import mix
 from unskew.core.routers import Router, make_router
-from unskew.simulate.fleet import Fleet as Cooperating
+from unskew.simulate.fleet import Fleet as CooperatingFleet
 
 __all__ = ["COOPERATING", "Clock", "Fleet", "fleet_of", "warm_up"]
 
@@ -29,8 +29,8 @@ I32 = NDArray[np.int32]
 F64 = NDArray[np.float64]
 Clock = Callable[[], float]
 
-_OWN_SEEDS = ("shuffle", "potc", "dalton")  # the seed is where they begin or what they draw, not where a key belongs
-_WARM = Sliding(1_024, 256)
+_OWN_SEEDS = ("shuffle", "potc", "dalton")  # the seed is where they start or what they draw, not where a key goes
+_WARM_UP = Sliding(1_024, 256)
 
 
 class Fleet(Protocol):
@@ -41,37 +41,40 @@ class Fleet(Protocol):
 
     @property
     def seconds(self) -> float:
-        """The time that the agents took to route, without what it took to deal the rows."""
+        """The time that the agents took to route, without distributing the rows to them."""
 
 
 def fleet_of(router: str, job: Job, clock: Clock) -> Fleet:
-    """The agents of a router. A router, window or slide that is not allowed is refused here."""
+    """The agents of a router. Raises ``ConfigError`` for a router, window or slide that is not allowed."""
     if job.dsync is not None and router in COOPERATING:
         return COOPERATING[router](router, job, clock)
-    return _Strangers([_stranger(router, job, number) for number in range(job.agents)], clock)
+    return _IndependentFleet([_independent_agent(router, job, number) for number in range(job.agents)], clock)
 
 
 def warm_up(router: str, job: Job, clock: Clock) -> None:
-    """Route a few rows and forget them, so that compiling is not taken for routing: heavy and new keys, several
+    """Route a few rows and forget them, so that compiling is not measured as routing: heavy and new keys, several
     windows, and more keys than the routers first have room for."""
-    row = np.arange(6 * int(_WARM.window))
+    row = np.arange(6 * int(_WARM_UP.window))
     hashes = mix(np.where(row % 2, row, row % 6).astype(np.uint64), job.seed)
-    many, every = job.agents, job.dsync and int(_WARM.window)
-    small = Job((), job.partitions, seed=job.seed, sliding=job.sliding and _WARM, agents=many, dsync=every)
+    dsync = job.dsync and int(_WARM_UP.window)
+    small = Job((), job.partitions, seed=job.seed, sliding=job.sliding and _WARM_UP, agents=job.agents, dsync=dsync)
     fleet = fleet_of(router, small, clock)
     for part in np.split(row, 3):
         fleet.route(hashes[part])
 
 
-def _stranger(router: str, job: Job, number: int) -> Router:
-    window, slide = (None, None) if job.sliding is None else (job.sliding.window, job.sliding.slide)
+def _window_and_slide(job: Job) -> tuple[float, float] | tuple[None, None]:
+    return (None, None) if job.sliding is None else (job.sliding.window, job.sliding.slide)
+
+
+def _independent_agent(router: str, job: Job, number: int) -> Router:
     seed = job.seed + number if router in _OWN_SEEDS else job.seed
-    return make_router(router, job.partitions, seed, window, slide)
+    return make_router(router, job.partitions, seed, *_window_and_slide(job))
 
 
 @dataclass(eq=False)
-class _Strangers:
-    """Agents that know nothing of each other."""
+class _IndependentFleet:
+    """Agents that do not cooperate."""
 
     agents: list[Router]
     clock: Clock
@@ -82,25 +85,25 @@ class _Strangers:
         out = np.empty(len(hashes), np.int32)
         if len(self.agents) > 1 and times is None:
             times = np.arange(self._rows, self._rows + len(hashes), dtype=np.float64)
-        for agent, mine in zip(self.agents, _dealt(self._rows, len(self.agents)), strict=True):
-            keys, when = np.ascontiguousarray(hashes[mine]), None if times is None else times[mine]
+        for agent, share in zip(self.agents, _shares(self._rows, len(self.agents)), strict=True):
+            keys, key_times = np.ascontiguousarray(hashes[share]), None if times is None else times[share]
             started = self.clock()
-            at = agent.route(keys, when)
+            partitions = agent.route(keys, key_times)
             self.seconds += self.clock() - started
-            out[mine] = at
+            out[share] = partitions
         self._rows += len(hashes)
         return out
 
 
-def _dealt(rows: int, agents: int) -> list[slice]:
-    """Whose the next rows of a stream are, of which there were so many before."""
+def _shares(rows: int, agents: int) -> list[slice]:
+    """Each agent's share of the next rows of a stream, of which ``rows`` came before."""
     return [slice((number - rows) % agents, None, agents) for number in range(agents)]
 
 
-def _partners(router: str, job: Job, clock: Clock) -> Fleet:  # noqa: ARG001 - there is only one such router
-    window, slide = (None, None) if job.sliding is None else (job.sliding.window, job.sliding.slide)
-    return Cooperating(job.agents, job.partitions, job.dsync, job.seed, window, slide, clock=clock)
+def _cooperating_fleet(router: str, job: Job, clock: Clock) -> Fleet:  # noqa: ARG001 - there is only one such router
+    window, slide = _window_and_slide(job)
+    return CooperatingFleet(job.agents, job.partitions, job.dsync, job.seed, window, slide, clock=clock)
 
 
-# A router whose agents cooperate -> what makes its fleet of ``job.agents`` that sync every ``job.dsync`` rows.
-COOPERATING: dict[str, Callable[[str, Job, Clock], Fleet]] = {"dalton": _partners}
+# Routers whose agents cooperate -> the function that makes ``job.agents`` of them, which sync every ``job.dsync`` rows.
+COOPERATING: dict[str, Callable[[str, Job, Clock], Fleet]] = {"dalton": _cooperating_fleet}

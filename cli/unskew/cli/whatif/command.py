@@ -1,4 +1,4 @@
-"""``unskew whatif``: checks what was asked, reads, replays, writes what was asked for, and shows it."""
+"""``unskew whatif``: checks the options, reads the keys, replays them, writes the files and prints the result."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from typing import cast, get_args
 
-from unskew.cli.numerals import fractions, whole
+from unskew.cli.numbers import fractions, whole
 from unskew.cli.output import check_apart, check_file, check_folder, path_of, writing
 from unskew.cli.whatif.agents import fleet_of
 from unskew.cli.whatif.job import Fresh, Job
-from unskew.cli.whatif.options import MAX_ROWS, agents_of, names, sliding
-from unskew.cli.whatif.read import Keys, read_keys
+from unskew.cli.whatif.key_file import Keys, read_keys
+from unskew.cli.whatif.options import MAX_ROWS, parse_agents, parse_policies, parse_sliding
 from unskew.cli.whatif.replay import replay, steps
 from unskew.cli.whatif.results import Replay
 from unskew.core.errors import ConfigError
@@ -27,7 +28,7 @@ __all__ = ["WhatifOptions", "run"]
 
 @dataclass(frozen=True)
 class WhatifOptions:
-    """The options, checked. Every file that would be written has been found writable."""
+    """The options, checked. Every file that will be written can be written."""
 
     file: Path
     columns: tuple[str, ...]
@@ -64,11 +65,11 @@ class WhatifOptions:
     ) -> WhatifOptions:
         n = whole("--partitions", partitions, 1, MAX_PARTITIONS)
         rows = whole("--batch", batch, 1, MAX_ROWS)
-        planners, routers = names(policies)
-        many, every = agents_of(agents, dsync, routers)
+        planners, routers = parse_policies(policies)
+        agent_count, dsync_rows = parse_agents(agents, dsync, routers)
         source = path_of("FILE", file)
         job = Job(
-            policies=tuple(dict.fromkeys(("hash", *planners))),  # the yardstick comes first, asked for or not
+            policies=tuple(dict.fromkeys(("hash", *planners))),  # hash comes first, for comparison
             partitions=n,
             batch=rows,
             window=max(1, round(whole("--window", window, 1, MAX_ROWS) / rows)) if window and not time else 1,
@@ -76,10 +77,10 @@ class WhatifOptions:
             seed=whole("--seed", seed, 0, 2**63 - 1),
             fresh=_fresh(fresh),
             routers=routers,
-            agents=many,
-            dsync=every,
+            agents=agent_count,
+            dsync=dsync_rows,
         )
-        job = replace(job, sliding=sliding(job, window, slide, timed=bool(time)))
+        job = replace(job, sliding=parse_sliding(job, window, slide, timed=bool(time)))
         _check(job, "--capacities" if capacities else "--weights")
         picture = None if plot is None else path_of("--plot", plot)
         folder = None if save_plans is None else path_of("--save-plans", save_plans)
@@ -108,7 +109,7 @@ def _weights(capacities: str, weights: str, n: int) -> tuple[float, ...] | None:
 
 
 def _check(job: Job, weights: str) -> None:
-    """What a policy does not take, by the name of the option that it came from."""
+    """Raise what a policy refuses, with the name of the option that it came from."""
     try:
         job.planners()
         for router in job.routers:
@@ -118,21 +119,21 @@ def _check(job: Job, weights: str) -> None:
         raise ConfigError(option, why.value, why.allowed) from None
 
 
-def run(asked: WhatifOptions) -> None:
-    """Print what each policy would have done; write the plot and the plans where asked for."""
-    from unskew.cli.whatif.document import as_json
-    from unskew.cli.whatif.show import as_table
+def run(options: WhatifOptions) -> None:
+    """Print what each policy would have done; write the plot and the plans if the options say so."""
+    from unskew.cli.whatif.json_report import as_json
+    from unskew.cli.whatif.report import as_table
 
-    keys = read_keys(asked.file, asked.columns, asked.types, asked.time)
-    result = _replayed(keys, _in_batches(asked.job, keys))
-    files = _files(asked, keys, result)
-    text = as_json(keys, result) if asked.as_json else as_table(keys, result, files)
+    keys = read_keys(options.file, options.columns, options.types, options.time)
+    result = _replayed(keys, _in_batches(options.job, keys))
+    files = _files(options, keys, result)
+    text = as_json(keys, result) if options.as_json else as_table(keys, result, files)
     with writing(files):
         print(text, end="", flush=True)
 
 
 def _in_batches(job: Job, keys: Keys) -> Job:
-    """With times, the window of the planners is as many batches as come in so many seconds, on average."""
+    """With times, the planners' window is the mean number of batches in so many seconds."""
     if keys.times is None or job.sliding is None or keys.times[-1] <= keys.times[0]:
         return job
     seconds = float(keys.times[-1] - keys.times[0]) * job.batch / len(keys.times)
@@ -145,15 +146,16 @@ def _replayed(keys: Keys, job: Job) -> Replay:
         return replay(keys.hashes, job, origin, perf_counter, tick, keys.times)
 
 
-def _files(asked: WhatifOptions, keys: Keys, result: Replay) -> dict[Path, bytes]:
+def _files(options: WhatifOptions, keys: Keys, result: Replay) -> dict[Path, bytes]:
     files = {}
-    if asked.save_plans is not None:
-        for policy in (policy for policy in result.policies if policy.policy in asked.saved):
-            files[asked.save_plans / _file_of(policy.policy)] = plan_to_bytes(policy.plan)
-    if asked.plot is not None:
-        from unskew.cli.whatif.plot import drawn
+    if options.save_plans is not None:
+        for policy in result.policies:
+            if policy.plan is not None and policy.policy in options.saved:
+                files[options.save_plans / _file_of(policy.policy)] = plan_to_bytes(policy.plan)
+    if options.plot is not None:
+        from unskew.cli.whatif.plot import draw
 
-        files[asked.plot] = drawn(keys, result, asked.plot.suffix.lstrip("."))
+        files[options.plot] = draw(keys, result, options.plot.suffix.lstrip("."))
     return files
 
 
@@ -163,7 +165,7 @@ def _file_of(policy: str) -> str:
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[], None]]:
-    """A bar on stderr where that is a terminal; it goes away when done."""
+    """A bar on stderr if that is a terminal; it is removed at the end."""
     if not sys.stderr.isatty():
         yield lambda: None
         return
@@ -176,8 +178,6 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 
 
 def _fresh(text: str) -> Fresh:
-    if text == "previous":
-        return "previous"
-    if text == "same":
-        return "same"
-    raise ConfigError("--fresh", text, ("previous", "same"))
+    if text not in get_args(Fresh):
+        raise ConfigError("--fresh", text, get_args(Fresh))
+    return cast(Fresh, text)

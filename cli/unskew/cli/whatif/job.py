@@ -1,4 +1,4 @@
-"""What to replay: the policies, the partitions, and how far each of them looks back."""
+"""What to replay: the policies, the partitions, and how many rows each policy looks back."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Sliding:
 
     @property
     def slides(self) -> int:
-        """How many slides the window reaches back, the one in use included."""
+        """How many slides the window has, the present one included."""
         return ceil(self.window / self.slide)
 
     @property
@@ -35,8 +35,8 @@ class Sliding:
 class Job:
     """``policies`` are planners and ``window`` is how many batches they see.
 
-    ``routers`` remember ``sliding``, or all of the stream without it; figures per window are made with it only. Rows
-    are dealt to ``agents`` of each router in turn, which cooperate every ``dsync`` rows if they are of a kind that can.
+    ``routers`` remember the rows of ``sliding``, or all rows without it; figures per window need it. Each router has
+    ``agents`` that get the rows in turn, and that cooperate every ``dsync`` rows if the router can.
     """
 
     policies: tuple[str, ...]
@@ -52,5 +52,5 @@ class Job:
     dsync: int | None = None
 
     def planners(self) -> tuple[Planner, ...]:
-        """One planner a policy; a policy, weight or number that is not allowed is refused here."""
+        """One planner a policy. Raises ``ConfigError`` for a policy, weight or number that is not allowed."""
         return tuple(make_planner(name, self.partitions, self.seed, self.weights) for name in self.policies)

@@ -1,7 +1,7 @@
-"""What a routing is measured by: each batch on its own, and every window of the stream.
+"""Measures a routing: each batch by itself, and every window of the stream.
 
-Measured on the rows as they were routed, not on what plans promised, by ``core.quality.measures.measures`` and
-``core.quality.measures.windows``; the makespan is the cost model that policy ``auto`` decides by.
+Rows are measured as they were routed, not as plans promised, by ``core.quality.measures`` and
+``core.quality.windows``; the makespan is that of the cost model by which policy ``auto`` decides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from unskew.core.plan.plan import Plan
 from unskew.core.quality.measures import LinearCost, cardinalities, load_imbalance, loads, makespan
 from unskew.core.quality.windows import window_imbalance, window_replication
 
-__all__ = ["Measure", "Routed", "Windowed", "Windows"]
+__all__ = ["Measure", "RoutedBatch", "WindowFigures", "Windows"]
 
 U64 = NDArray[np.uint64]
 F64 = NDArray[np.float64]
@@ -27,8 +27,8 @@ _COST = LinearCost()
 
 
 @dataclass(frozen=True)
-class Routed:
-    """One batch as it was routed. Where partitions have weights, loads are compared after dividing by them; without,
+class RoutedBatch:
+    """One batch as it was routed. Loads are divided by the partitions' weights, if there are any; without weights
     ``bsi``, ``bci`` and ``ksr`` are Prompt's (``quality.block_metrics``)."""
 
     loads: tuple[int, ...]
@@ -51,30 +51,30 @@ class Measure:
     def __init__(self, job: Job) -> None:
         self._n = job.partitions
         self._relative = _relative(job)
-        self._known: dict[str, tuple[At, Routed]] = {}
+        self._by_digest: dict[str, tuple[At, RoutedBatch]] = {}
 
     def begin(self, hashes: U64, spread: U64, keys: int) -> None:
         """The next batch, and how many distinct keys it has."""
         self._hashes, self._spread, self._keys = hashes, spread, keys
-        self._known = {}
+        self._by_digest = {}
 
     def imbalance(self, rows: tuple[int, ...] | list[int]) -> float:
         return load_imbalance(rows, self._relative)
 
-    def planned(self, plan: Plan) -> tuple[At, Routed]:
-        """Where the batch's rows go by this plan, and what that is worth."""
-        if plan.digest not in self._known:
+    def planned(self, plan: Plan) -> tuple[At, RoutedBatch]:
+        """Where the batch's rows go by this plan, and its figures."""
+        if plan.digest not in self._by_digest:
             at = plan.route(self._hashes, self._spread)
-            self._known[plan.digest] = at, self.routed(at)
-        return self._known[plan.digest]
+            self._by_digest[plan.digest] = at, self.routed(at)
+        return self._by_digest[plan.digest]
 
-    def routed(self, at: At) -> Routed:
-        """The batch with its rows on these partitions."""
+    def routed(self, at: At) -> RoutedBatch:
+        """The figures of the batch with its rows on these partitions."""
         hashes, n = self._hashes, self._n
         rows, keys = loads(at, n), cardinalities(hashes, at, n)
         fragments = int(keys.sum())
         imbalance = load_imbalance(rows, self._relative)
-        return Routed(
+        return RoutedBatch(
             loads=tuple(rows.tolist()),
             keys=tuple(keys.tolist()),
             imbalance=imbalance,
@@ -87,9 +87,9 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Windowed:
+class WindowFigures:
     """Imbalance in the windows at the end of every slide; mean replication in windows that follow each other, because
-    some routers start anew with each. None where there are too few rows for one of those."""
+    some routers forget at the end of each. None if there are too few rows for such a window."""
 
     windows: int
     imbalance: float
@@ -98,7 +98,7 @@ class Windowed:
 
 
 class Windows:
-    """One policy's routing of the stream from row ``counted`` on, kept where there is a window to measure it by."""
+    """One policy's routing of the stream from row ``counted`` on, kept only if the job has a window."""
 
     def __init__(self, job: Job, hashes: U64, times: F64 | None, counted: int) -> None:
         self._job, self._hashes, self._times, self._counted = job, hashes, times, counted
@@ -109,8 +109,8 @@ class Windows:
         if self._job.sliding is not None:
             self._at.append(at.astype(np.int16))  # a partition is below 8,192
 
-    def measured(self) -> Windowed | None:
-        """The figures of all windows; None without a window, or where none is whole."""
+    def measured(self) -> WindowFigures | None:
+        """The figures of all windows; None if the job has no window, or the rows fill none."""
         sliding, n = self._job.sliding, self._job.partitions
         if sliding is None:
             return None
@@ -123,10 +123,10 @@ class Windows:
             return None
         rows, times = self._from(sliding.whole)
         pairs = window_replication(self._hashes[rows:], at[rows - self._counted :], sliding.whole, None, times).tolist()
-        return Windowed(len(spread), fmean(spread.tolist()), float(spread.max()), fmean(pairs) if pairs else None)
+        return WindowFigures(len(spread), fmean(spread.tolist()), float(spread.max()), fmean(pairs) if pairs else None)
 
     def _from(self, length: float) -> tuple[int, F64 | None]:
-        """The first counted row with which a slide, or a window, of the routers begins; and the times from there on."""
+        """The first counted row at which a slide, or a window, of the routers begins; and the times from there on."""
         if self._times is None:
             return -int(-self._counted // length) * int(length), None
         first = 0

@@ -1,7 +1,7 @@
 """Draws a replay: the load of each partition, hash beside each policy, and the imbalance from batch to batch.
 
-One batch is shown, the one in which the best policy has its median imbalance: neither its luckiest nor its unluckiest.
-(By hash's median it could be a batch in which hash is bad and the policy has luck.)
+The loads are those of the batch in which the best policy has its median imbalance, a typical one for it. (The batch of
+hash's median could be one in which the policy does unusually well.)
 Loads are in multiples of the partition's fair share, so that 1 is perfect with and without weights.
 """
 
@@ -19,24 +19,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.cli.errors import MissingExtraError
-from unskew.cli.whatif.results import equals
+from unskew.cli.whatif.results import best_policies
 from unskew.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from unskew.cli.whatif.measure import Routed
-    from unskew.cli.whatif.read import Keys
-    from unskew.cli.whatif.results import Replay, Result
+    from unskew.cli.whatif.key_file import Keys
+    from unskew.cli.whatif.measure import RoutedBatch
+    from unskew.cli.whatif.results import PolicyResult, Replay
 
-__all__ = ["check_plot", "drawn"]
+__all__ = ["check_plot", "draw"]
 
 FORMATS = ("png", "svg", "pdf")
 INK, FAINT, PLAIN = "#2b2f36", "#8a919c", "#c3c8d0"
 COLOURS = (
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#8c6d31", "#4d9221", "#b2182b",
 )  # fmt: skip
-_DASHES = ("-", "--", ":")  # once the colours are used up
+_DASHES = ("-", "--", ":")  # for policies beyond the colours
 _STYLE: Any = {
     "font.size": 10,
     "axes.spines.top": False,
@@ -54,7 +54,7 @@ _STYLE: Any = {
     "svg.hashsalt": "unskew",
 }
 _LINES_FROM = 4  # counted batches; with fewer, lines lie on top of each other: markers side by side
-_PAIRS_UP_TO = 48  # partitions; with more, bars side by side become a blur: hash is drawn behind the policy
+_PAIRS_UP_TO = 48  # partitions; with more, side by side bars are too thin: hash is drawn behind the policy
 
 
 def check_plot(path: Path) -> None:
@@ -67,64 +67,64 @@ def check_plot(path: Path) -> None:
         )
 
 
-def drawn(keys: Keys, result: Replay, kind: str) -> bytes:
-    """The picture as bytes of this kind."""
+def draw(keys: Keys, result: Replay, kind: str) -> bytes:
+    """The picture as the bytes of a file of this kind."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    mine = [p for p in result.tried if p.label != "hash"] or list(result.tried)
-    columns = min(len(mine), 2 if len(mine) <= 4 else 3)
-    rows, lines = -(-len(mine) // columns), len(result.counted) > 1
+    policies = [p for p in result.results if p.label != "hash"] or list(result.results)
+    columns = min(len(policies), 2 if len(policies) <= 4 else 3)
+    rows, lines = -(-len(policies) // columns), len(result.counted) > 1
     heights = [2.5] * rows + [2.9] * lines
     with mpl.rc_context(_STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # a file's name in another script: boxes in the title
         figure = Figure(figsize=(11, sum(heights) + 0.9), layout="constrained")
         grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
-        panels = [figure.add_subplot(grid[divmod(i, columns)]) for i in range(len(mine))]
-        by = equals(mine)[0]
+        panels = [figure.add_subplot(grid[divmod(i, columns)]) for i in range(len(policies))]
+        by = best_policies(policies)[0]
         shown = _typical(by)
-        _load_panels(panels, result, mine, shown)
+        _load_panels(panels, result, policies, shown)
         if lines:
-            _over_batches(figure.add_subplot(grid[rows, :]), result, mine)
+            _imbalance_panel(figure.add_subplot(grid[rows, :]), result, policies)
         figure.suptitle(_title(keys, result, by, shown), x=0.012, ha="left", fontsize=11)
         out = BytesIO()
         figure.savefig(out, format=kind.lower(), dpi=130)
     return out.getvalue()
 
 
-def _title(keys: Keys, result: Replay, by: Result, shown: int) -> str:
-    told = f"{keys.name}: load of {result.job.partitions} partitions"
+def _title(keys: Keys, result: Replay, by: PolicyResult, shown: int) -> str:
+    title = f"{keys.name}: load of {result.job.partitions} partitions"
     if len(result.batch_rows) == 1:
-        return f"{told}, {result.batch_rows[0]:,} rows"
+        return f"{title}, {result.batch_rows[0]:,} rows"
     which = f"batch {shown} (of 0 to {len(result.batch_rows) - 1}), {result.batch_rows[shown]:,} rows"
     if len(result.counted) == 1:
-        return f"{told}\n{which}: the only one that is counted"
+        return f"{title}\n{which}: the only one that is counted"
     half = "" if len(result.counted) % 2 else "upper "
     hashed = "" if by.label == "hash" else f"; hash's own median is {_median_of_hash(result):.2f}"
-    return f"{told}\n{which}: where {by.label}, the best here, has its {half}median imbalance{hashed}"
+    return f"{title}\n{which}: where {by.label}, the best here, has its {half}median imbalance{hashed}"
 
 
 def _median_of_hash(result: Replay) -> float:
     return median(result.hash[number].imbalance for number in result.counted)
 
 
-def _typical(policy: Result) -> int:
+def _typical(policy: PolicyResult) -> int:
     """The batch in which this policy has its median imbalance; of two in the middle the worse."""
     ordered = sorted((batch.routed.imbalance, batch.number) for batch in policy.batches)
     return ordered[len(ordered) // 2][1]
 
 
-def _shares(result: Replay, routed: Routed) -> NDArray[np.float64]:
+def _shares(result: Replay, routed: RoutedBatch) -> NDArray[np.float64]:
     weights = np.ones(result.job.partitions) if result.job.weights is None else np.array(result.job.weights)
     fair = sum(routed.loads) * weights / weights.sum()
     return np.asarray(np.array(routed.loads) / fair, np.float64)
 
 
-def _load_panels(panels: Sequence[Axes], result: Replay, mine: Sequence[Result], shown: int) -> None:
+def _load_panels(panels: Sequence[Axes], result: Replay, policies: Sequence[PolicyResult], shown: int) -> None:
     plain = _shares(result, result.hash[shown])
-    loads = [_shares(result, p.batches[shown - result.counted[0]].routed) for p in mine]
+    loads = [_shares(result, p.batches[shown - result.counted[0]].routed) for p in policies]
     top = 1.18 * max(1.2, plain.max(), *(load.max() for load in loads))
-    for number, (panel, policy, load) in enumerate(zip(panels, mine, loads, strict=True)):
+    for number, (panel, policy, load) in enumerate(zip(panels, policies, loads, strict=True)):
         colour = COLOURS[number % len(COLOURS)]
         _bars(panel, plain, load, policy.label, colour)
         panel.axhline(1.0, color=INK, lw=0.8, ls=(0, (4, 3)), zorder=3)
@@ -158,12 +158,12 @@ def _bars(panel: Axes, plain: NDArray[np.float64], load: NDArray[np.float64], na
     panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=[1, 2, 4, 5, 10]))
 
 
-def _over_batches(panel: Axes, result: Replay, mine: Sequence[Result]) -> None:
+def _imbalance_panel(panel: Axes, result: Replay, policies: Sequence[PolicyResult]) -> None:
     """Hash over all counted batches, each policy over the same."""
     from matplotlib.ticker import MaxNLocator
 
     counted = np.array(result.counted)
-    others = [policy for policy in mine if policy.label != "hash"]
+    others = [policy for policy in policies if policy.label != "hash"]
     for number, policy in enumerate((None, *others)):
         routed = [result.hash[batch] for batch in counted] if policy is None else [b.routed for b in policy.batches]
         lines = len(counted) >= _LINES_FROM

@@ -2,13 +2,13 @@
 
 Two ways to plan (``fresh``), those of the Spark library (DESIGN section 7):
 
-- ``previous``: a batch is routed by the plan made from the batches before it. The first batch finds no plan and
-  goes by plain hash; it teaches, and is left out of every policy's figures alike.
-- ``same``: a batch is counted first and routed by a plan made from itself (what Prompt does).
+- ``previous``: a batch is routed by the plan made from the batches before it. The first batch has no plan and is
+  routed by plain hash; it is left out of every policy's figures.
+- ``same``: a batch is counted first and routed by a plan made from itself (as in Prompt).
 
-Routers decide row by row and need no plan; they route and learn from the first batch too, and are counted over the same
-batches. Planners are told each batch's loads and key counts; there are no task times in a recording, so policies
-that live on busy and idle signals (cg) get none.
+Routers decide row by row and need no plan; they route and learn from the first batch too, and are measured over the
+same batches. Planners get each batch's loads and key counts. A recording has no task times, so policies that need busy
+and idle signals (cg) get none.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from unskew.cli.whatif.agents import Clock, fleet_of, warm_up
 from unskew.cli.whatif.job import Fresh, Job
-from unskew.cli.whatif.measure import Measure, Routed, Windows
-from unskew.cli.whatif.results import BatchResult, PolicyResult, Replay, RoutedBatch, RouterResult
+from unskew.cli.whatif.measure import Measure, RoutedBatch, Windows
+from unskew.cli.whatif.results import BatchResult, PlannedBatch, PolicyResult, Replay
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.history import History
 from unskew.core.keys.hashing import mix
@@ -65,18 +65,18 @@ def replay(
     parts = cut(len(hashes), job.batch)
     fresh: Fresh = "same" if len(parts) == 1 else job.fresh
     skipped = 0 if fresh == "same" else parts[0].stop
-    planners = [_Lane(planner, clock, Windows(job, hashes, times, skipped)) for planner in job.planners()]
-    routers = [_RouterLane(name, job, clock, Windows(job, hashes, times, skipped)) for name in job.routers]
-    lanes: list[_Lane | _RouterLane] = [*planners, *routers]
+    planners = [_PlannerRun(planner, clock, Windows(job, hashes, times, skipped)) for planner in job.planners()]
+    routers = [_RouterRun(name, job, clock, Windows(job, hashes, times, skipped)) for name in job.routers]
+    runs: list[_PlannerRun | _RouterRun] = [*planners, *routers]
     measure, hashed = Measure(job), make_planner("hash", job.partitions, job.seed, job.weights).plan(Histogram.empty())
-    plain: list[Routed] = []
+    plain: list[RoutedBatch] = []
     tops: list[float] = []
     for batch in _batches(hashes, times, parts, job.window, fresh, origin):
         measure.begin(batch.hashes, batch.spread, batch.own.keys)
         plain.append(measure.planned(hashed)[1])
         tops.append(_top_share(batch.own))
-        for lane in lanes:
-            lane.step(batch, measure)
+        for run in runs:
+            run.step(batch, measure)
             tick()
     total = Histogram.from_hashes(hashes)
     counted = plain if fresh == "same" else plain[1:]
@@ -89,8 +89,8 @@ def replay(
         heaviest_in_batch=median(tops),
         batch_rows=tuple(part.stop - part.start for part in parts),
         hash=tuple(plain),
-        policies=tuple(lane.result(counted) for lane in planners),
-        routers=tuple(lane.result(counted) for lane in routers),
+        policies=tuple(run.result(counted) for run in planners),
+        routers=tuple(run.result(counted) for run in routers),
         timed=times is not None,
     )
 
@@ -113,26 +113,27 @@ class _Batch:
 def _batches(
     hashes: U64, times: F64 | None, parts: Sequence[slice], window: int, fresh: Fresh, origin: Origin
 ) -> Iterator[_Batch]:
-    """Each batch with the histogram that its plan is to be made from: None where nothing has been seen yet."""
-    record = History(depth=window)
+    """Each batch with the histogram that its plan is made from: None if there was no batch before."""
+    history = History(depth=window)
     spread = mix(np.arange(len(hashes), dtype=np.uint64), _SPREAD_SALT)
     for number, part in enumerate(parts):
-        own, before = Histogram.from_hashes(hashes[part]), record
-        record = record.add(own)
-        used, last = (record, number) if fresh == "same" else (before, number - 1)
-        seen = used.merged() if used.batches else None
-        when = None if times is None else times[part]
-        yield _Batch(number, hashes[part], when, spread[part], own, seen, replace(origin, batch=last))
+        own, before = Histogram.from_hashes(hashes[part]), history
+        history = history.add(own)
+        used, last = (history, number) if fresh == "same" else (before, number - 1)
+        merged = used.merged() if used.batches else None
+        part_times = None if times is None else times[part]
+        yield _Batch(number, hashes[part], part_times, spread[part], own, merged, replace(origin, batch=last))
 
 
-class _Lane:
-    """One policy on its way through the batches: the plan in force and what has been measured."""
+class _PlannerRun:
+    """One planner over the batches: the plan in force and what was measured."""
 
     def __init__(self, planner: Planner, clock: Clock, windows: Windows) -> None:
         self._planner, self._clock, self._windows = planner, clock, windows
         self._plan: Plan | None = None
         self._feedback: Feedback | None = None
-        self._results: list[BatchResult] = []
+        self._batches: list[BatchResult] = []
+        self._planned: list[PlannedBatch] = []
         self._splits = False
 
     def step(self, batch: _Batch, measure: Measure) -> None:
@@ -143,58 +144,54 @@ class _Lane:
         seconds = self._clock() - started
         new = before is None or plan.digest != before.digest
         promised = plan.info.loads if new else plan.loads(batch.window).tolist()
+        moved = plan.info.moved_rows if new and before is not None else None
         at, routed = measure.planned(plan)
         self._windows.add(at)
-        self._results.append(
-            BatchResult(
-                number=batch.number,
-                rows=len(batch.hashes),
-                routed=routed,
-                planned=measure.imbalance(promised),
-                new_plan=new,
-                moved=plan.info.moved_rows if new and before is not None else None,
-                build_seconds=seconds,
-            )
-        )
+        self._batches.append(BatchResult(batch.number, len(batch.hashes), routed))
+        self._planned.append(PlannedBatch(measure.imbalance(promised), new, moved, seconds))
         self._plan, self._splits = plan, self._splits or plan.splits
         self._feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))
 
-    def result(self, plain: Sequence[Routed]) -> PolicyResult:
+    def result(self, plain: Sequence[RoutedBatch]) -> PolicyResult:
         if self._plan is None:
-            raise RuntimeError(f"policy {self._planner.name} saw no batch")
-        mine = sum(b.routed.makespan for b in self._results)
+            raise RuntimeError(f"policy {self._planner.name} was given no batch")
         return PolicyResult(
             policy=self._planner.name,
             splits=self._splits,
-            batches=tuple(self._results),
-            relative_makespan=mine / sum(routed.makespan for routed in plain),
-            plan=self._plan,
+            batches=tuple(self._batches),
+            relative_makespan=_relative_makespan(self._batches, plain),
             windows=self._windows.measured(),
+            plan=self._plan,
+            planned=tuple(self._planned),
         )
 
 
-class _RouterLane:
-    """One router on its way through the batches."""
+class _RouterRun:
+    """One router over the batches."""
 
     def __init__(self, name: str, job: Job, clock: Clock, windows: Windows) -> None:
         self._name, self._windows, self._rows = name, windows, 0
         warm_up(name, job, clock)
         self._fleet = fleet_of(name, job, clock)
-        self._results: list[RoutedBatch] = []
+        self._batches: list[BatchResult] = []
 
     def step(self, batch: _Batch, measure: Measure) -> None:
         at = self._fleet.route(batch.hashes, batch.times)
         self._rows += len(at)
         if batch.window is not None:
             self._windows.add(at)
-            self._results.append(RoutedBatch(batch.number, len(batch.hashes), measure.routed(at)))
+            self._batches.append(BatchResult(batch.number, len(batch.hashes), measure.routed(at)))
 
-    def result(self, plain: Sequence[Routed]) -> RouterResult:
-        return RouterResult(
+    def result(self, plain: Sequence[RoutedBatch]) -> PolicyResult:
+        return PolicyResult(
             policy=self._name,
-            splits=any(b.routed.ksr > 1 for b in self._results),
-            batches=tuple(self._results),
-            relative_makespan=sum(b.routed.makespan for b in self._results) / sum(r.makespan for r in plain),
-            ns_per_tuple=1e9 * self._fleet.seconds / self._rows,
+            splits=any(b.routed.ksr > 1 for b in self._batches),
+            batches=tuple(self._batches),
+            relative_makespan=_relative_makespan(self._batches, plain),
             windows=self._windows.measured(),
+            ns_per_tuple=1e9 * self._fleet.seconds / self._rows,
         )
+
+
+def _relative_makespan(batches: Sequence[BatchResult], plain: Sequence[RoutedBatch]) -> float:
+    return sum(b.routed.makespan for b in batches) / sum(routed.makespan for routed in plain)

@@ -1,4 +1,4 @@
-"""What came out of a replay, policy by policy, and which of them are about equally good."""
+"""What a replay gives, policy by policy, and which policies are about equally good."""
 
 from __future__ import annotations
 
@@ -7,24 +7,31 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 from unskew.cli.whatif.job import Fresh, Job
-from unskew.cli.whatif.measure import Routed, Windowed
+from unskew.cli.whatif.measure import RoutedBatch, WindowFigures
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.core.routers import ROUTERS
 
-__all__ = ["BatchResult", "PolicyResult", "Replay", "Result", "RoutedBatch", "RouterResult", "equals"]
+__all__ = ["BatchResult", "PlannedBatch", "PolicyResult", "Replay", "best_policies"]
 
-_ABOUT = 1.02  # the makespan is a model: within 2 % of each other it does not decide
+_ABOUT = 1.02  # the makespan is a model: policies within 2 % of each other are equally good
 
 
 @dataclass(frozen=True)
 class BatchResult:
-    """One batch under one policy. ``moved`` is set where a new plan replaced another."""
+    """One batch under one policy."""
 
     number: int
     rows: int
-    routed: Routed
-    planned: float
+    routed: RoutedBatch
+
+
+@dataclass(frozen=True)
+class PlannedBatch:
+    """What a planner did for one batch: the imbalance that its plan promised, whether the plan was new, the share of
+    rows that it moved (only where it replaced another), and the time to make it."""
+
+    imbalance: float
     new_plan: bool
     moved: float | None
     build_seconds: float
@@ -32,23 +39,27 @@ class BatchResult:
 
 @dataclass(frozen=True, eq=False)
 class PolicyResult:
-    """All counted batches under one policy, and the last plan."""
+    """All counted batches under one planner or router. A planner has its last ``plan``, and one of ``planned`` for each
+    batch; a router has ``ns_per_tuple``, over the whole stream."""
 
     policy: str
     splits: bool
     batches: tuple[BatchResult, ...]
     relative_makespan: float
-    plan: Plan
-    windows: Windowed | None = None
+    windows: WindowFigures | None
+    plan: Plan | None = None
+    planned: tuple[PlannedBatch, ...] = ()
+    ns_per_tuple: float | None = None
 
     @property
     def label(self) -> str:
-        return self.policy
+        """The name as ``--policies`` takes it: ``router:`` before a name that a planner has too."""
+        return f"router:{self.policy}" if self.plan is None and self.policy in PLANNERS else self.policy
 
     @property
     def may_split(self) -> bool:
-        """Whether the policy may split a key, whatever it happened to do here."""
-        return PLANNERS[self.policy].splits
+        """Whether the policy may split a key, even if it did not in this replay."""
+        return (ROUTERS if self.plan is None else PLANNERS)[self.policy].splits
 
     @property
     def imbalance(self) -> float:
@@ -65,12 +76,12 @@ class PolicyResult:
 
     @property
     def planned_imbalance(self) -> float:
-        """What the plans promised on the rows they were made from, in the median batch."""
-        return median(b.planned for b in self.batches)
+        """What the plans promised for the rows they were made from, in the median batch."""
+        return median(b.imbalance for b in self.planned)
 
     @property
     def replication(self) -> float:
-        """(key, partition) pairs over keys, in the median batch. It is Prompt's KSR too."""
+        """(key, partition) pairs over keys, in the median batch. For planners it is Prompt's KSR too."""
         return median(b.routed.ksr for b in self.batches)
 
     @property
@@ -86,83 +97,27 @@ class PolicyResult:
         return median(b.routed.bci for b in self.batches)
 
     @property
-    def moved_share(self) -> float:
-        """The share of the rows whose place changed, mean of the plans that replaced another."""
-        moved = [b.moved for b in self.batches if b.moved is not None]
-        return fmean(moved) if moved else 0.0
+    def moved(self) -> tuple[float, ...]:
+        """The share of the rows that each plan moved which replaced another."""
+        return tuple(b.moved for b in self.planned if b.moved is not None)
 
     @property
-    def moved_in_all(self) -> float:
-        return sum(b.moved for b in self.batches if b.moved is not None)
+    def moved_share(self) -> float:
+        return fmean(self.moved) if self.moved else 0.0
 
     @property
     def plans(self) -> int:
-        """Plans that route otherwise than the one before."""
-        return sum(b.new_plan for b in self.batches)
+        """Plans that route differently from the one before."""
+        return sum(b.new_plan for b in self.planned)
 
     @property
     def build_ms(self) -> float:
-        return 1000 * median(b.build_seconds for b in self.batches)
-
-
-@dataclass(frozen=True)
-class RoutedBatch:
-    """One batch as a router routed it."""
-
-    number: int
-    rows: int
-    routed: Routed
-
-
-@dataclass(frozen=True, eq=False)
-class RouterResult:
-    """All counted batches under one router. ``ns_per_tuple`` is of the whole stream."""
-
-    policy: str
-    splits: bool
-    batches: tuple[RoutedBatch, ...]
-    relative_makespan: float
-    ns_per_tuple: float
-    windows: Windowed | None = None
-
-    @property
-    def label(self) -> str:
-        """The name, as ``--policies`` takes it, that no planner has."""
-        return f"router:{self.policy}" if self.policy in PLANNERS else self.policy
-
-    @property
-    def may_split(self) -> bool:
-        return ROUTERS[self.policy].splits
-
-    @property
-    def imbalance(self) -> float:
-        """Largest load over mean load, in the median batch."""
-        return median(b.routed.imbalance for b in self.batches)
-
-    @property
-    def mean_imbalance(self) -> float:
-        return fmean(b.routed.imbalance for b in self.batches)
-
-    @property
-    def worst_imbalance(self) -> float:
-        return max(b.routed.imbalance for b in self.batches)
-
-    @property
-    def replication(self) -> float:
-        """(key, partition) pairs over keys, in the median batch."""
-        return median(b.routed.ksr for b in self.batches)
-
-    @property
-    def mean_replication(self) -> float:
-        return fmean(b.routed.ksr for b in self.batches)
-
-
-Result = PolicyResult | RouterResult
+        return 1000 * median(b.build_seconds for b in self.planned)
 
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What came out, and of what. ``fresh`` may differ from what was asked: one batch can only plan for itself."""
+    """A replay and its options. ``fresh`` may differ from the job's: a single batch can only be planned from itself."""
 
     job: Job
     fresh: Fresh
@@ -171,13 +126,13 @@ class Replay:
     heaviest: float
     heaviest_in_batch: float
     batch_rows: tuple[int, ...]
-    hash: tuple[Routed, ...]
+    hash: tuple[RoutedBatch, ...]
     policies: tuple[PolicyResult, ...]
-    routers: tuple[RouterResult, ...] = ()
+    routers: tuple[PolicyResult, ...] = ()
     timed: bool = False
 
     @property
-    def tried(self) -> tuple[Result, ...]:
+    def results(self) -> tuple[PolicyResult, ...]:
         """Planners, then routers."""
         return (*self.policies, *self.routers)
 
@@ -187,14 +142,14 @@ class Replay:
         return tuple(range(1 if self.fresh == "previous" else 0, len(self.batch_rows)))
 
 
-def equals(policies: Sequence[Result]) -> list[Result]:
+def best_policies(policies: Sequence[PolicyResult]) -> list[PolicyResult]:
     """The policies of about the shortest makespan, best first: the planner that moves least and makes fewest plans;
     after the planners, since no plan says what they will do, the router that splits least."""
     bound = _ABOUT * min(p.relative_makespan for p in policies)
-    return sorted((p for p in policies if p.relative_makespan <= bound), key=_calm)
+    return sorted((p for p in policies if p.relative_makespan <= bound), key=_rank)
 
 
-def _calm(p: Result) -> tuple[float, ...]:
-    if isinstance(p, PolicyResult):
-        return 0, p.moved_in_all, p.plans, p.relative_makespan
-    return 1, p.replication, 0, p.relative_makespan
+def _rank(p: PolicyResult) -> tuple[float, ...]:
+    if p.plan is None:
+        return 1, p.replication, 0, p.relative_makespan
+    return 0, sum(p.moved), p.plans, p.relative_makespan

@@ -1,6 +1,5 @@
-"""The tables of a replay: what the planners did, and all policies side by side, per batch and per window.
-
-The second is there when there is something to set side by side: a router, or a window.
+"""The tables of a replay: one of the planners, and, if there is a router or a window, one of all policies with figures
+per batch and per window.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from unskew.cli.whatif.results import PolicyResult, Replay, Result, RouterResult, equals
+from unskew.cli.whatif.results import PolicyResult, Replay, best_policies
 
 __all__ = ["print_tables"]
 
@@ -19,26 +18,26 @@ _HEADINGS = (
     "policy", "imbalance\nmedian", "imbalance\nworst", "planned", "replication\n(KSR)", "BSI\nrows", "BCI\nkeys",
     "moved\na plan", "plans", "makespan\n/ hash", "build\nms",
 )  # fmt: skip
-_ONLY_WHERE_WIDE = (5, 6, 8, 10)  # BSI, BCI, plans, build: left out where the terminal is too narrow for all
+_WIDE_ONLY = (5, 6, 8, 10)  # BSI, BCI, plans, build: left out if the terminal is too narrow for all columns
 _SIDE_BY_SIDE = (
     "policy", "kind", "batch:\nimbalance\nmean", "worst", "repli-\ncation\nmean", "window:\nimbalance\nmean", "worst",
     "repli-\ncation\nmean", "ns per\ntuple", "makespan\n/ hash",
 )  # fmt: skip
 _NONE = "-"
-_OF_WINDOWS = (5, 6, 7)  # left out where no window was whole
+_WINDOW_COLUMNS = (5, 6, 7)  # left out if the rows filled no window
 
 
 def print_tables(console: Console, result: Replay) -> None:
-    """All columns where they fit, else the main ones."""
+    """Print all columns if they fit, else the main ones."""
     if len(result.policies) > 1 or not result.routers:
-        _print(console, lambda without: _planners(result, without), ((), _ONLY_WHERE_WIDE))
+        _print(console, lambda without: _planners(result, without), ((), _WIDE_ONLY))
     if result.routers or result.job.sliding is not None:
-        none = () if any(p.windows for p in result.tried) else _OF_WINDOWS
+        none = () if any(p.windows for p in result.results) else _WINDOW_COLUMNS
         _print(console, lambda without: _side_by_side(result, without), (none, (*none, 9), (*none, 1, 9)))
 
 
 def _print(console: Console, table: Callable[[Sequence[int]], Table], narrower: Sequence[Sequence[int]]) -> None:
-    """The first that fits, else the last. No cell is ever cut: a still narrower terminal breaks lines."""
+    """Print the first table that fits, else the last. No cell is cut: a narrower terminal breaks lines."""
     terminal = console.width
     tables = [table(without) for without in narrower]
     shown = next((each for each in tables if _width(console, each) <= terminal), tables[-1])
@@ -52,38 +51,38 @@ def _width(console: Console, shown: Table) -> int:
 
 
 def _planners(result: Replay, without: Sequence[int]) -> Table:
-    """One line a planner; the best one of all that beat hash stands out."""
-    return _table(_HEADINGS, 1, [(p, _cells(p)) for p in result.policies], _best(result), without)
+    """One line a planner; the best policy is highlighted if it beats hash."""
+    return _table(_HEADINGS, 1, [(p, _planner_cells(p)) for p in result.policies], _best(result), without)
 
 
 def _side_by_side(result: Replay, without: Sequence[int]) -> Table:
     """One line a policy, planners first."""
-    return _table(_SIDE_BY_SIDE, 2, [(p, _both(p)) for p in result.tried], _best(result), without)
+    return _table(_SIDE_BY_SIDE, 2, [(p, _batch_and_window_cells(p)) for p in result.results], _best(result), without)
 
 
-def _best(result: Replay) -> Result | None:
-    best = equals(result.tried)[0]
+def _best(result: Replay) -> PolicyResult | None:
+    best = best_policies(result.results)[0]
     return best if best.relative_makespan < 1 else None
 
 
 def _table(
     headings: Sequence[str],
     left: int,
-    rows: Sequence[tuple[Result, Sequence[str]]],
-    best: Result | None,
+    rows: Sequence[tuple[PolicyResult, Sequence[str]]],
+    best: PolicyResult | None,
     without: Sequence[int],
 ) -> Table:
     out = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
-    kept = [number for number in range(len(headings)) if number not in without]
-    for number in kept:
+    columns = [number for number in range(len(headings)) if number not in without]
+    for number in columns:
         side = "left" if number < left else "right"
         out.add_column(headings[number], justify=side, no_wrap=True, vertical="bottom")  # type: ignore[arg-type]  # a Literal
     for policy, cells in rows:
-        out.add_row(*(cells[number] for number in kept), style="bold green" if policy is best else None)
+        out.add_row(*(cells[number] for number in columns), style="bold green" if policy is best else None)
     return out
 
 
-def _cells(p: PolicyResult) -> tuple[str, ...]:
+def _planner_cells(p: PolicyResult) -> tuple[str, ...]:
     return (
         p.policy,
         f"{p.imbalance:.2f}",
@@ -99,18 +98,18 @@ def _cells(p: PolicyResult) -> tuple[str, ...]:
     )
 
 
-def _both(p: Result) -> tuple[str, ...]:
-    seen = p.windows
+def _batch_and_window_cells(p: PolicyResult) -> tuple[str, ...]:
+    windows = p.windows
     return (
         p.label,
-        "router" if isinstance(p, RouterResult) else "planner",
+        "router" if p.plan is None else "planner",
         f"{p.mean_imbalance:.2f}",
         f"{p.worst_imbalance:.2f}",
         f"{p.mean_replication:.3f}",
-        f"{seen.imbalance:.2f}" if seen else _NONE,
-        f"{seen.worst_imbalance:.2f}" if seen else _NONE,
-        f"{seen.replication:.3f}" if seen and seen.replication is not None else _NONE,
-        _nanoseconds(p.ns_per_tuple) if isinstance(p, RouterResult) else _NONE,
+        f"{windows.imbalance:.2f}" if windows else _NONE,
+        f"{windows.worst_imbalance:.2f}" if windows else _NONE,
+        f"{windows.replication:.3f}" if windows and windows.replication is not None else _NONE,
+        _NONE if p.ns_per_tuple is None else _nanoseconds(p.ns_per_tuple),
         f"{p.relative_makespan:.2f}",
     )
 

@@ -1,4 +1,4 @@
-"""What numpy arrays need that numpy lacks: frozen values made of arrays, hashes of hashes, exact shares of whole rows.
+"""Helpers for numpy arrays: frozen values made of arrays, ranks and sorted look-ups, mixed hashes, exact shares.
 
 Everything else in ``core`` may use this package; it uses nothing but ``errors``. Begin with ``frozen``.
 """

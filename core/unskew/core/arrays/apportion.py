@@ -1,7 +1,7 @@
-"""Sharing whole rows out by weight, exactly.
+"""Whole rows shared out by weight, exactly.
 
-Everything here is integer arithmetic on Python ints, because counts may be near 2^63 and a plan's promise is
-"within one tuple".
+All of it is integer arithmetic on Python ints, because counts may be near 2^63 and a plan promises shares "within one
+tuple".
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ __all__ = ["apportion", "capacities", "turns"]
 
 
 def apportion(total: int, shares: Sequence[int]) -> list[int]:
-    """``total`` in whole numbers proportional to ``shares``: largest remainder, ties to the first.
+    """Split ``total`` into whole numbers proportional to ``shares``: largest remainder, ties to the first.
 
     >>> apportion(10, [1, 1, 1])
     [4, 3, 3]
     """
     whole = sum(shares)
     parts = [total * share // whole for share in shares]
-    left = total - sum(parts)
-    if left:
+    rest = total - sum(parts)
+    if rest:
         order = sorted(range(len(shares)), key=lambda i: (-(total * shares[i] % whole), i))
-        for i in order[:left]:
+        for i in order[:rest]:
             parts[i] += 1
     return parts
 
@@ -33,9 +33,9 @@ def apportion(total: int, shares: Sequence[int]) -> list[int]:
 def capacities(total: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
     """The rows each partition should get: ``total`` by weight, within one row of the exact share."""
     if (weights == weights[0]).all():
-        base, left = divmod(total, len(weights))
+        base, rest = divmod(total, len(weights))
         out = np.full(len(weights), base, np.int64)
-        out[:left] += 1
+        out[:rest] += 1
         return out
     ratios = [weight.as_integer_ratio() for weight in weights.tolist()]
     common = max(below for _, below in ratios)  # powers of two: the largest is a multiple of all
@@ -43,8 +43,8 @@ def capacities(total: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def turns(count: int, weights: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Whose turn it is, ``count`` times: everyone once a pass in order when weights are equal (the paper's
-    round), else as evenly interleaved as the weights allow."""
+    """The partition of each of ``count`` turns: round robin when weights are equal (the paper's round), else as evenly
+    interleaved as the weights allow."""
     n = len(weights)
     if (weights == weights[0]).all():
         return (np.arange(count) % n).astype(np.int32)

@@ -1,7 +1,7 @@
-"""Values made of arrays: frozen for good, pickled as their fields, and key hashes as they come in.
+"""Frozen values made of arrays, how they are pickled, and the check of key hashes that come in.
 
-A histogram or a plan is a value: nobody may change it, neither through the array it was made from nor after it was
-unpickled in another process.
+A histogram or a plan is a value: nothing may change it, neither through the array that it was made from nor after it
+was unpickled in another process.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class derived(Generic[T_co]):  # noqa: N801 - used as `property` is
-    """A property of a value that is worked out on first use and kept with it.
+    """A property that is computed on first use and stored with the value.
 
-    Not ``functools.cached_property``: until Python 3.12 that has a lock for all instances together, and a process that
-    forks while another thread works one out leaves it locked in the child for good. Here two threads may work out the
-    same; of a value both get equal ones.
+    Not ``functools.cached_property``: until Python 3.12 that has one lock for all instances, and a process that forks
+    while another thread holds it leaves the child with a lock that is never released. Here two threads may compute the
+    same property; both results are equal.
     """
 
     def __init__(self, make: Callable[[Any], T_co]) -> None:
@@ -44,12 +44,12 @@ class derived(Generic[T_co]):  # noqa: N801 - used as `property` is
     def __get__(self, value: object | None, owner: type) -> derived[T_co] | T_co:
         if value is None:
             return self
-        made: T_co = value.__dict__.setdefault(self._name, self._make(value))
-        return made
+        result: T_co = value.__dict__.setdefault(self._name, self._make(value))
+        return result
 
 
 def frozen(values: ArrayLike, dtype: Any) -> NDArray[Any]:
-    """A contiguous array of this type that nobody can write to; a copy where somebody could."""
+    """A contiguous, read-only array of this type; a copy where somebody else could write to the original."""
     array = np.ascontiguousarray(values, dtype)
     if _writeable(array):
         array = sealed(array.copy() if isinstance(values, np.ndarray) and np.may_share_memory(array, values) else array)
@@ -57,7 +57,7 @@ def frozen(values: ArrayLike, dtype: Any) -> NDArray[Any]:
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:
-    """The same array, read-only from now on: for arrays that only the caller holds."""
+    """The same array, made read-only; for arrays to which only the caller has a reference."""
     array.setflags(write=False)
     return array
 
@@ -73,21 +73,26 @@ def _writeable(array: NDArray[Any]) -> bool:
 
 
 def by_fields(value: Any) -> tuple[Any, tuple[Any, ...]]:
-    """``__reduce__`` for a frozen dataclass: pickled as its fields and made anew, so that arrays are frozen again and
-    tables that were derived on first use do not travel."""
+    """``__reduce__`` for a frozen dataclass: pickled as its fields and made anew.
+
+    So arrays are frozen again after unpickling, and derived tables are not pickled.
+    """
     return type(value), tuple(getattr(value, field.name) for field in fields(value) if field.init)
 
 
 def unchecked(kind: type[T], /, **fields: object) -> T:
-    """``kind(**fields)``, all of them given, without its checks: of fields that are known to be right and frozen."""
+    """``kind(**fields)`` without its checks: for fields that are checked and frozen already; give all of them."""
     value = object.__new__(kind)
     value.__dict__.update(fields)
     return value
 
 
 def hashes_of(values: ArrayLike, what: str) -> NDArray[np.uint64]:
-    """64-bit hashes as unsigned numbers. Signed ones, as Spark has them, are the same bits; anything else is refused,
-    because a cast would route it somewhere else."""
+    """64-bit hashes as unsigned numbers.
+
+    Signed ones, as Spark has them, are the same bits. Any other type is refused, because a cast would change where its
+    rows are routed.
+    """
     array = np.asarray(values)
     if array.dtype == np.int64 and array.ndim == 1:
         return np.ascontiguousarray(array).view(np.uint64)

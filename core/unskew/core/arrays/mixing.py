@@ -1,5 +1,7 @@
-"""Hashes of hashes, and the seed of the first one. Apart from ``hashing``: who routes by hashes that are there already
-(a plan's look-up, a sketch, a router) needs no Arrow."""
+"""A second hash of key hashes, and the seed of the first one.
+
+In a module without Arrow, because code that only routes by existing hashes (a plan's look-up, a router) needs none.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What one Dalton learner knows: its settings, its Q-table, and how it routes a batch of counted keys.
+"""One Dalton learner: its settings, its Q-table, and the compiled loops that learn row by row or batch by batch.
 
-How several learners agree on one Q-table is ``rounds``; the router that learns row by row is ``routers.dalton``. Begin
+How several learners agree on one Q-table is decided in ``rounds``; the router that learns is ``routers.dalton``. Begin
 with ``qtable``.
 """

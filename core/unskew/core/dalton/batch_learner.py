@@ -1,6 +1,6 @@
-"""Dalton's learner on counts: so many tuples of each hot key, over the loads that the tail makes.
+"""Dalton's learner on counts (section 3.4): how many tuples of each hot key go to which worker of a micro-batch.
 
-What ``microbatch`` does to a batch and ``planners/dalton`` to a histogram.
+Used by ``planners.dalton`` on a histogram and by a partition's agent on its own rows. ``batch_loop`` has the loop.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import find
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import LearningSettings, UpdateRule
 
-__all__ = ["BatchRouting", "learning", "pour", "workers_allowed"]
+__all__ = ["BatchRouting", "learning", "place_hot_keys", "workers_allowed"]
 
 _ALL = (1 << 64) - 1
 
@@ -34,13 +35,13 @@ def learning(
     keep_untried: bool = False,
     quantum: int = 1,
 ) -> LearningSettings:
-    """The settings of ``routers.dalton`` that a batch has a use for, checked."""
+    """The checked settings of ``routers.dalton``, without those that a batch has no use for."""
     return LearningSettings(gamma, epsilon, p1, 0.0, look, split_cap, share, keep_untried, quantum, 0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class BatchRouting:
-    """How many tuples of each hot key go to each worker, and the Q-table after that."""
+    """How many tuples of each hot key go to each worker (``placed``), and the Q-table afterwards."""
 
     placed: I64
     table: QTable
@@ -54,7 +55,7 @@ def workers_allowed(learning: LearningSettings, counts: I64, total: int, workers
     return np.minimum(1 + needed, workers)
 
 
-def pour(
+def place_hot_keys(
     hashes: U64,
     counts: I64,
     homes: I32,
@@ -65,21 +66,19 @@ def pour(
     rule: UpdateRule,
     seed: int,
 ) -> BatchRouting:
-    """Place the hot keys, in the order given, over the loads of the ``tail``."""
-    from unskew.core.dalton.batch_loop import learn_batch  # here, so that only who learns loads the compiler
+    """Place the hot keys, in the order given, on top of the ``tail``'s loads; ``most`` bounds the workers of a key."""
+    from unskew.core.dalton.batch_loop import learn_batch  # here, so that importing this loads no compiler
 
     values, placed = np.full((len(hashes), len(tail)), UNTRIED), np.zeros((len(hashes), len(tail)), np.int64)
-    if len(table):
-        at = np.minimum(np.searchsorted(table.hashes, hashes), len(table) - 1)
-        known = table.hashes[at] == hashes
-        values[known] = table.values[at[known]]
+    at, learned = find(table.hashes, hashes)
+    values[learned] = table.values[at[learned]]
     with np.errstate(over="ignore"):
         learn_batch(counts, homes, most, relative, rule, np.uint64(seed & _ALL), values, tail.copy(), placed)
     return BatchRouting(placed, _after(table, hashes, values, counts, placed))
 
 
 def _after(table: QTable, hashes: U64, values: F64, counts: I64, placed: I64) -> QTable:
-    """Keys that are hot now, and those that were in the batch before (``rows`` > 0) for one more batch."""
+    """The table afterwards: keys that are hot now, and for one more batch those of the batch before (``rows`` > 0)."""
     stays = (table.rows > 0) & ~np.isin(table.hashes, hashes)
     return QTable.of(
         np.concatenate([hashes, table.hashes[stays]]),

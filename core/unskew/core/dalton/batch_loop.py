@@ -1,4 +1,4 @@
-"""Dalton's loop for micro-batches (section 3.4), by the rules of ``kernels``: key by key, each decision a quantum."""
+"""The compiled loop of Dalton for micro-batches (section 3.4): key by key, a decision for a quantum of tuples."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.dalton.qtable import UNTRIED
-from unskew.core.dalton.row_loop import GROWTH, STEP, Float, Int, uneven
+from unskew.core.dalton.row_loop import GROWTH, STEP, Float, Int, unevenness
 from unskew.core.dalton.settings import UpdateRule
-from unskew.core.kernels.base import inner, kernel, mixed, scaled_down
+from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.choices import mixed, scaled_down
 
 __all__ = ["learn_batch"]
 
@@ -21,8 +22,10 @@ _ONE, _S11 = np.uint64(1), np.uint64(11)
 
 @inner
 def best_tried(values: F64, tried: I64, many: Int, home: Int) -> Int:
-    """The best worker, ties to the hash worker, then to the lowest. Only ``many`` are tried, and those are looked at:
-    all n at each turn would make large n slow."""
+    """The best worker, ties to the hash worker, then to the lowest.
+
+    Only the ``many`` tried workers are looked at: all n for each decision would be slow for large n.
+    """
     best = home
     for at in range(many):
         worker = tried[at]
@@ -34,7 +37,7 @@ def best_tried(values: F64, tried: I64, many: Int, home: Int) -> Int:
 
 @inner
 def next_best(values: F64, tried: I64, many: Int, best: Int) -> Float:
-    """What no other worker is above."""
+    """The best value of all workers but the best one."""
     most: Float = UNTRIED
     for at in range(many):
         if tried[at] != best:
@@ -44,7 +47,7 @@ def next_best(values: F64, tried: I64, many: Int, best: Int) -> Float:
 
 @inner
 def best_placed(values: F64, tried: I64, many: Int, placed: I64) -> Int:
-    """The best of the workers that have the key in this batch already, the lowest on ties."""
+    """The best of the workers that already have tuples of the key in this batch, the lowest on ties."""
     best = -1
     for at in range(many):
         worker = tried[at]
@@ -56,7 +59,7 @@ def best_placed(values: F64, tried: I64, many: Int, placed: I64) -> Int:
 
 
 @inner
-def roomiest(seed: np.uint64, look: int, load: I64, relative: F64) -> Int:
+def least_loaded_sample(seed: np.uint64, look: int, load: I64, relative: F64) -> Int:
     """The least loaded of ``look`` random workers."""
     state = mixed(seed, _ONE)
     best, least = -1, 0.0
@@ -70,7 +73,7 @@ def roomiest(seed: np.uint64, look: int, load: I64, relative: F64) -> Int:
 
 
 @inner
-def value_after(reward: Float, old: Float, rule: UpdateRule) -> Float:
+def updated_value(reward: Float, old: Float, rule: UpdateRule) -> Float:
     """Dalton, Eq. 5; the first reward may take the place of -2."""
     return reward if rule.replace and old == UNTRIED else old + rule.step * (reward - old)
 
@@ -87,9 +90,10 @@ def learn_batch(
     load: I64,
     placed: I64,
 ) -> None:
-    """``counts[j]`` tuples of the j-th hot key go to ``most[j]`` workers or fewer, as ``placed[j]`` says in the end,
-    and its values move with every decision. ``load`` holds the tail and grows; ``relative`` are capacities with a mean
-    of 1. All is of this batch, and its final mean is known beforehand.
+    """Place ``counts[j]`` tuples of the j-th hot key on at most ``most[j]`` workers, and move its values on the way.
+
+    ``placed[j]`` receives the tuples per worker. ``load`` starts as the load of the tail and grows; ``relative`` are
+    capacities with a mean of 1. The batch is known whole, so the mean load is the final one from the start.
     """
     workers = load.shape[0]
     n = np.float64(workers)
@@ -98,36 +102,36 @@ def learn_batch(
     draw = np.uint64(0)
     for j in range(counts.shape[0]):
         home: Int = np.int64(homes[j])
-        row, mine = values[j], placed[j]
-        known: Int = np.int64(0)
+        row, placed_row = values[j], placed[j]
+        many: Int = np.int64(0)
         for worker in range(workers):
             if row[worker] != UNTRIED:
-                tried[known] = worker
-                known += 1
-        best: Int = best_tried(row, tried, known, home)
-        bound: Float = next_best(row, tried, known, best)
-        held, left = np.int64(0), counts[j]
-        while left > 0:
-            many = min(left, np.int64(rule.quantum))
+                tried[many] = worker
+                many += 1
+        best: Int = best_tried(row, tried, many, home)
+        bound: Float = next_best(row, tried, many, best)
+        fragments, remaining = np.int64(0), counts[j]
+        while remaining > 0:
+            quantum = min(remaining, np.int64(rule.quantum))
             worker = best
-            drawn = mixed(draw, seed)
+            random = mixed(draw, seed)
             draw += _ONE
-            if (drawn >> _S11) < rule.explore:
-                worker = roomiest(drawn, rule.look, load, relative)
-            if held >= most[j] and mine[worker] == 0:
-                worker = best_placed(row, tried, known, mine)
-            held += 1 if mine[worker] == 0 else 0
-            mine[worker] += many
-            load[worker] += many
-            left -= many
-            unevenness = uneven(np.float64(load[worker]) / relative[worker], mean)
-            reward = -(rule.imbalance * unevenness + rule.fragments * np.float64(held) / n)
+            if (random >> _S11) < rule.explore:
+                worker = least_loaded_sample(random, rule.look, load, relative)
+            if fragments >= most[j] and placed_row[worker] == 0:
+                worker = best_placed(row, tried, many, placed_row)
+            fragments += 1 if placed_row[worker] == 0 else 0
+            placed_row[worker] += quantum
+            load[worker] += quantum
+            remaining -= quantum
+            excess = unevenness(np.float64(load[worker]) / relative[worker], mean)
+            reward = -(rule.imbalance * excess + rule.fragments * np.float64(fragments) / n)
             if row[worker] == UNTRIED:
-                tried[known] = worker
-                known += 1
-            row[worker] = value_after(reward, row[worker], rule)
+                tried[many] = worker
+                many += 1
+            row[worker] = updated_value(reward, row[worker], rule)
             if (worker == best and row[worker] <= bound) or (worker != best and row[worker] >= row[best]):
-                best = best_tried(row, tried, known, home)
-                bound = next_best(row, tried, known, best)
+                best = best_tried(row, tried, many, home)
+                bound = next_best(row, tried, many, best)
             elif worker != best:
                 bound = max(bound, row[worker])

@@ -1,9 +1,9 @@
-"""How often a key came in this interval: Dalton's hybrid frequency store (section 3.3), by the rules of ``kernels``.
+"""How often each key came in this interval: Dalton's hybrid frequency store (section 3.3), compiled.
 
-An interval is STATS_WIN. Two stores, one in use: an exact open table, or a count-min sketch with conservative update,
-whose cost does not grow with the number of keys. Which, the interval before decides: the sketch after more than HIGH
-distinct keys, the table again after fewer than LOW of them (as many bits as they set in a bitmap of linear counting).
-Nothing is cleared between intervals but that bitmap: a count carries the number of the interval it belongs to.
+An interval is STATS_WIN. One of two stores is in use: an exact open table, or a count-min sketch with conservative
+update, whose cost does not grow with the number of keys. The interval before decides which: the sketch after more than
+HIGH distinct keys, the table again after fewer than LOW (counted by the bits that they set in a bitmap). Nothing but
+that bitmap is cleared between intervals: a count carries the number of its interval.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner, kernel, mixed
+from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.choices import mixed
 
 __all__ = [
     "DISTINCT",
@@ -26,12 +27,12 @@ __all__ = [
     "SKETCH",
     "SPAN",
     "Frequencies",
-    "close",
-    "counted",
+    "all_counts",
+    "close_interval",
+    "copy_counts",
+    "count_tuple",
+    "counts_of",
     "frequency",
-    "listed",
-    "noted",
-    "recount",
 ]
 
 U64 = NDArray[np.uint64]
@@ -49,7 +50,7 @@ _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Frequencies(NamedTuple):
-    """``routers.dalton`` makes it and lets the table grow. SPAN is the load of the interval before: Dalton's L."""
+    """The store; ``routers.learner`` makes and grows it. SPAN is the load of the interval before: Dalton's L."""
 
     table: U64
     cells: U64
@@ -58,8 +59,8 @@ class Frequencies(NamedTuple):
 
 
 @inner
-def spot(hashed: np.uint64, key: np.uint64, stamp: np.uint64, table: U64) -> Int:
-    """Where a key is in the table, or where it would go; places of other intervals count as empty."""
+def cell_of(hashed: np.uint64, key: np.uint64, stamp: np.uint64, table: U64) -> Int:
+    """The cell of a key, or where it would go; cells of other intervals count as empty."""
     mask = table.shape[0] - 1
     at = np.int64(hashed >> _S32) & mask
     while (table[at, STAMPED] >> _S32) == stamp and table[at, KEY] != key:
@@ -68,8 +69,8 @@ def spot(hashed: np.uint64, key: np.uint64, stamp: np.uint64, table: U64) -> Int
 
 
 @inner
-def least(hashed: np.uint64, stamp: np.uint64, cells: U64) -> np.uint64:
-    """The sketch's count of a key: no cell of it has less."""
+def sketch_count(hashed: np.uint64, stamp: np.uint64, cells: U64) -> np.uint64:
+    """The sketch's count of a key: the least of its cells."""
     mask = np.uint64(cells.shape[1] - 1)
     at, stride = hashed >> _S32, (hashed & _COUNT) | _ONE
     lowest = _COUNT
@@ -81,16 +82,16 @@ def least(hashed: np.uint64, stamp: np.uint64, cells: U64) -> np.uint64:
 
 
 @inner
-def noted(key: np.uint64, table: U64, cells: U64, bits: U64, tally: I64) -> Int:
-    """One more tuple of this key; how many it has had in this interval (at most, if by the sketch)."""
+def count_tuple(key: np.uint64, table: U64, cells: U64, bits: U64, tally: I64) -> Int:
+    """Count a tuple of this key; return its tuples in this interval, an upper bound where the sketch is in use."""
     hashed, stamp = mixed(key, _ONE), np.uint64(tally[INTERVAL])
     tally[RECORDS] += 1
     if tally[MODE] == MAP:
-        at = spot(hashed, key, stamp, table)
+        at = cell_of(hashed, key, stamp, table)
         if (table[at, STAMPED] >> _S32) != stamp:
             table[at, KEY], table[at, STAMPED] = key, stamp << _S32
             tally[DISTINCT] += 1
-        if (table[at, STAMPED] & _COUNT) != _COUNT:  # or a count of 2^32 would be of the next interval
+        if (table[at, STAMPED] & _COUNT) != _COUNT:  # a count of 2^32 would change the interval in the same word
             table[at, STAMPED] += _ONE
         return np.int64(table[at, STAMPED] & _COUNT)
     bit = ((hashed * _GAMMA) >> _S32) & np.uint64((bits.shape[0] << 6) - 1)
@@ -98,7 +99,7 @@ def noted(key: np.uint64, table: U64, cells: U64, bits: U64, tally: I64) -> Int:
         bits[np.int64(bit >> _S6)] |= _ONE << (bit & _WORD)
         tally[DISTINCT] += 1
     mask = np.uint64(cells.shape[1] - 1)
-    count = min(least(hashed, stamp, cells) + _ONE, _COUNT)
+    count = min(sketch_count(hashed, stamp, cells) + _ONE, _COUNT)
     at, stride, full = hashed >> _S32, (hashed & _COUNT) | _ONE, (stamp << _S32) | count
     for row in range(_DEPTH):
         place = np.int64(at & mask)
@@ -109,24 +110,24 @@ def noted(key: np.uint64, table: U64, cells: U64, bits: U64, tally: I64) -> Int:
 
 @inner
 def frequency(key: np.uint64, table: U64, cells: U64, tally: I64) -> Int:
-    """How many tuples this key has had in this interval, without one more."""
+    """The tuples of this key in this interval, without counting one."""
     hashed, stamp = mixed(key, _ONE), np.uint64(tally[INTERVAL])
     if tally[MODE] == SKETCH:
-        return np.int64(least(hashed, stamp, cells))
-    at = spot(hashed, key, stamp, table)
+        return np.int64(sketch_count(hashed, stamp, cells))
+    at = cell_of(hashed, key, stamp, table)
     return np.int64(table[at, STAMPED] & _COUNT) if (table[at, STAMPED] >> _S32) == stamp else np.int64(0)
 
 
 @kernel
-def counted(keys: U64, now: Frequencies, out: I64) -> None:
-    """How many tuples each of these keys has had in this interval."""
+def counts_of(keys: U64, now: Frequencies, out: I64) -> None:
+    """The tuples of each of these keys in this interval."""
     for i in range(keys.shape[0]):
         out[i] = frequency(keys[i], now.table, now.cells, now.tally)
 
 
 @inner
-def close(bits: U64, tally: I64) -> None:
-    """The interval is over: its load is L of the next one, its distinct keys choose the next one's store."""
+def close_interval(bits: U64, tally: I64) -> None:
+    """End the interval: its load becomes L, and its distinct keys decide which store the next one uses."""
     if tally[MODE] == MAP:
         if tally[DISTINCT] > tally[HIGH]:
             tally[MODE] = SKETCH
@@ -141,21 +142,21 @@ def close(bits: U64, tally: I64) -> None:
 
 
 @kernel
-def listed(table: U64, interval: int, keys: U64, counts: I64) -> Int:
-    """All keys of this interval and their counts, from the exact table; how many there are."""
-    found = 0
+def all_counts(table: U64, interval: int, keys: U64, counts: I64) -> Int:
+    """Copy all keys of this interval and their counts from the exact table; return how many there are."""
+    size = 0
     for at in range(table.shape[0]):
         if np.int64(table[at, STAMPED] >> _S32) == interval:
-            keys[found], counts[found] = table[at, KEY], np.int64(table[at, STAMPED] & _COUNT)
-            found += 1
-    return found
+            keys[size], counts[size] = table[at, KEY], np.int64(table[at, STAMPED] & _COUNT)
+            size += 1
+    return size
 
 
 @kernel
-def recount(table: U64, interval: int, wider: U64) -> None:
-    """Move this interval's counts to a wider table."""
+def copy_counts(table: U64, interval: int, wider: U64) -> None:
+    """Copy this interval's counts to a wider table."""
     stamp = np.uint64(interval)
     for at in range(table.shape[0]):
         if (table[at, STAMPED] >> _S32) == stamp:
-            place = spot(mixed(table[at, KEY], _ONE), table[at, KEY], stamp, wider)
+            place = cell_of(mixed(table[at, KEY], _ONE), table[at, KEY], stamp, wider)
             wider[place, KEY], wider[place, STAMPED] = table[at, KEY], table[at, STAMPED]

@@ -1,7 +1,8 @@
-"""A Q-table as a value: what agents send to a round, get back, keep in a checkpoint, and make plans from.
+"""A Q-table as a value: what agents send to a round and get back, keep in a checkpoint, and make plans from.
 
-A row a hot key (Dalton, section 3.2): what each worker is expected to be worth for it. ``UNTRIED`` is Dalton's initial
--2, "the minimal reward"; with p1 + p2 = 1 no reward is below -1.5 (-1 without a slide term), so it never is one.
+A row for each hot key (Dalton, section 3.2): the expected reward of sending it to each worker. ``UNTRIED`` is Dalton's
+initial -2, "the minimal reward"; with p1 + p2 = 1 no reward is below -1.5 (-1 without a slide term), so no reward is
+ever -2.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.arrays.frozen import by_fields, frozen, hashes_of
+from unskew.core.arrays.ranking import ascending
 from unskew.core.errors import HistogramError
 
 __all__ = ["UNTRIED", "QTable"]
@@ -27,8 +29,8 @@ UNTRIED = -2.0
 class QTable:
     """Rows in ascending order of key hash, one a key; n columns, one a worker.
 
-    ``rows`` are the tuples of the key over the span that the table speaks of (an agent's records since its last
-    sync; a round's sum), ``held`` says which workers have any of them in the window: the fragments.
+    ``rows`` are the tuples of the key in the span that the table covers (an agent's records since its last sync, or a
+    round's sum); ``held`` says which workers have tuples of it in the window: the fragments.
     """
 
     hashes: U64
@@ -49,7 +51,7 @@ class QTable:
                 f"Q-table: {keys} keys, values {self.values.shape}, rows {self.rows.shape}, held {self.held.shape}; "
                 "give one row of values and held, and one number of tuples, for each key"
             )
-        if keys and (self.hashes[1:] <= self.hashes[:-1]).any():
+        if not ascending(self.hashes):
             raise HistogramError("Q-table: keys are not in ascending order without repeats; sort them by hash")
         # A NaN makes both ends NaN, which is within no bound.
         if self.values.size and not (self.values.min() >= UNTRIED and self.values.max() <= 2.0):
@@ -61,10 +63,9 @@ class QTable:
         """Equal to the bit."""
         if not isinstance(other, QTable):
             return NotImplemented
-        mine, theirs = self.__dict__, other.__dict__
-        return all(np.array_equal(mine[name], theirs[name]) for name in mine)
+        return all(np.array_equal(array, getattr(other, name)) for name, array in vars(self).items())
 
-    __hash__ = None  # type: ignore[assignment]  # equal by content of arrays: not for dictionaries
+    __hash__ = None  # type: ignore[assignment]  # equality compares arrays: not for dictionaries
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -75,7 +76,7 @@ class QTable:
 
     @property
     def fragments(self) -> I64:
-        """Workers that hold each key."""
+        """How many workers hold each key."""
         return np.asarray(self.held.sum(axis=1), np.int64)
 
     @classmethod
@@ -85,19 +86,19 @@ class QTable:
 
     @classmethod
     def of(cls, hashes: ArrayLike, values: ArrayLike, rows: ArrayLike, held: ArrayLike) -> QTable:
-        """The same from rows in any order."""
+        """A table from rows in any order."""
         keys = hashes_of(hashes, "Q-table")
         order = np.argsort(keys)
         parts = (np.asarray(part)[order] for part in (values, rows, held))
         return cls(keys[order], *parts)
 
     def take(self, hashes: U64) -> QTable:
-        """The rows of those of these keys that it has."""
-        kept = np.isin(self.hashes, hashes)
-        return QTable(self.hashes[kept], self.values[kept], self.rows[kept], self.held[kept])
+        """Only the rows of these keys, as far as there are any."""
+        some = np.isin(self.hashes, hashes)
+        return QTable(self.hashes[some], self.values[some], self.rows[some], self.held[some])
 
     def resized(self, workers: int) -> QTable:
-        """For another number of workers: new ones untried, gone ones dropped (FIDELITY, Prompt, Algorithm 4)."""
+        """The table for another number of workers: new ones untried, the last ones dropped (FIDELITY, Algorithm 4)."""
         values = np.full((len(self), workers), UNTRIED)
         held = np.zeros((len(self), workers), np.bool_)
         both = min(workers, self.workers)

@@ -1,6 +1,6 @@
-"""How Dalton learns: its settings, checked, and the same as its kernels take them.
+"""The settings of Dalton's learner, checked, and the same in the form that its compiled loops take.
 
-Without numba in it, so that what only plans does not load a compiler.
+Nothing here imports numba, so a process that only plans loads no compiler.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from unskew.core.limits import MAX_PARTITIONS
 __all__ = ["FIRST_ROOM", "MOST_CELLS", "LearningSettings", "UpdateRule"]
 
 FIRST_ROOM = 16
-MOST_CELLS = 1 << 24  # of a Q-table: 128 MB, and nobody comes near it: no more than n keys can be hot at a time
+MOST_CELLS = 1 << 24  # of a Q-table: 128 MB; never reached in practice, as at most n keys are hot at a time
 _BITS = 53  # of a random number that decides whether to explore
 # No reward is -2 or less, and no step from -2 is lost in rounding: -2 always means untried.
 _RANGES = (
@@ -34,7 +34,7 @@ class UpdateRule(NamedTuple):
     fragments: float  # p2
     slide: float  # weight of the slide's own imbalance
     replace: int  # whether the first reward takes the place of -2
-    cap: int  # 0: by share, else Rows.books[CAP]
+    cap: int  # 0: by share, else DaltonRows.books[CAP]
     share: float
     adaptive: int
     quantum: int
@@ -73,8 +73,8 @@ class LearningSettings:
             raise ConfigError("split_cap", cap, f"'share', 'adaptive', None or 1 to {MAX_PARTITIONS} workers a key")
 
     def rule(self, workers: int, salt: np.uint64, *, windowed: bool) -> UpdateRule:
-        """The same for the kernels. Without a window there are no slides to end an interval: then 32 n tuples at
-        least, as in the first interval."""
+        """The settings as the loops take them. Without a window no slide ends an interval, so it lasts 32 n tuples at
+        least, as the first one does."""
         stats = self.stats if windowed else max(self.stats, 32)
         return UpdateRule(
             step=1.0 - (1.0 - self.gamma) ** self.quantum,
@@ -95,7 +95,7 @@ class LearningSettings:
         )
 
     def first_cap(self, workers: int) -> int:
-        """Workers a key may be on, before an adaptive cap has grown."""
+        """How many workers a key may be on before an adaptive cap has grown."""
         if isinstance(self.split_cap, int):
             return min(self.split_cap, workers)
         return min(2, workers) if self.split_cap == "adaptive" else workers

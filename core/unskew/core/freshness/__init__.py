@@ -1,1 +1,1 @@
-"""By which counts a batch is placed: those of the batches before, or its own."""
+"""How fresh the counts are that place a batch: those of the batches before, or its own. Begin with ``trust``."""

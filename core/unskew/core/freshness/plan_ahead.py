@@ -3,7 +3,7 @@
 ``after`` takes the facts of a finished batch. It judges the plan that the batch was bound to, adds the batch to the
 record, and returns either what the next batch is bound to (``NextBatch``) or the plan that it needs first
 (``PlanRequest``). ``answered`` takes the plan that the service made for that request, or None: then the same planner
-makes one here. ``took`` takes a batch's time where it comes later than its facts.
+makes one here. ``add_seconds`` takes a batch's time where it comes later than its facts.
 
 Whether the next batch goes by this plan, by a count of its own rows or by plain hash is decided by a
 ``FreshnessChoice``: another way to choose is another class with its three members. Threads, the service and Spark are
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from unskew.core.errors import PlanError
-from unskew.core.freshness.trust import Mode, Seen, Trust, TrustRules
+from unskew.core.freshness.trust import BatchImbalance, Mode, Trust, TrustRules
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.history import History
 from unskew.core.plan.plan import Plan
@@ -128,7 +128,7 @@ class FreshnessChoice(Protocol):
     def surprised(self) -> bool:
         """Whether the last batch was so unlike those before it that the record starts anew."""
 
-    def after(self, batch: Seen) -> tuple[FreshnessChoice, str | None]:
+    def after(self, batch: BatchImbalance) -> tuple[FreshnessChoice, str | None]:
         """The choice after this batch, and in words what has changed, if anything has."""
 
 
@@ -147,7 +147,7 @@ class TrustChoice:
     def surprised(self) -> bool:
         return self.trust.surprised
 
-    def after(self, batch: Seen) -> tuple[TrustChoice, str | None]:
+    def after(self, batch: BatchImbalance) -> tuple[TrustChoice, str | None]:
         trust, news = self.trust.after(batch, self.rules)
         return replace(self, trust=trust), news
 
@@ -206,24 +206,24 @@ class PlanAhead:
         source = f"{self._plan.info.policy or 'plan'} from the last {len(self._history.batches)} batches"
         return self._bind(request.news or source)
 
-    def took(self, batch: int, seconds: float, session: Partitions) -> NextBatch:
+    def add_seconds(self, batch: int, seconds: float, session: Partitions) -> NextBatch:
         """How long a batch took, from its trigger to its commit."""
-        self.decision = None if self.decider is None else self.decider.took(batch, seconds)
+        self.decision = None if self.decider is None else self.decider.add_seconds(batch, seconds)
         return self._rescaled(self._partitions(session))
 
     # -- plans ------------------------------------------------------------------------------------------------
 
     def _judge(self, facts: BatchFacts) -> str | None:
-        """Compare the imbalance that plans foretold with what the batch had; what the choice has changed."""
+        """Compare the imbalance that plans predicted with what the batch had; what the choice has changed."""
         if facts.plan.partitions != self._plan.partitions or not facts.sampled:
             return None
         histogram, candidate = facts.histogram, self._plan
         observed = load_imbalance(facts.plan.loads(histogram))
-        batch = Seen(
-            foretold=load_imbalance(facts.plan.info.loads) if facts.plan.info.rows else observed,
+        batch = BatchImbalance(
+            predicted=load_imbalance(facts.plan.info.loads) if facts.plan.info.rows else observed,
             observed=observed,
             by_hash=load_imbalance(self._hash.loads(histogram)),
-            other_foretold=load_imbalance(candidate.info.loads) if candidate.info.rows else 1.0,
+            other_predicted=load_imbalance(candidate.info.loads) if candidate.info.rows else 1.0,
             other=load_imbalance(candidate.loads(histogram)),
             noise=_SCATTER * (facts.plan.partitions / facts.sampled) ** 0.5,
         )
@@ -252,8 +252,8 @@ class PlanAhead:
         if self.decider is None:
             return None
         if facts.took is not None:
-            self.decider.took(facts.batch, facts.took)
-        return self.decider.seen(facts.batch, facts.plan.partitions, facts.rows, facts.histogram.keys, facts.stages)
+            self.decider.add_seconds(facts.batch, facts.took)
+        return self.decider.add_rows(facts.batch, facts.plan.partitions, facts.rows, facts.histogram.keys, facts.stages)
 
     def _partitions(self, session: Partitions) -> int:
         """The number that this query has decided on; 0 where another one decides, or did until now: each would take
@@ -263,7 +263,7 @@ class PlanAhead:
         if self.decider is None or not session.owner:
             return 0
         if new:
-            self.decider.begin_at(session.spec.partitions)
+            self.decider.restart_at(session.spec.partitions)
         return 0 if new else self.decider.partitions
 
     def _rescaled(self, partitions: int) -> NextBatch:

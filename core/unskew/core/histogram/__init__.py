@@ -1,5 +1,5 @@
 """How many rows each key has: the input of every planner.
 
 ``histogram`` is the value (heavy keys one by one, the rest by host), ``sampling`` makes one from counts of a frame,
-``history`` combines those of several batches. Begin with ``histogram``.
+``history`` combines several batches. Begin with ``histogram``.
 """

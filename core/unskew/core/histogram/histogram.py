@@ -1,6 +1,6 @@
-"""How many rows each key has: exactly, or exactly for the heavy keys and by host for the rest.
+"""How many rows each key has: one by one for all keys, or one by one for heavy keys and by host for the rest.
 
-A histogram is a value: arrays sorted by key hash, so that equal contents are equal bytes whatever the order in
+A histogram is a value: its arrays are sorted by key hash, so equal contents are equal bytes, whatever the order in
 which they were counted or merged. ``tail`` holds the keys that are not listed one by one: rows and distinct keys
 per *host*, the equal ranges of the hash space that a plan's tail routes by (DESIGN section 4).
 """
@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.arrays.frozen import by_fields, derived, frozen, hashes_of, sealed
+from unskew.core.arrays.ranking import ascending, heaviest, look_up, marked, run_starts
 from unskew.core.errors import HistogramError
 from unskew.core.sketches.tally import exact_sum
 
-__all__ = ["MAX_ROWS", "Histogram", "Tail", "fold_hosts", "host_of", "top_rows"]
+__all__ = ["MAX_ROWS", "Histogram", "Tail", "fold_hosts", "host_of"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -34,7 +35,7 @@ def host_of(hashes: U64, bits: int) -> NDArray[np.int64]:
 
 
 def fold_hosts(per_host: I64, bits: int) -> I64:
-    """The same counts over ``2**bits`` hosts: summed where that is coarser, shared out evenly where finer."""
+    """The counts over ``2**bits`` hosts: summed where that is coarser, shared out evenly where finer."""
     have = len(per_host).bit_length() - 1
     if bits <= have:
         coarse: I64 = per_host.reshape(1 << bits, -1).sum(axis=1)
@@ -44,20 +45,6 @@ def fold_hosts(per_host: I64, bits: int) -> I64:
     spread = np.repeat(share, parts).reshape(-1, parts)
     spread += np.arange(parts) < rest[:, None]
     return spread.reshape(-1)
-
-
-def top_rows(hashes: U64, counts: I64, limit: int) -> NDArray[np.intp]:
-    """Indices of the ``limit`` heaviest keys, heaviest first, ties by hash; linear but for the listed ones."""
-    if limit <= 0 or len(counts) == 0:
-        return np.zeros(0, np.intp)
-    index = np.arange(len(counts))
-    if limit < len(counts):
-        least = np.partition(counts, len(counts) - limit)[len(counts) - limit]
-        over = np.flatnonzero(counts > least)
-        even = np.flatnonzero(counts == least)
-        even = even[np.argsort(hashes[even], kind="stable")][: limit - len(over)]
-        index = np.concatenate([over, even])
-    return index[np.lexsort((hashes[index], -counts[index]))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,10 +85,31 @@ class Tail:
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Rows per key hash. Build it with ``from_hashes`` or ``from_counts``.
+    """Rows per key hash: the input of every planner. Build it with ``from_hashes`` or ``from_counts``.
 
-    ``spread`` tells, where known, how many distinct spread values a listed key has: a key cannot be split among
-    more partitions than that (DESIGN section 4).
+    Parameters
+    ----------
+    hashes
+        The listed keys' hashes, ascending.
+    counts
+        The rows of each listed key, 1 or more.
+    tail
+        Rows and distinct keys of all other keys, by host.
+    spread
+        How many distinct spread values each listed key has, where that was counted. A key cannot be split among more
+        partitions than that (DESIGN section 4).
+
+    Raises
+    ------
+    HistogramError
+        If lengths differ, hashes are not ascending, a count is below 1, or there are more than 2^63 - 1 rows.
+
+    Examples
+    --------
+    >>> from unskew.core import Histogram, hash_keys
+    >>> rows = Histogram.from_hashes(hash_keys(["a", "b", "a"]))
+    >>> rows.total, rows.keys, rows.count(hash_keys(["a", "c"])).tolist()
+    (3, 2, [2, 0])
     """
 
     hashes: U64
@@ -132,7 +140,7 @@ class Histogram:
         }
         if len(lengths) > 1:
             raise HistogramError(f"{len(self.hashes)} hashes but {len(self.counts)} counts: give one of each a key")
-        if (self.hashes[1:] <= self.hashes[:-1]).any():
+        if not ascending(self.hashes):
             raise HistogramError("hashes must be sorted and distinct: build with Histogram.from_counts")
         if (self.counts <= 0).any():
             raise HistogramError("counts must be 1 or more: leave out the keys that have no row")
@@ -143,14 +151,14 @@ class Histogram:
 
     @classmethod
     def from_hashes(cls, hashes: U64) -> Histogram:
-        """Count every key hash (from ``hash_keys``, never the key itself) once for each time it occurs."""
+        """Count the rows of each key hash. Give hashes as ``hash_keys`` returns them, not the keys themselves."""
         ordered = np.sort(hashes_of(hashes, "hashes"))
-        first = _group_starts(ordered)
+        first = run_starts(ordered)
         return cls(sealed(ordered[first]), sealed(np.diff(first, append=len(ordered))), _checked=True)
 
     @classmethod
     def from_counts(cls, hashes: U64, counts: ArrayLike, tail: Tail | None = None) -> Histogram:
-        """Rows per key hash, in any order; hashes that occur twice are added up, zero counts left out."""
+        """Make a histogram from counts in any order; counts of equal hashes are added up, zeros left out."""
         rows = _as_counts(counts)
         keys = hashes_of(hashes, "hashes")
         if len(rows) != len(keys):
@@ -160,23 +168,23 @@ class Histogram:
         keys, rows = keys[rows > 0], rows[rows > 0]
         order = np.argsort(keys, kind="stable")
         keys, rows = keys[order], rows[order]
-        first = _group_starts(keys)
+        first = run_starts(keys)
         summed = np.add.reduceat(rows, first) if len(first) else rows
         return cls(sealed(keys[first]), sealed(summed), tail, _checked=True)
 
     @derived
     def listed(self) -> int:
-        """Rows of the keys that are listed one by one."""
+        """How many rows the listed keys have."""
         return exact_sum(self.counts)
 
     @derived
     def total(self) -> int:
-        """Rows of all keys."""
+        """How many rows all keys have."""
         return self.listed + (exact_sum(self.tail.rows) if self.tail else 0)
 
     @derived
     def keys(self) -> int:
-        """Distinct keys, those of the tail included."""
+        """How many distinct keys there are, including those of the tail."""
         return len(self.hashes) + (exact_sum(self.tail.keys) if self.tail else 0)
 
     def __eq__(self, other: object) -> bool:
@@ -191,7 +199,7 @@ class Histogram:
         return tuple(None if array is None else array.tobytes() for array in arrays)
 
     def merge(self, *others: Histogram) -> Histogram:
-        """The histogram of all rows together. Order and grouping of merges make no difference."""
+        """The histogram of all rows together; the order and grouping of merges make no difference."""
         parts = (self, *others)
         tails = [part.tail for part in parts if part.tail is not None]
         merged = Histogram.from_counts(
@@ -202,43 +210,45 @@ class Histogram:
         return merged._with_spread(parts)
 
     def _with_spread(self, parts: Sequence[Histogram]) -> Histogram:
-        """Distinct values of a union are at least those of its largest part; unknown (0) where nobody counted."""
-        known = [part for part in parts if part.spread is not None]
-        if not known:
+        """Take the largest spread of any part: the union has at least as many values. 0 where no part counted them."""
+        with_spread = [part for part in parts if part.spread is not None]
+        if not with_spread:
             return self
         spread = np.zeros(len(self.hashes), np.int64)
-        for part in known:
+        for part in with_spread:
             at = np.searchsorted(self.hashes, part.hashes)
             spread[at] = np.maximum(spread[at], part.spread if part.spread is not None else 0)
         return Histogram(self.hashes, self.counts, self.tail, spread, _checked=True)
 
     def top(self, limit: int) -> tuple[U64, I64]:
         """The heaviest listed keys and their rows, heaviest first, ties by hash."""
-        index = top_rows(self.hashes, self.counts, limit)
+        index = heaviest(self.hashes, self.counts, limit)
         return self.hashes[index], self.counts[index]
 
     def count(self, hashes: U64) -> I64:
         """Rows of each of these keys; 0 where a key is not listed."""
-        hashes = hashes_of(hashes, "hashes")
-        if len(self.hashes) == 0:
-            return np.zeros(len(hashes), np.int64)
-        at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
-        return np.where(self.hashes[at] == hashes, self.counts[at], 0)
+        return look_up(self.hashes, self.counts, hashes_of(hashes, "hashes"))
 
     def decay(self, factor: float) -> Histogram:
-        """Every count times ``factor``, rounded down; keys that fall below one row are forgotten."""
+        """Every count times ``factor``, rounded down; keys that fall below one row are dropped."""
         if not 0.0 <= factor <= 1.0:
             raise HistogramError(f"decay factor {factor!r} is not allowed; use 0.0 to 1.0")
         if factor == 1.0:
             return self
         counts = _scaled(self.counts, factor)
-        kept = counts > 0
-        spread = self.spread[kept] if self.spread is not None else None
+        alive = counts > 0
+        spread = self.spread[alive] if self.spread is not None else None
         tail = None
         if self.tail is not None:
             rows = _scaled(self.tail.rows, factor)
             tail = Tail(rows, np.minimum(self.tail.keys, rows))
-        return Histogram(self.hashes[kept], counts[kept], tail, spread, _checked=True)
+        return Histogram(self.hashes[alive], counts[alive], tail, spread, _checked=True)
+
+    def shortened(self, limit: int, bits: int) -> Histogram:
+        """The ``limit`` heaviest keys one by one, all others by host among ``2**bits``."""
+        listed = marked(heaviest(self.hashes, self.counts, limit), len(self.hashes))
+        spread = None if self.spread is None else self.spread[listed]
+        return Histogram(self.hashes[listed], self.counts[listed], self.fold(listed, bits), spread)
 
     def fold(self, listed: NDArray[np.bool_], bits: int) -> Tail:
         """All keys but the ``listed`` ones, by host."""
@@ -263,12 +273,6 @@ def _binned(hosts: NDArray[np.int64], counts: I64, size: int) -> I64:
     sums = np.zeros(size, np.int64)
     np.add.at(sums, hosts, counts)
     return sums
-
-
-def _group_starts(ordered: U64) -> NDArray[np.intp]:
-    if len(ordered) == 0:
-        return np.zeros(0, np.intp)
-    return np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
 
 
 def _as_counts(counts: ArrayLike) -> I64:

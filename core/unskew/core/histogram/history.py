@@ -1,8 +1,8 @@
-"""A record of past histograms: what a planner plans from where one batch says too little.
+"""A record of past histograms, from which a planner plans where one batch is not enough.
 
-KIP/DR keeps "a record of past histograms" so that a plan is useful in the long run (section 3). A value: adding a
-batch gives a new record, the oldest batch falls out, and ``merged`` weighs a batch by ``decay`` for each batch
-that came after it.
+KIP/DR keeps "a record of past histograms" so that a plan is useful in the long run (section 3). The record is a value:
+adding a batch returns a new record without the oldest batch. ``merged`` weighs a batch by ``decay`` once for each batch
+after it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The loop of Consistent Grouping: PoRC over thousands of virtual workers. The rules are those of ``kernels``.
+"""The loop of Consistent Grouping: PoRC over thousands of virtual workers.
 
-Two things differ from ``kernels.route_random_choices``, and neither changes a choice:
-- the window is a log of the rows in it, oldest first, with a count per slide: a table of slides by virtual workers
-  would be far larger than the window;
-- a memo of where the search for a key had got to. While the capacity stands and no slide expires (an *era*), virtual
-  workers only fill, so whoever had no room for a key has none for its next row either. A heavy key walks along its
-  salted hashes once an era instead of once a row.
+Two things differ from ``load_aware.route_random_choices``, and neither changes a choice:
+- the window is a log of its rows, oldest first, with a count per slide: a table of slides by virtual workers would be
+  far larger than the window;
+- a memo stores how far the search for a key has got. While the capacity stands and no slide expires (an *era*),
+  virtual workers only fill, so one that had no room for a key has none for its next row either. The search for a heavy
+  key walks along its salted hashes once an era instead of once a row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.kernels.base import PLACE, ROWS, SLIDE, capacity, inner, kernel, mixed, scaled_down
+from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.choices import mixed, scaled_down
+from unskew.core.kernels.window import PLACE, ROWS, SLIDE, capacity
 
 __all__ = ["MEMO", "GroupingRows", "Memo", "route_virtual"]
 
@@ -24,16 +26,16 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 Int = Any  # an int in plain Python, an int64 where compiled
 
-MEMO = 1024  # keys whose search is remembered, a power of two; others only cost more
+MEMO = 1024  # keys whose search is stored, a power of two; the search for others only costs more
 
-HEAD, TAIL, ERA, ROOM = 0, 1, 2, 3  # what ``books`` holds: where the log goes on and ends; the era and its capacity
-TRIES, WORKER, SINCE = 0, 1, 2  # how far a search had got, and in which era
+HEAD, TAIL, ERA, ROOM = 0, 1, 2, 3  # what ``books`` holds: the ends of the log, the era and its capacity
+TRIES, WORKER, IN_ERA = 0, 1, 2  # how far a search has got, and in which era
 
 _GAMMA, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
 
 
 class GroupingRows(NamedTuple):
-    """Rows per virtual worker in the window, as ``kernels`` has them, but with a log. Without a window it is empty."""
+    """Rows per virtual worker in the window, as ``window`` has them, but with a log. Without a window it is empty."""
 
     clock: I64
     spans: I64
@@ -43,16 +45,16 @@ class GroupingRows(NamedTuple):
 
 
 class Memo(NamedTuple):
-    """By the low bits of its hash: a key, the hash that its search had got to, and how far that was."""
+    """By the low bits of a key's hash: the key, the hash that its search has reached, and its progress."""
 
     key: U64
     hashed: U64
-    found: I64
+    progress: I64
 
 
 @inner
 def expire(slide: Int, clock: I64, spans: I64, log: I32, load: I64, books: I64) -> None:
-    """Open this slide: the rows of those that fall out of the window are taken off, and a new era begins."""
+    """Open this slide: subtract the rows of slides that leave the window, and begin a new era."""
     mask = log.shape[0] - 1
     for _ in range(min(slide - clock[SLIDE], spans.shape[0])):
         place = clock[PLACE] + 1 if clock[PLACE] + 1 < spans.shape[0] else 0
@@ -82,8 +84,8 @@ def route_virtual(
     """PoRC from tuple ``start`` on, as if there were ``ahead`` rows more; returns the tuple at which the log must grow,
     or the number of tuples."""
     clock, spans, log, load, books = rows.clock, rows.spans, rows.log, rows.load, rows.books
-    known, reached, found = memo.key, memo.hashed, memo.found
-    workers, mask, slots = load.shape[0], log.shape[0] - 1, np.uint64(known.shape[0] - 1)
+    memo_keys, memo_hashes, progress = memo.key, memo.hashed, memo.progress
+    workers, mask, slots = load.shape[0], log.shape[0] - 1, np.uint64(memo_keys.shape[0] - 1)
     for i in range(start, keys.shape[0]):
         if slides[i] != clock[SLIDE]:
             expire(slides[i], clock, spans, log, load, books)
@@ -97,8 +99,8 @@ def route_virtual(
         stride = (hashed * _GAMMA) | _ONE
         slot = np.int64(hashed & slots)
         worker, tries = scaled_down(hashed, workers), 0
-        if known[slot] == keys[i] and found[slot, SINCE] == books[ERA]:
-            hashed, worker, tries = reached[slot], found[slot, WORKER], found[slot, TRIES]
+        if memo_keys[slot] == keys[i] and progress[slot, IN_ERA] == books[ERA]:
+            hashed, worker, tries = memo_hashes[slot], progress[slot, WORKER], progress[slot, TRIES]
         if load[worker] >= room:
             while load[worker] >= room:
                 tries += 1
@@ -107,8 +109,8 @@ def route_virtual(
                     worker = scaled_down(hashed, workers)
                 else:
                     worker = worker + 1 if worker + 1 < workers else 0
-            known[slot], reached[slot] = keys[i], hashed
-            found[slot, TRIES], found[slot, WORKER], found[slot, SINCE] = tries, worker, books[ERA]
+            memo_keys[slot], memo_hashes[slot] = keys[i], hashed
+            progress[slot, TRIES], progress[slot, WORKER], progress[slot, IN_ERA] = tries, worker, books[ERA]
         out[i] = worker
         load[worker] += 1
         clock[ROWS] += 1

@@ -1,13 +1,13 @@
-"""Loops of Holistic's routers with exact sets: CM, AM, cAM and LM; by the rules of ``kernels``.
+"""The loops of Holistic's routers with exact sets: CM, AM, cAM and LM.
 
-The keys of a window stand in an open table, one row each: the key, then what is known of it. Its second word holds the
-number of the window it was written in (``clock[TURN]``) above 16 spare bits, so that a new window starts from nothing
-(Algorithm 1) without clearing the table, and rows of older windows count as empty. Where a key stands depends on a
-product (Fibonacci hashing): one line of memory and one multiplication a look-up.
+The keys of a window are in an open table, one row each: the key, then which workers hold it. The second word has the
+number of the window in which it was written (``clock[TURN]``) above 16 spare bits. So a new window starts empty
+(Algorithm 1) without clearing the table: rows of older windows count as empty. The cell of a key is a product
+(Fibonacci hashing): a look-up reads one line of memory and takes one multiplication.
 
-AM and cAM never split a key with exact sets, so that what they know of a key is one worker, kept in the 16 spare bits:
-a known key costs no hash of its choices. CM and LM keep a set of workers a key, as bits in the words that follow.
-What was tried and what each costs is in docs/decisions/0010.
+AM and cAM never split a key with exact sets, so a key has one worker, kept in the 16 spare bits: a key that is in the
+table costs no hash of its choices. CM and LM keep a set of workers a key, as bits in the words that follow.
+docs/decisions/0010 has what was tried and what each costs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.kernels.base import another, inner, kernel, lightest
+from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.choices import another, lightest
 
 __all__ = [
     "BY_HYBRID",
@@ -27,13 +28,13 @@ __all__ = [
     "OPENED",
     "TURN",
     "WINDOW",
-    "follow",
     "hybrid",
     "lightest",
     "rehash",
     "restart",
     "route_affine",
     "route_even",
+    "update_extent",
 ]
 
 U64 = NDArray[np.uint64]
@@ -43,7 +44,7 @@ Int = Any  # an int in plain Python, an int64 where compiled
 Numbers = Any  # int64 or float64, one a worker
 
 BY_KEYS, BY_ROWS, BY_HYBRID = 0, 1, 2  # what a router keeps even
-# ``clock``: slide and window in use, windows so far, keys in the table, and what look-ups ahead have read
+# ``clock``: slide and window in use, windows so far, keys in the table, and what prefetches have read
 OPENED, WINDOW, TURN, KEYS, READ = 0, 1, 2, 3, 4
 LEAST, AT_LEAST, MOST = 0, 1, 2  # what an ``extent`` holds
 
@@ -53,9 +54,11 @@ _ONE, _SPARE, _WORKER = np.uint64(1), np.uint64(16), np.uint64(0xFFFF)
 
 
 @inner
-def follow(values: Numbers, extent: Numbers, worker: int, before: Numbers) -> None:
-    """This worker's value has risen: keep ``extent`` (least value, how many have it, most) up to date. The least is
-    looked for again only when the last worker leaves it, so that a row costs O(1) on average."""
+def update_extent(values: Numbers, extent: Numbers, worker: int, before: Numbers) -> None:
+    """Update ``extent`` (least value, how many workers have it, most) after this worker's value has risen.
+
+    The least is searched only when the last worker leaves it, so a row costs O(1) on average.
+    """
     extent[MOST] = max(extent[MOST], values[worker])
     if before != extent[LEAST]:
         return
@@ -85,13 +88,13 @@ def hybrid(bias: float, published: int, rows: Numbers, keys: Numbers, of_rows: N
 
 @inner
 def home(key: np.uint64, shift: np.uint64) -> Int:
-    """Where a key would be in a table of 2**(64 - shift) places without any other."""
+    """The first cell of a key in a table of 2**(64 - shift) cells."""
     return np.int64((key * _GAMMA) >> shift)
 
 
 @inner
 def place_of(key: np.uint64, turn: np.uint64, shift: np.uint64, table: U64) -> Int:
-    """Where a key is in an open table, or where it would go."""
+    """The cell of a key, or the empty one where it would go."""
     mask = table.shape[0] - 1
     at = home(key, shift)
     while table[at, 1] >> _SPARE == turn and table[at, 0] != key:
@@ -101,7 +104,7 @@ def place_of(key: np.uint64, turn: np.uint64, shift: np.uint64, table: U64) -> I
 
 @kernel
 def restart(load: I64, keys: Numbers, of_rows: I64, of_keys: Numbers) -> None:
-    """Holistic, Algorithm 1, lines 3-5: a new window starts from nothing."""
+    """Holistic, Algorithm 1, lines 3-5: a new window starts empty."""
     load[:] = 0
     keys[:] = 0
     for at in range(3):
@@ -126,24 +129,24 @@ def route_affine(
 ) -> Int:
     """AM and cAM (Algorithms 3 and 4) from tuple ``start`` on; a window is ``span`` slides.
 
-    ``load`` is what a new key looks at: its keys, or with ``rows_count`` = 1 its rows. The counters of the loop are
-    local, since stores to arrays make a compiler read them again; a line of the table is read some rows before it is
-    needed, and what was read is stored at the end so that no compiler drops it. Returns the tuple at which the table
-    must grow, or the number of tuples.
+    ``load`` is what a new key is placed by: a worker's keys, or with ``rows_count`` = 1 its rows. Two things make the
+    loop fast. Its counters are local, since a store to an array makes the compiler read them again. And the line of the
+    table for a later row is prefetched; the result is stored at the end, so that the compiler cannot drop the read.
+    Returns the tuple at which the table must grow, or the number of tuples.
     """
     mask = table.shape[0] - 1
     ahead, last = np.uint64(0), keys.shape[0] - 1
-    opened, turn, known, done = clock[OPENED], np.uint64(clock[TURN]), clock[KEYS], keys.shape[0]
+    opened, turn, in_table, routed = clock[OPENED], np.uint64(clock[TURN]), clock[KEYS], keys.shape[0]
     for i in range(start, keys.shape[0]):
         if slides[i] != opened:
             opened = slides[i]
             if opened // span != clock[WINDOW]:
                 clock[WINDOW] = opened // span
                 turn += _ONE
-                known = 0
+                in_table = 0
                 load[:] = 0
-        if 2 * known >= table.shape[0]:
-            done = i
+        if 2 * in_table >= table.shape[0]:
+            routed = i
             break
         ahead |= table[home(keys[min(i + _AHEAD, last)], shift), 0]
         at = home(keys[i], shift)  # ``place_of`` written out: the call costs 5 % though it is inlined
@@ -155,11 +158,11 @@ def route_affine(
         else:
             best = lightest(keys[i], salts, picked, load)
             table[at, 0], table[at, 1] = keys[i], (turn << _SPARE) | np.uint64(best)
-            known += 1
+            in_table += 1
             load[best] += 1
         out[i] = best
-    clock[OPENED], clock[TURN], clock[KEYS], clock[READ] = opened, np.int64(turn), known, np.int64(ahead & _ONE)
-    return done
+    clock[OPENED], clock[TURN], clock[KEYS], clock[READ] = opened, np.int64(turn), in_table, np.int64(ahead & _ONE)
+    return routed
 
 
 @kernel
@@ -206,7 +209,7 @@ def route_even(
         out[i] = best
         load[best] += 1
         if rule == BY_HYBRID:
-            follow(load, of_rows, best, load[best] - 1)
+            update_extent(load, of_rows, best, load[best] - 1)
         turn = np.uint64(clock[TURN])
         at = place_of(keys[i], turn, shift, table)
         if table[at, 1] >> _SPARE != turn:
@@ -219,13 +222,13 @@ def route_even(
             table[at, word] |= bit
             cardinality[best] += 1
             if rule == BY_HYBRID:
-                follow(cardinality, of_keys, best, cardinality[best] - 1)
+                update_extent(cardinality, of_keys, best, cardinality[best] - 1)
     return keys.shape[0]
 
 
 @kernel
 def rehash(turn: np.uint64, table: U64, shift: np.uint64, wider: U64) -> None:
-    """Move this window's keys to a wider, empty table."""
+    """Copy this window's keys to a wider, empty table."""
     for at in range(table.shape[0]):
         if table[at, 1] >> _SPARE == turn:
             place = place_of(table[at, 0], turn, shift, wider)

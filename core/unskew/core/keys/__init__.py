@@ -1,5 +1,4 @@
-"""From a key column to 64-bit hashes that equal Spark's: which types may be keys, how a value is cast, how it is
-hashed.
+"""From a key column to 64-bit hashes that equal Spark's: which types may be keys, how values are cast and hashed.
 
 Begin with ``hashing`` (``hash_keys``); ``types`` says which Spark types are allowed and what two of them have in
 common.

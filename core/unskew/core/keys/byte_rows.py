@@ -1,4 +1,4 @@
-"""Byte strings as numpy reads them: word by word, the same word of every row in one strided view.
+"""Byte strings read by numpy word by word: the same word of every row in one strided view.
 
 Rows of one length that lie one behind the other are read where they are. Others are first padded with zeros to
 whole words (Arrow's ``ascii_rpad``, 5 ns a row), which measured four times as fast as gathering every word from
@@ -26,7 +26,7 @@ U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
 
 # Arrow's dictionary costs 20 ns a row while the distinct values are few thousands, 100 and more when they are many.
-# A probe spread over the column tells; rows of one short length are hashed faster (16 ns) than any look-up.
+# A sample spread over the column decides; rows of one short length are hashed faster (16 ns) than any look-up.
 _FEW, _PROBE, _REPEATS, _CHEAP = 32_768, 16_384, 0.8, 24
 
 _WORD = np.dtype("<u8")

@@ -1,7 +1,7 @@
 """One key column, in the form Spark hashes it: 4-byte words, 8-byte words, or byte strings.
 
-Takes numpy arrays, Arrow arrays and plain lists; casts to the wanted Spark type; leaves the arithmetic to
-``xxh64`` and ``murmur3``. Which type becomes which form is Spark's ``HashExpression``, checked against a live
+Takes numpy arrays, Arrow arrays and plain lists; casts to the given Spark type; leaves the arithmetic to
+``xxh64``. Which type becomes which form is Spark's ``HashExpression``, checked against a live
 Spark in ``tests/spark``. Plain Python values have the types Spark gives them: int is ``bigint``, float ``double``,
 Decimal ``decimal(38,18)``, a list of mixed types is refused. Deviation: a datetime without a zone is
 ``timestamp_ntz``; Spark would read it in the session's zone, which is not known here. A plan's key type tells
@@ -49,9 +49,9 @@ class Column:
     codes: NDArray[np.intp] | None = None
 
     @classmethod
-    def of(cls, values: Values, wanted: KeyType | str | None = None) -> Column:
+    def of(cls, values: Values, key_type: KeyType | str | None = None) -> Column:
         array = to_arrow(values)
-        key = parse(wanted) if isinstance(wanted, str) else wanted
+        key = parse(key_type) if isinstance(key_type, str) else key_type
         key = _own_type(array, values) if key is None else key
         if pa.types.is_dictionary(array.type):
             return _encoded(array, key)
@@ -98,8 +98,8 @@ def to_arrow(values: Values) -> pa.Array:
 
 
 def _own_type(array: pa.Array, values: Values) -> KeyType:
-    """The type of a column nobody named one for. Python decimals have one for all, else their hash would change
-    with the digits of the other values."""
+    """The type of a column without a given type. All Python decimals have one type: else a hash would depend on the
+    digits of the other values."""
     if pa.types.is_decimal(array.type) and not isinstance(values, (pa.Array, pa.ChunkedArray)):
         return KeyType("decimal", 38, 18)
     return type_of(array.type)
@@ -180,8 +180,8 @@ def _payload(array: pa.Array, key: KeyType) -> Payload:
 
 def _float_bits(values: NDArray[Any]) -> NDArray[np.uint32] | NDArray[np.uint64]:
     """The IEEE bits with one NaN and one zero, as Java's ``floatToIntBits`` after Spark's -0.0 rule."""
-    one: NDArray[Any] = np.where(np.isnan(values), values.dtype.type(np.nan), values + values.dtype.type(0))
-    return one.view(np.uint64) if values.itemsize == 8 else one.view(np.uint32)
+    bits: NDArray[Any] = np.where(np.isnan(values), values.dtype.type(np.nan), values + values.dtype.type(0))
+    return bits.view(np.uint64) if values.itemsize == 8 else bits.view(np.uint32)
 
 
 def _decimal(array: pa.Array, key: KeyType) -> NDArray[np.uint64] | ByteRows:

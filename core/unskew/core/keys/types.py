@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from unskew.core.errors import KeyTypeError
 
-if TYPE_CHECKING:  # Arrow is loaded by whoever has Arrow columns: a plan carries key types by name only
+if TYPE_CHECKING:  # only for columns: a plan has key types by name and must not load Arrow
     import pyarrow as pa
 
 __all__ = ["FRACTIONAL", "INTEGRAL", "KeyType", "arrow_of", "common_type", "parse", "type_of"]
@@ -179,15 +179,14 @@ def common_type(left: KeyType | str, right: KeyType | str) -> KeyType:
     b = parse(right) if isinstance(right, str) else right
     if a == b:
         return a
-    for one, other in ((a, b), (b, a)):
-        found = _wider(one, other)
-        if found is not None:
-            return found
+    common = _wider(a, b) or _wider(b, a)
+    if common is not None:
+        return common
     raise KeyTypeError(f"Spark does not compare {a} with {b}: cast one side of the join explicitly")
 
 
 def _wider(a: KeyType, b: KeyType) -> KeyType | None:
-    """The common type where ``a`` is the side that the rule is about, else None (the caller tries both)."""
+    """The common type by the rules about ``a``, else None (the caller also tries the other order)."""
     if a.name == "void":
         return b
     if a.name == "string" and b.name != "void":

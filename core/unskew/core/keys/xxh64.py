@@ -30,7 +30,7 @@ _P5 = np.uint64(0x27D4EB2F165667C5)
 _P12 = np.uint64(0x60EA27EEADC0B5D6)  # P1 + P2
 _LOW32, _LOW8 = np.uint64(0xFFFFFFFF), np.uint64(0xFF)
 
-_BLOCK = 8192  # numbers at a time, as ``bytesview.BLOCK`` rows
+_BLOCK = 8192  # numbers at a time, as ``byte_rows.BLOCK`` rows
 _LONG = 192  # bytes from which one call of the C library a row is the faster way
 
 
@@ -127,21 +127,21 @@ def _hash_block(block: Block, seed: U64) -> U64:
     if block.longest >= 32:
         h = np.where(size >= 32, _stripes(block, seed), h)
     h += size.view(np.uint64)
-    taken, rest = size >> 5 << 2, (size & 31).astype(np.uint8)  # words in the stripes; bytes after them
+    stripe_words, rest = size >> 5 << 2, (size & 31).astype(np.uint8)  # words in the stripes; bytes after them
     for number in range(min(block.longest, 31) >> 3):
-        word = block.word_of(taken + number) if block.longest >= 32 else block.word(number)
+        word = block.word_of(stripe_words + number) if block.longest >= 32 else block.word(number)
         h = _where(rest >= 8 * number + 8, _take8, h, word)
     return _avalanche(_tail(block, rest, h))
 
 
-def _where(wanted: NDArray[np.bool_], take: Callable[[U64, U64], U64], h: U64, word: U64) -> U64:
-    """``take(h, word)`` for the wanted rows; the others keep their state."""
-    count = np.count_nonzero(wanted)
+def _where(marked: NDArray[np.bool_], take: Callable[[U64, U64], U64], h: U64, word: U64) -> U64:
+    """``take(h, word)`` for the marked rows; the others keep their state."""
+    count = np.count_nonzero(marked)
     if count == len(h):
         return take(h, word)
     if 5 * count > 3 * len(h):
-        return np.where(wanted, take(h, word), h)
-    rows = np.flatnonzero(wanted)
+        return np.where(marked, take(h, word), h)
+    rows = np.flatnonzero(marked)
     h[rows] = take(h.take(rows), word.take(rows))
     return h
 

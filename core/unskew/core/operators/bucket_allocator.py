@@ -2,11 +2,11 @@
 
 Prompt, section 5, Algorithm 3. Every map task decides alone, from its own key clusters and its block's
 reference table (which of its keys are split over several blocks). Split keys are hashed, so that all map
-tasks agree on them; the other keys are in one block only, so their task is free to choose.
+tasks agree on them; the other keys are in one block only, so their task may choose.
 
 Deviations from the listing:
 
-- Line 8 resets the set of buckets when one is *left*; here, as the text says, when none is.
+- Line 8 resets the set of buckets when one remains; here, as the text says, when none does.
 - |C| is the size of the clusters in rows, not their number (section 5 defines the bucket size as |I|/r).
 - Equal capacities: the listing is silent. Buckets are tried from a start that differs by map task. With one
   start for all, every task's largest free key lands in the same bucket, the errors add up instead of
@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import heaviest
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.histogram.histogram import MAX_ROWS
 from unskew.core.sketches.tally import exact_sum
@@ -87,7 +88,7 @@ def allocate(
     np.add.at(hashed, chosen[split], rows[split])
     before = hashed if split_share is None else _expected(split_share, int(rows.sum()), buckets)
     free = np.flatnonzero(~split)
-    free = free[np.lexsort((hashes[free], -rows[free]))]  # lines 3-4
+    free = free[heaviest(hashes[free], rows[free], len(free))]  # lines 3-4
     chosen[free], after = _worst_fit(rows[free], before, _start(task, buckets))
     return BucketAssignment(chosen, hashed + (after - before))
 

@@ -1,7 +1,7 @@
 """The plan for opaque groups: whole keys, heavy ones alone, the heaviest partition first.
 
-No group ends before its own rows have been worked off, so what can be done is done by order: more partitions than
-slots, numbered by descending load, and short tasks fill up beside the long ones (``relabel``).
+A group takes as long as its own rows, so only the order of tasks can help: more partitions than slots, numbered by
+descending load, so that short tasks run beside the long ones (``plan.relabel``).
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from unskew.core.planners import Origin, make_planner
 
 __all__ = ["group_partitions", "group_plan"]
 
-_PER_SLOT = 3  # at least: what is left to even out at the end is a third of a slot's share
+_PER_SLOT = 3  # at least: so the last tasks to end are about a third of a slot's share
 
 
 def group_partitions(partitions: int, slots: int) -> int:
-    """How many there are of a job that would have ``partitions``, where so many tasks run at once."""
+    """How many partitions to plan for a job that asks for ``partitions`` and runs ``slots`` tasks at once."""
     return min(max(partitions, _PER_SLOT * slots), MAX_PARTITIONS)
 
 
 def group_plan(histogram: Histogram, partitions: int, seed: int = 7, origin: Origin | None = None) -> Plan:
+    """The plan of whole keys for these rows, its partitions numbered by descending load."""
     plan = make_planner("kip", partitions, seed).plan(histogram, origin=origin)
     return relabelled(plan, plan.info.loads)

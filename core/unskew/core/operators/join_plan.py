@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import descending
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, Tail
 from unskew.core.plan.plan import Plan
@@ -132,14 +133,14 @@ def join_plan(
     planner = make_planner(policy, partitions, seed, list(weights) or None)
     copies = rows.rows(RIGHT if side == LEFT else LEFT)
     spread = rows.spread[side].copy()
-    told = _Told(cost, scale, tail, tail_keys, rows.hashes)
-    plan = planner.plan(told.histogram(None if whole else spread), origin=origin)
+    summary = _JoinSummary(cost, scale, tail, tail_keys, rows.hashes)
+    plan = planner.plan(summary.histogram(None if whole else spread), origin=origin)
     for attempt in range(_TRIES):
         extra = _copied(plan, rows.hashes, copies)
         if extra.sum() <= bounds.replication * everything:
             break
         spread[_dearest(extra, 0.0 if attempt == _TRIES - 1 else bounds.replication * everything)] = 0
-        plan = planner.plan(told.histogram(spread), origin=origin)
+        plan = planner.plan(summary.histogram(spread), origin=origin)
     stuck = 0 if whole else _stuck(cost, rows, side, everything / partitions, partitions)
     return JoinPlan(
         plan, rows.how, side, rows.left.total, rows.right.total, int(_output_of_all(rows)),
@@ -148,7 +149,7 @@ def join_plan(
 
 
 @dataclass(frozen=True, eq=False)
-class _Told:
+class _JoinSummary:
     """Costs as a planner takes them."""
 
     cost: F64
@@ -216,7 +217,7 @@ def _stuck(cost: F64, rows: JoinRows, side: str, mean: float, partitions: int) -
 
 def _dearest(extra: F64, bound: float) -> NDArray[np.intp]:
     """The keys that must not be split for the others' copies to be within the bound: the most copied ones."""
-    order = np.argsort(-extra, kind="stable")
+    order = descending(extra)
     over = extra.sum() - np.cumsum(extra[order]) > bound
     return order[: int(np.count_nonzero(over)) + 1] if bound else order
 

@@ -1,8 +1,7 @@
-"""What is counted of a stateful batch, and the plan that follows from it.
+"""The counts of a stateful batch, and the plan for the next batch that follows from them.
 
-Everything here is a function of what the batches before have committed, so a batch that runs again gets the same plan,
-in whatever process. Tasks count the rows of their own keys: the heaviest one by one, the rest by host. No job is run to
-count anything.
+Everything here is a function of what earlier batches committed, so a batch that runs again gets the same plan in any
+process. Tasks count the rows of their own keys, the heaviest one by one and the rest by host; no extra job counts.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.histogram.histogram import Histogram, Tail, host_of, top_rows
+from unskew.core.histogram.histogram import Histogram, Tail, host_of
 from unskew.core.histogram.history import History
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Decision, Feedback, Origin, Planner
@@ -22,12 +21,12 @@ __all__ = [
     "HOST_BITS",
     "KIP",
     "LISTED",
-    "brief",
     "first_plan",
-    "grown",
-    "lengthened",
+    "history_of",
+    "keys_added",
     "next_plan",
-    "record_of",
+    "shortened",
+    "with_batch",
 ]
 
 U64 = NDArray[np.uint64]
@@ -35,22 +34,20 @@ I64 = NDArray[np.int64]
 
 HOST_BITS = 12
 HOSTS = 1 << HOST_BITS
-LISTED = 64  # keys that one task tells one by one
-# To move a key is to read and write a few dozen bytes, and a row is its share of a call of the user's function.
+LISTED = 64  # keys that one task counts one by one
+# Moving a key reads and writes a few dozen bytes; a row costs its share of a call of the user's function.
 KIP = {"slack": 0.05, "migration_cost": 0.1}
-_DEPTH = 2  # batches that a plan is made from: with more, keys that are hot no longer are still planned for
-_EVIDENCE = 10  # rows a partition, below which a batch is not planned from where there is another
-_PER_PARTITION = 8  # keys that are kept one by one, of all tasks: what a planner lists, and as many again
+_DEPTH = 2  # batches that a plan is made from: with more, keys that are no longer hot are still planned for
+_EVIDENCE = 10  # rows a partition, below which a batch is ignored where there is another
+_PER_PARTITION = 8  # keys listed one by one over all tasks: twice what a planner lists
 
 
-def brief(rows: Histogram, limit: int) -> Histogram:
+def shortened(rows: Histogram, limit: int) -> Histogram:
     """The heaviest keys one by one, the rest by host."""
-    listed = np.zeros(len(rows.hashes), np.bool_)
-    listed[top_rows(rows.hashes, rows.counts, limit)] = True
-    return Histogram(rows.hashes[listed], rows.counts[listed], rows.fold(listed, HOST_BITS))
+    return rows.shortened(limit, HOST_BITS)
 
 
-def grown(before: U64, after: U64) -> I64:
+def keys_added(before: U64, after: U64) -> I64:
     """How many more keys each host has."""
     count: I64 = _by_host(after) - _by_host(before)
     return count
@@ -60,29 +57,33 @@ def _by_host(hashes: U64) -> I64:
     return np.bincount(host_of(hashes, HOST_BITS), minlength=HOSTS).astype(np.int64)
 
 
-def record_of(batches: Iterable[Histogram] = ()) -> History:
-    """The last batches, the newest last."""
+def history_of(batches: Iterable[Histogram] = ()) -> History:
+    """A record of the last batches, the newest last."""
     return History(_DEPTH, batches=tuple(batches))
 
 
-def lengthened(history: History, parts: Iterable[Histogram], partitions: int) -> History:
-    """The record with one more batch, of which each task has counted a part. One of a few rows says nothing, and does
-    not take the place of one that does."""
-    told = [part for part in parts if part.total]
+def with_batch(history: History, parts: Iterable[Histogram], partitions: int) -> History:
+    """The record with one more batch, of which each task has counted a part.
+
+    A batch of few rows is ignored, so that it does not displace a larger one.
+    """
+    counted = [part for part in parts if part.total]
     least = _EVIDENCE * partitions if history.batches else 1
-    if sum(part.total for part in told) < least:
+    if sum(part.total for part in counted) < least:
         return history
-    return history.add(brief(told[0].merge(*told[1:]), _PER_PARTITION * partitions))
+    return history.add(shortened(counted[0].merge(*counted[1:]), _PER_PARTITION * partitions))
 
 
 def first_plan(planner: Planner, origin: Origin) -> Plan:
-    """For the first batch, of which nothing is known."""
+    """The plan for the first batch, before anything is counted."""
     return planner.plan(Histogram.empty(), origin=origin)
 
 
 def next_plan(planner: Planner, placed: Plan, history: History, keys: Sequence[int] | I64, origin: Origin) -> Decision:
-    """The plan for the next batch and why: ``placed`` itself unless another one is worth the keys that it moves.
-    ``keys`` of state are counted by host."""
+    """The plan for the next batch and why: ``placed`` itself unless another plan is worth the keys that it moves.
+
+    ``keys`` are the keys of state by host.
+    """
     rows = history.merged()
     if not rows.total and placed.partitions == planner.partitions:
         return Decision(placed, changed=False, reason="no rows to plan from")

@@ -1,17 +1,17 @@
-"""Where the state of a partition's keys lies: blocks of keys in the order of their hashes, and which of them to touch.
+"""Where the state of a partition's keys is stored: blocks of keys by hash, and which blocks a batch reads.
 
 A partition's state is a sorted row of blocks, some dozen keys each. A block covers the hashes from its first one up to
-the next block's; the first block covers what is below it too. A block lies in some file and is never changed there:
-what is touched is written anew, into the batch's one new file, and the index of blocks says where each lies now. So a
-batch reads and writes what it touches, however much there is.
+the next block's; the first block also covers all below it. A block is in some file and never changes there: a block
+that a batch reads is written anew, into the batch's one new file, and the index of blocks says where each one is now.
+So a batch reads and writes only the blocks of its keys, however much state there is.
 
-What a place holds of a key counts only while the plan puts the key there. When a key moves, its new place reads it from
-the files of the old one, and drops what it may itself still hold of the key from an earlier time. So the old place need
-not be told, and a key that comes back finds what it had when it left, not before.
+The state of a key at a partition counts only while the plan places the key there. When a key moves, its new partition
+reads it from the files of the old one, and drops what it may still have of the key from an earlier time. So the old
+partition needs no message, and a key that comes back has the state with which it left, not an older one.
 
-Files fill up with blocks that are no longer in use. ``carried`` says which files are emptied, their blocks copied
-unread into the new one: those that are almost all waste; and where there are many files, those with no more in use than
-is written anyway, so that a block is copied once each time the file that it lies in doubles.
+Files fill up with blocks that are no longer in use. ``to_empty`` chooses the files whose blocks are copied, unread,
+into the new one: those that are almost all waste; and where there are many files, those with no more in use than is
+written anyway, so that a block is copied once each time its file doubles.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ __all__ = [
     "StateFile",
     "StatePart",
     "arrivals",
-    "carried",
     "cut",
-    "departed",
     "expired",
+    "holding",
     "in_use",
+    "moved_away",
     "no_blocks",
-    "over",
-    "runs_of",
-    "with_hashes",
+    "overlapping",
+    "runs",
+    "to_empty",
 ]
 
 U64 = NDArray[np.uint64]
@@ -50,8 +50,8 @@ Blocks = NDArray[np.void]
 
 NEVER = 2**63 - 1
 _LAST = np.uint64(2**64 - 1)
-_WASTE = 8  # a file that is in use to less than one part in so many is emptied
-_MANY = 24  # files: a block is found by the index, in however many, but each that is read is opened
+_WASTE = 8  # a file of which less than one part in so many is in use is emptied
+_MANY = 24  # files: the index finds a block in any number of them, but every file that is read must be opened
 
 # ``file`` is a number in the part's list of files, ``least`` the least expiry of a key in it.
 BLOCK = np.dtype(
@@ -103,14 +103,14 @@ def no_blocks() -> Blocks:
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """Ranges of key hashes, both ends in: ascending, and apart from each other."""
+    """Ranges of key hashes, both ends included, ascending and without overlap."""
 
     first: U64
     last: U64
 
     @classmethod
     def of(cls, first: U64, last: U64) -> Spans:
-        """These ranges in any order; those that overlap become one."""
+        """Spans from ranges in any order; overlapping ones become one."""
         order = np.argsort(first, kind="stable")
         first, reach = first[order], np.maximum.accumulate(last[order])
         begins = np.ones(len(first), np.bool_)
@@ -128,19 +128,19 @@ class Spans:
             return np.zeros(len(first), np.bool_)
         at = np.searchsorted(self.last, first)
         here = np.minimum(at, len(self.first) - 1)
-        met: Mask = (at < len(self.first)) & (self.first[here] <= last)
-        return met
+        overlap: Mask = (at < len(self.first)) & (self.first[here] <= last)
+        return overlap
 
 
-def with_hashes(blocks: Blocks, hashes: U64) -> Mask:
-    """The blocks that these keys are in, or would be."""
+def holding(blocks: Blocks, hashes: U64) -> Mask:
+    """The blocks that hold these keys, or would."""
     mask = np.zeros(len(blocks), np.bool_)
     if len(blocks) and len(hashes):
         mask[np.maximum(np.searchsorted(blocks["first"], hashes, "right") - 1, 0)] = True
     return mask
 
 
-def over(blocks: Blocks, spans: Spans) -> Mask:
+def overlapping(blocks: Blocks, spans: Spans) -> Mask:
     """The blocks that cover hashes of these ranges."""
     return spans._meets(*_ranges(blocks))
 
@@ -151,8 +151,8 @@ def expired(blocks: Blocks, clock: int) -> Mask:
     return due
 
 
-def departed(blocks: Blocks, plan: Plan, partition: int) -> Mask:
-    """The blocks in which no key can be that the plan puts at ``partition``."""
+def moved_away(blocks: Blocks, plan: Plan, partition: int) -> Mask:
+    """The blocks that can hold no key that the plan places at ``partition``."""
     first, last = _ranges(blocks)
     here = np.append(0, np.cumsum(plan.tail == partition))
     hosts = here[host_of(last, plan.tail_bits) + 1] - here[host_of(first, plan.tail_bits)]
@@ -170,8 +170,8 @@ def _ranges(blocks: Blocks) -> tuple[U64, U64]:
     return first, last
 
 
-def runs_of(mask: Mask) -> list[tuple[int, int]]:
-    """The runs of blocks that are chosen: (first, one past the last)."""
+def runs(mask: Mask) -> list[tuple[int, int]]:
+    """The runs of chosen blocks, as (first, one past the last)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
     return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
 
@@ -180,8 +180,10 @@ def runs_of(mask: Mask) -> list[tuple[int, int]]:
 
 
 def arrivals(placed: Plan, plan: Plan, partition: int) -> dict[int, Spans]:
-    """By old place, the hashes that come to ``partition`` where ``plan`` takes the place of ``placed``. A range may
-    hold hashes of keys that were listed, and so were elsewhere: rows are looked at one by one as they are read."""
+    """The hash ranges that move to ``partition`` when ``plan`` replaces ``placed``, by their old partition.
+
+    A range may contain listed keys, which were elsewhere: the reader checks rows one by one.
+    """
     bits = max(placed.tail_bits, plan.tail_bits)
     before, after = placed.tail_at(bits), plan.tail_at(bits)
     hosts = np.flatnonzero((after == partition) & (before != partition))
@@ -190,12 +192,12 @@ def arrivals(placed: Plan, plan: Plan, partition: int) -> dict[int, Spans]:
     listed = np.union1d(placed.hot.hashes, plan.hot.hashes)
     was, now = placed.place(listed), plan.place(listed)
     come = (now == partition) & (was != partition)
-    alone, left = listed[come], was[come]
-    found = {}
-    for old in np.union1d(before[hosts], left).tolist():
-        theirs, single = before[hosts] == old, alone[left == old]
-        found[int(old)] = Spans.of(np.concatenate([first[theirs], single]), np.concatenate([last[theirs], single]))
-    return found
+    keys, old_of_key, old_of_host = listed[come], was[come], before[hosts]
+    spans = {}
+    for old in np.union1d(old_of_host, old_of_key).tolist():
+        host, key = old_of_host == old, keys[old_of_key == old]
+        spans[int(old)] = Spans.of(np.concatenate([first[host], key]), np.concatenate([last[host], key]))
+    return spans
 
 
 # -- what is written --------------------------------------------------------------------------------------------
@@ -208,8 +210,8 @@ def cut(hashes: U64, size: int) -> list[int]:
         return []
     parts = max(round(count / size), 1)
     starts = np.searchsorted(hashes, hashes[np.arange(parts) * count // parts])
-    found: list[int] = np.unique(starts).tolist()
-    return found
+    cuts: list[int] = np.unique(starts).tolist()
+    return cuts
 
 
 def in_use(blocks: Blocks, files: int) -> I64:
@@ -217,7 +219,7 @@ def in_use(blocks: Blocks, files: int) -> I64:
     return np.bincount(blocks["file"], weights=blocks["length"], minlength=files).astype(np.int64)
 
 
-def carried(live: I64, size: I64, written: int) -> Mask:
+def to_empty(live: I64, size: I64, written: int) -> Mask:
     """The files to empty into the new one, of which ``written`` bytes are written in any case."""
     mask: Mask = live * _WASTE <= size
     written += int(live[mask].sum())

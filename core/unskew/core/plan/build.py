@@ -1,7 +1,7 @@
-"""From a planner's decision to a plan: the tables built, nothing decided.
+"""From a planner's placement to a plan: builds the tables, decides nothing.
 
 A planner says for each listed key which partitions get how many of its rows, and for each host its partition.
-Here fragments of one key on one partition are joined, slots are cut, and the look-up table is found.
+Here fragments of one key on one partition are joined, the slots of split keys are cut, and a look-up table is searched.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ def _hot_keys(joined: Placement) -> HotKeys:
 
 def _packed(slots: Sequence[KeySlots]) -> SplitSlots:
     return SplitSlots(
-        np.array([one.bits for one in slots], np.uint8),
-        np.array([partition for one in slots for partition in one.first], np.int32),
-        np.array([partition for one in slots for partition in one.second], np.int32),
-        np.array([cut for one in slots for cut in one.cut], np.uint64),
+        np.array([key_slots.bits for key_slots in slots], np.uint8),
+        np.array([partition for key_slots in slots for partition in key_slots.first], np.int32),
+        np.array([partition for key_slots in slots for partition in key_slots.second], np.int32),
+        np.array([cut for key_slots in slots for cut in key_slots.cut], np.uint64),
     )

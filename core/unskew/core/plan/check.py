@@ -1,5 +1,5 @@
-"""Which tables may not be a plan: any that could route a row nowhere, cost far more than they hold, or say what cannot
-be true. They may come from outside: a checkpoint, a store, another writer.
+"""Which tables are refused as a plan: those that could route a row nowhere, take far more memory than needed, or state
+figures that cannot be true. Plans are read from checkpoints and stores and may be written by others.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from unskew.core.arrays.ranking import ascending
 from unskew.core.errors import KeyTypeError, PlanError
 from unskew.core.keys.types import parse
 from unskew.core.limits import MAX_PARTITIONS, MAX_SLOTS, host_bits
@@ -37,7 +38,7 @@ def check_plan(plan: Plan) -> None:
 def _check_hot(hot: HotKeys) -> None:
     if not len(hot.hashes) == len(hot.home) == len(hot.rows) == len(hot.reason):
         raise PlanError("hot keys: hashes, homes, rows and reasons differ in length")
-    if (hot.hashes[1:] <= hot.hashes[:-1]).any():
+    if not ascending(hot.hashes):
         raise PlanError("hot keys must be sorted by hash and distinct")
     if len(hot) and int(hot.reason.max()) >= len(hot.reasons):
         raise PlanError("hot keys: a reason is not in the table of reasons")
@@ -74,7 +75,7 @@ def _check_lookup(hot: HotKeys) -> None:
 
 
 def _check_info(plan: Plan) -> None:
-    """What goes with the tables must be true of them, and printable."""
+    """Check that key types, predicted loads and moved shares are possible."""
     info = plan.info
     try:
         for name in plan.key_types:

@@ -1,7 +1,7 @@
-"""The keys with a route of their own, as a plan holds them: whole keys, the slots of split ones, and the look-up table.
+"""The keys that a plan routes one by one: whole keys, the slots of split keys, and the look-up table.
 
-Part of ``plan``: the tables and how rows of hot keys are found and routed in them. What is decided there, and which
-tables are refused, stands in ``plan`` and ``plancheck``.
+The tables of ``plan``, and how rows of hot keys are looked up and routed in them. The routing rule is in ``plan``,
+which tables are refused in ``check``.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class SplitSlots:
 
     @derived
     def places(self) -> tuple[tuple[int, ...], ...]:
-        """For each key the partitions to which a row of it may go, ascending."""
+        """The partitions to which a row of each key may go, ascending."""
         return tuple(tuple(self.units(key)) for key in range(len(self.bits)))
 
     @derived
     def fragments(self) -> int:
-        """How many places all these keys have, together."""
+        """How many (key, partition) pairs all split keys have."""
         key = np.repeat(np.arange(len(self.bits)), np.diff(self.offset))
         width = np.uint64(1 << UNITS_BITS) >> self.bits.astype(np.uint64)[key]
         part = self.cut - (np.arange(len(key)) - self.offset[key]).astype(np.uint64) * width
@@ -117,8 +117,8 @@ class HotKeys:
 
     @derived
     def table(self) -> tuple[U64, I32, I64]:
-        """Per bucket: the key there, its home and its index. An empty bucket holds a key of another bucket, which
-        no row that comes to this one can have."""
+        """Per bucket: the key there, its home and its index. An empty bucket repeats a key of another bucket, which no
+        row that looks here can have."""
         at = self.lookup.bucket(self.hashes)
         index = np.zeros(self.lookup.buckets, np.int64)
         index[at] = np.arange(len(at))
@@ -126,8 +126,8 @@ class HotKeys:
 
     @derived
     def split_table(self) -> tuple[I64, U64]:
-        """Per bucket: where the slots of the split key there begin, and the shift that leaves its slot bits. Where
-        no split key is, slot 0 is named and not used."""
+        """Per bucket: where the slots of its split key begin, and the shift that leaves its slot bits; slot 0, which is
+        not used, where there is no split key."""
         _, home, _ = self.table
         key = np.maximum(SPLIT - home, 0)
         split = home < 0
@@ -139,8 +139,8 @@ class HotKeys:
     def split_hashes(self) -> U64:
         """The split keys, in the order of their slots."""
         split = self.home < 0
-        found: U64 = self.hashes[split][np.argsort(SPLIT - self.home[split])]
-        return found
+        in_order: U64 = self.hashes[split][np.argsort(SPLIT - self.home[split])]
+        return in_order
 
     def find(self, hashes: U64) -> I64:
         """The index of each of these keys, or -1."""
@@ -152,7 +152,7 @@ class HotKeys:
 
 
 def pick(mask: NDArray[np.bool_], yes: I32, no: I32) -> I32:
-    """``np.where`` without a branch a row: which rows are hot is random, and mispredicting costs more than this."""
+    """``np.where`` without a branch for each row: which rows are hot is random, so branches would be mispredicted."""
     yes -= no
     yes *= mask
     yes += no

@@ -30,14 +30,14 @@ _ONE_GROUP_KEYS = 256
 _ONE_GROUP_SPARE_BITS = 8
 _KEYS_PER_GROUP = 4
 _GROUP_BITS = 20  # the low bits choose the group; places are read above them
-_LARGEST_GROUP = 64  # uniform hashes give 20 at most; a larger group is somebody's doing, and slow to place
+_LARGEST_GROUP = 64  # uniform hashes give 20 at most; larger groups mean chosen keys, and are slow to place
 _ROUNDS = 256
 _STRIDE = 8  # windows this far apart share few bits: where one fails the next is a fresh try
 
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """Where to look for a key hash; no two of the keys it was found for share a bucket."""
+    """The bucket of a key hash; no two of the keys for which it was built share one."""
 
     shift: int
     bits: int
@@ -71,14 +71,14 @@ class Lookup:
 
 
 def find_lookup(hashes: U64) -> Lookup:
-    """The smallest table this search finds for these distinct key hashes."""
+    """The smallest table that this search finds for these distinct key hashes."""
     keys = np.ascontiguousarray(hashes, np.uint64)
     for remix in (False, True):
         source = xxh64.hash_u64(keys, np.array([SEED], np.uint64)) if remix else keys
-        found = _one_group(source) if len(keys) <= _ONE_GROUP_KEYS else None
-        found = found or _many_groups(source)
-        if found is not None:
-            return Lookup(found.shift, found.bits, found.displacement, remix)
+        table = _one_group(source) if len(keys) <= _ONE_GROUP_KEYS else None
+        table = table or _many_groups(source)
+        if table is not None:
+            return Lookup(table.shift, table.bits, table.displacement, remix)
     raise PlanError(f"no collision-free table for {len(keys)} hot keys: are their hashes distinct?")
 
 
@@ -86,9 +86,9 @@ def _one_group(keys: U64) -> Lookup | None:
     need = max(len(keys) - 1, 0).bit_length()
     for bits in range(need, need + _ONE_GROUP_SPARE_BITS + 1):
         for shift in range(65 - bits if bits else 1):
-            found = Lookup(shift, bits, np.zeros(1, np.uint32))
-            if _collision_free(found, keys):
-                return found
+            table = Lookup(shift, bits, np.zeros(1, np.uint32))
+            if _collision_free(table, keys):
+                return table
     return None
 
 
@@ -111,15 +111,15 @@ def _displace(keys: U64, shift: int, bits: int) -> NDArray[np.uint32] | None:
     group = (keys & np.uint64(groups - 1)).view(np.int64)
     place = ((keys >> np.uint64(shift)) & np.uint64((1 << bits) - 1)).view(np.int64)
     if len(np.unique((group << bits) | place)) < len(keys):
-        return None  # two keys of one group share a place: no displacement parts them
+        return None  # two keys of one group share a place: no displacement separates them
     size = np.bincount(group, minlength=groups)
     if int(size.max(initial=0)) > _LARGEST_GROUP:
         return None
-    taken = np.zeros(1 << bits, bool)
+    used = np.zeros(1 << bits, bool)
     chosen = np.zeros(groups, np.uint32)
-    for wanted in range(int(size.max(initial=0)), 0, -1):
-        members = np.flatnonzero(size[group] == wanted)
-        if not _place_groups(group[members], place[members], bits, taken, chosen):
+    for members_each in range(int(size.max(initial=0)), 0, -1):
+        members = np.flatnonzero(size[group] == members_each)
+        if not _place_groups(group[members], place[members], bits, used, chosen):
             return None
     return chosen
 
@@ -128,7 +128,7 @@ def _place_groups(
     group: NDArray[np.int64],
     place: NDArray[np.int64],
     bits: int,
-    taken: NDArray[np.bool_],
+    used: NDArray[np.bool_],
     chosen: NDArray[np.uint32],
 ) -> bool:
     """Give every group (all of one size) a displacement whose places are free; rounds of parallel tries."""
@@ -140,10 +140,10 @@ def _place_groups(
         ids, inverse = np.unique(group, return_inverse=True)
         move = (mix(ids.view(np.uint64), attempt + 1) >> np.uint64(64 - bits)).view(np.int64)
         at = place ^ move[inverse]
-        fits = ~np.logical_or.reduceat(taken[at], np.flatnonzero(np.diff(group, prepend=-1)))
+        fits = ~np.logical_or.reduceat(used[at], np.flatnonzero(np.diff(group, prepend=-1)))
         fits &= _first_come(at, inverse, fits)
         won = fits[inverse]
-        taken[at[won]] = True
+        used[at[won]] = True
         chosen[ids[fits]] = move[fits]
         group, place = group[~won], place[~won]
     return False

@@ -59,15 +59,15 @@ def _units(rows: list[int]) -> list[int]:
 
 
 def _draw(small: list[tuple[int, int]], large: list[tuple[int, int]], amount: int, width: int) -> None:
-    """Take ``amount`` units from the large partition in use; it turns small when less than a slot is left."""
+    """Take ``amount`` units from the last large partition; it becomes small when less than a slot is left."""
     if not large:
         return
     partition, units = large.pop()
-    left = units - amount
-    if left >= width:
-        large.append((partition, left))
-    elif left > 0:
-        small.append((partition, left))
+    rest = units - amount
+    if rest >= width:
+        large.append((partition, rest))
+    elif rest > 0:
+        small.append((partition, rest))
 
 
 def units_of(bits: int, first: list[int], second: list[int], cut: list[int]) -> dict[int, int]:

@@ -1,16 +1,16 @@
-"""Ours: which policy, if any. The honest one: where plain hashing is good enough it says so and does nothing.
+"""Auto: which policy to use, if any; where plain hashing is good enough it does nothing, and says so. Ours.
 
 1. Plain hash within ``enough`` (10 %) of even: do nothing.
-2. Keys that may not be split (``splits=False``: opaque groups, state): ``kip``, with its gate. A plan in force that
-   does split keys is no plan to stay near to: ``kip`` places anew.
+2. Keys that may not be split (``splits=False``: opaque groups, state): ``kip``, with its gate. If the plan in force
+   splits keys, ``kip`` ignores it and places anew.
 3. Else the cheapest of the candidates under a linear cost model, in rows:
 
    ``cost = max over partitions of (per_row rows + per_key keys) / capacity  +  per_fragment (fragments - keys) / n``
 
-   The first term is when the last task ends, the second what merging the cuts costs, shared by n mergers. The
-   coefficients are fitted from reported task times where there are any (``Feedback``): any number of tasks will
-   do, so that times from before a change of n still count, but rows, keys and seconds of each. Of candidates within
-   1 % of each other the smallest plan is taken.
+   The first term is when the last task ends, the second the cost of merging the cuts, shared by n mergers. The
+   coefficients are fitted from reported task times where there are any (``Feedback``): rows, keys and seconds of each
+   task, of any number of tasks, so that times from before a change of n still count. Of candidates within 1 % of each
+   other the smallest plan is taken.
 4. The plan in force stays unless the best candidate is cheaper by more than ``least_gain``.
 """
 
@@ -36,7 +36,7 @@ _AS_GOOD = 1.01
 
 @dataclass(frozen=True, eq=False)
 class Auto:
-    """Chooses, and says why. ``splits``: whether a key's rows may be parted and merged again."""
+    """Chooses a policy and states the reason. ``splits``: whether a key's rows may be split and merged again."""
 
     common: PlannerSettings
     splits: bool = True

@@ -1,11 +1,11 @@
-"""Ours: every partition within one row of its share, with as few cuts as wrap-around packing allows.
+"""Balanced: every partition within one row of its share, with as few cuts as wrap-around packing allows. Ours.
 
-1. Keys that may not be split go whole to the partition with the most room, heaviest first.
+1. Keys that may not be split go whole to the partition with the most space, heaviest first.
 2. Hosts are dealt so that rows *and* distinct keys of the tail are even (``packing.deal_hosts``).
-3. The listed keys are poured into the rooms that are left: at most n - 1 fragments more than keys.
+3. The listed keys fill the space that is left: at most n - 1 fragments more than keys.
 
-Only as many keys are listed as the rooms need: heavy ones first, more where hosts alone cannot be dealt within
-the target (a uniform stream has no heavy key, but some keys must be small change).
+Only as many keys are listed as are needed to fill it exactly: heavy ones first, more where hosts alone miss the target
+(a uniform stream has no heavy key, but needs some small keys to level the partitions).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from unskew.core.limits import listed_budget
 from unskew.core.plan.build import Placement
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
-from unskew.core.planners.packing import Rooms, deal_hosts, even_out, pour
+from unskew.core.planners.packing import FreeSpace, deal_hosts, even_out, wrap_around
 from unskew.core.planners.planner_view import PlannerView
 
 __all__ = ["Balanced", "place_whole"]
@@ -37,12 +37,12 @@ _CHANGE, _HEAVY, _WHOLE = range(3)
 
 
 def place_whole(rows: NDArray[np.int64], free: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Each key, heaviest first, to the partition with the most room left."""
-    rooms = Rooms(free)
+    """Each key, heaviest first, to the partition with the most space left."""
+    free_space = FreeSpace(free)
     out = np.empty(len(rows), np.int32)
     for i, count in enumerate(rows.tolist()):
-        out[i] = partition = rooms.widest()
-        rooms.take(partition, count)
+        out[i] = partition = free_space.widest()
+        free_space.take(partition, count)
     return out
 
 
@@ -62,36 +62,36 @@ class Balanced:
         most = min(len(histogram.hashes), listed_budget(self.common.partitions))
         limit = min(int((histogram.counts >= threshold).sum()), most)
         while True:
-            demand = PlannerView.of(histogram, self.common.partitions, limit, self.common.smallest)
-            placement, exact = self._fill(demand, threshold)
+            view = PlannerView.of(histogram, self.common.partitions, limit, self.common.smallest)
+            placement, exact = self._fill(view, threshold)
             if exact or limit >= most:
                 break
             limit = min(max(limit * _GROW, self.common.partitions), most)
         how = "within one row of its share" if exact else "as near its share as whole hosts allow"
-        return Place(placement, f"every partition {how}, {len(demand.hashes)} keys listed")
+        return Place(placement, f"every partition {how}, {len(view.hashes)} keys listed")
 
-    def _fill(self, demand: PlannerView, threshold: float) -> tuple[Placement, bool]:
-        target = capacities(demand.total, self.common.weights)
-        whole = np.flatnonzero(~demand.splittable)
-        at = place_whole(demand.rows[whole], target)
-        room = target.copy()
-        np.subtract.at(room, at, demand.rows[whole])
-        full = np.bincount(at, minlength=len(room)).astype(bool) & (room <= 0)
-        open_ = np.where(full & ~full.all(), 0.0, self.common.weights)
-        tail = deal_hosts(demand.host_rows, demand.host_keys, room, open_)
-        np.subtract.at(room, tail, demand.host_rows)
-        even_out(tail, demand.host_rows, room)
-        free = np.flatnonzero(demand.splittable)
-        key, partition, rows = pour(demand.rows[free], room)
-        reason = np.where(demand.rows >= threshold, _HEAVY, _CHANGE)
+    def _fill(self, view: PlannerView, threshold: float) -> tuple[Placement, bool]:
+        target = capacities(view.total, self.common.weights)
+        whole = np.flatnonzero(~view.splittable)
+        at = place_whole(view.rows[whole], target)
+        space = target.copy()
+        np.subtract.at(space, at, view.rows[whole])
+        full = np.bincount(at, minlength=len(space)).astype(bool) & (space <= 0)
+        open_weights = np.where(full & ~full.all(), 0.0, self.common.weights)
+        tail = deal_hosts(view.host_rows, view.host_keys, space, open_weights)
+        np.subtract.at(space, tail, view.host_rows)
+        even_out(tail, view.host_rows, space)
+        free = np.flatnonzero(view.splittable)
+        key, partition, rows = wrap_around(view.rows[free], space)
+        reason = np.where(view.rows >= threshold, _HEAVY, _CHANGE)
         reason[whole] = _WHOLE
         placement = Placement(
             tail,
-            demand.hashes,
+            view.hashes,
             np.concatenate([whole, free[key]]),
             np.concatenate([at, partition]),
-            np.concatenate([demand.rows[whole], rows]),
+            np.concatenate([view.rows[whole], rows]),
             REASONS,
             reason.astype(np.uint8),
         )
-        return placement, bool((room >= 0).all())
+        return placement, bool((space >= 0).all())

@@ -1,7 +1,7 @@
 """What every planner has in common: its settings, its decision, and how a decision becomes a plan.
 
-An algorithm is a frozen dataclass with one method, ``place``: demand in, placement out (or ``KeepPrevious``: leave the
-plan as it is). ``Planner`` does the rest for all of them: checks, versions, predicted loads, moved share, reasons.
+An algorithm is a frozen dataclass with one method, ``place``: histogram in, placement out, or ``KeepPrevious`` to leave
+the plan as it is. ``Planner`` does the rest for all of them: checks, versions, predicted loads, moved share, reasons.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class PlannerSettings:
 
     @property
     def relative(self) -> NDArray[np.float64]:
-        """Weights scaled to a mean of 1: a load divided by it is comparable between partitions."""
+        """Weights scaled to a mean of 1: loads divided by it are comparable between partitions."""
         relative: NDArray[np.float64] = self.weights / self.weights.mean()
         return relative
 
     @property
     def smallest(self) -> float:
-        """The smallest partition's share, in mean shares."""
+        """The smallest weight, relative to the mean."""
         return float(self.relative.min())
 
     @property
@@ -71,29 +71,30 @@ def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> 
     if weights is None:
         return PlannerSettings(int(partitions), seed, frozen(np.ones(int(partitions)), np.float64))
     try:
-        given = np.asarray(weights, np.float64)
+        values = np.asarray(weights, np.float64)
     except (TypeError, ValueError):
         raise ConfigError("weights", weights, "one positive number a partition") from None
-    if given.shape != (partitions,):
-        raise ConfigError("weights", f"{given.size} values", f"one for each of the {partitions} partitions")
-    if not (np.isfinite(given) & (given > 0)).all():
-        bad = given[~(np.isfinite(given) & (given > 0))][0]
+    if values.shape != (partitions,):
+        raise ConfigError("weights", f"{values.size} values", f"one for each of the {partitions} partitions")
+    if not (np.isfinite(values) & (values > 0)).all():
+        bad = values[~(np.isfinite(values) & (values > 0))][0]
         raise ConfigError("weights", float(bad), "finite numbers above 0; to close a partition plan with fewer")
-    with np.errstate(over="ignore"):  # a weight near the smallest double under one near the largest: infinite, refused
-        ratio = float(given.max() / given.min())
+    with np.errstate(over="ignore"):  # may overflow to infinity, which is refused
+        ratio = float(values.max() / values.min())
     if ratio > 1e6:
         raise ConfigError("weights", ratio, "a ratio of at most 1e6 between any two")
-    return PlannerSettings(int(partitions), seed, frozen(given / given.max(), np.float64))
+    return PlannerSettings(int(partitions), seed, frozen(values / values.max(), np.float64))
 
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """What was observed since the last plan. Everything is optional; a planner uses what it knows.
+    """What was observed since the last plan. Everything is optional; each planner uses what it needs.
 
-    ``busy`` and ``idle`` are partitions in the order in which they signalled (CG's FCFS queues), ``fine`` those that
-    are neither; ``wanted`` is the share of all rows that a busy or idle one would have, where it said how much
-    (docs/decisions, 0009). ``state`` counts the rows of state per key that would have to move with it, where that is
-    more than the histogram itself. ``table`` is what partitioners have learned (Dalton).
+    ``loads``, ``seconds``, ``keys`` and ``fragments`` are per task. ``busy`` and ``idle`` are partitions in the order
+    in which they signalled (CG's FCFS queues), ``fine`` those that are neither; ``shares`` is the share of all rows
+    that a busy or idle partition asks for, where it said how much (docs/decisions, 0009). ``state`` counts the rows of
+    state that would move with each key, where that is not the histogram itself. ``table`` is the Q-table of the
+    partitioners (Dalton).
     """
 
     loads: NDArray[np.int64] | None = None
@@ -103,7 +104,7 @@ class Feedback:
     busy: Sequence[int] = ()
     idle: Sequence[int] = ()
     fine: Sequence[int] = ()
-    wanted: Mapping[int, float] = field(default_factory=dict)
+    shares: Mapping[int, float] = field(default_factory=dict)
     state: Histogram | None = None
     table: QTable | None = None
 
@@ -118,7 +119,7 @@ class Place:
 
 @dataclass(frozen=True)
 class KeepPrevious:
-    """Leave the present plan in force, and why."""
+    """Keep the present plan, and why."""
 
     reason: str
 
@@ -134,7 +135,7 @@ class PlannerAlgorithm(Protocol):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a plan will belong; no part of the routing."""
+    """Which stream, batch and key types a plan is for, and its version; the routing does not depend on it."""
 
     stream: str = ""
     batch: int | None = None
@@ -153,7 +154,10 @@ class Decision:
 
 @dataclass(frozen=True, eq=False)
 class Planner:
-    """A planning policy with its settings. Passive: the same arguments always give the same plan."""
+    """A planning policy with its settings, as ``make_planner`` returns it.
+
+    It has no state: the same arguments always give the same plan.
+    """
 
     name: str
     algorithm: PlannerAlgorithm
@@ -170,7 +174,38 @@ class Planner:
         feedback: Feedback | None = None,
         origin: Origin | None = None,
     ) -> Plan:
-        """The plan for rows distributed like ``histogram``; ``previous`` itself where it had better stay."""
+        """Make the plan for rows distributed like ``histogram``.
+
+        Parameters
+        ----------
+        histogram
+            The rows of each key.
+        previous
+            The plan in force, if there is one.
+        feedback
+            What was observed since that plan, for the policies that use it.
+        origin
+            The stream, batch, key types and version to record in the plan.
+
+        Returns
+        -------
+        Plan
+            A new plan, or ``previous`` itself where changing it is not worth it.
+
+        Raises
+        ------
+        ConfigError
+            If ``histogram`` is not a ``Histogram``.
+        PlanError
+            If the previous plan is for keys of other types.
+
+        Examples
+        --------
+        >>> from unskew.core import Histogram, hash_keys, make_planner
+        >>> planner = make_planner("kip", partitions=4)
+        >>> planner.plan(Histogram.from_hashes(hash_keys(["a", "b", "a"]))).partitions
+        4
+        """
         return self.decide(histogram, previous, feedback, origin).plan
 
     def decide(
@@ -180,9 +215,9 @@ class Planner:
         feedback: Feedback | None = None,
         origin: Origin | None = None,
     ) -> Decision:
-        """As ``plan``, with the reason, and whether anything changed.
+        """As ``plan``, with the reason, and whether the plan has changed.
 
-        A plan that splits keys is no start for a policy that keeps them whole: that one begins anew.
+        A policy that keeps keys whole ignores a previous plan that splits keys, and starts anew.
         """
         if not isinstance(histogram, Histogram):
             raise ConfigError("histogram", type(histogram).__name__, "a Histogram: Histogram.from_hashes(hashes)")
@@ -219,7 +254,7 @@ class Planner:
 
 
 def _same_keys(previous: Plan | None, origin: Origin) -> None:
-    """Plans of two key types hash the same key differently: neither may follow the other."""
+    """Refuse a previous plan for other key types: they hash the same key differently."""
     if previous is None or not previous.key_types or not origin.key_types or previous.key_types == origin.key_types:
         return
     raise PlanError(

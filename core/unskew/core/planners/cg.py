@@ -1,21 +1,21 @@
-"""Consistent Grouping as a plan: many equal virtual workers, owned by partitions in proportion to what they bear.
+"""Consistent Grouping as a plan: many equal virtual workers, owned by partitions in proportion to their capacity.
 
 Keys go to virtual workers by PoRC, the power of random choices (CG section 5.1): a key's first virtual worker with
-room takes it, where capacity is ``ceil((1 + epsilon) x mean load)``; a heavy key spreads over as many as it needs.
-Partitions own virtual workers; when one signals busy and another idle, one virtual worker changes hands (5.2.1),
-pairs in the order in which they signalled. Nothing migrates: only later rows go elsewhere, and partial state is
-merged periodically (5.3), so keys may be split.
+space takes it, where capacity is ``ceil((1 + epsilon) x mean load)``; a heavy key spreads over as many as it needs.
+Partitions own virtual workers. When one partition signals busy and another idle, one virtual worker changes hands
+(5.2.1), pairs in the order in which they signalled. Nothing migrates: only later rows go elsewhere, and partial state
+is merged periodically (5.3), so keys may be split.
 
-The tuple-at-a-time machine with its queues and time slots is ``core/routers/cg``; here one decision is a plan:
+The tuple-at-a-time router is ``routers.cg``. Here one decision is a plan, and these are the deviations:
 - a virtual worker is an equal run of hosts, so that the map can be read back from the previous plan's tail;
 - the tail of a virtual worker stays with it; only listed keys choose (a host cannot tell its keys apart);
-- after a number of salted hashes a key takes what room is left in an order that all keys share;
+- after a number of salted hashes a key takes what space is left in an order that all keys share;
 - the number of virtual workers is rounded up to a power of two, at most the number of hosts;
-- who said which share of the rows it wants stands in its queue for as many pairings as it has virtual workers too many
-  or too few for that, at least one. A share of the *rows* is what was felt: asked again for the same signals, or for
-  those of a batch that an older plan still routed in part, nearly nothing moves;
-- a busy one that no idle one is left for gives one virtual worker each to those that said neither (6.1.2): at once,
-  because a plan does not remember who was busy before.
+- a partition that asks for a share of the rows is paired as often as it has virtual workers too many or too few for
+  that, at least once. Shares are of all rows, which is what the partition measured. So signals that are applied twice,
+  or that come from a batch which an older plan routed in part, move nearly nothing the second time;
+- a busy partition without an idle one to pair with gives one virtual worker each to those that are neither (6.1.2), at
+  once, because a plan does not store who was busy before.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ REASONS = (
     "PoRC: poured over the virtual workers it chose",
     "too few distinct spread values to split it: the roomiest virtual worker it chose",
 )
-_FIRST, _POURED, _WHOLE = range(3)
+_FIRST, _SPLIT, _WHOLE = range(3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,17 +65,17 @@ class Cg:
 
     @property
     def virtual_bits(self) -> int:
-        wanted = (self.alpha * self.common.partitions - 1).bit_length()
-        return min(wanted, host_bits(self.common.partitions))
+        request = (self.alpha * self.common.partitions - 1).bit_length()
+        return min(request, host_bits(self.common.partitions))
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:
         owner, moved = self._owners(previous, feedback)
         n, workers = self.common.partitions, 1 << self.virtual_bits
-        demand = PlannerView.of(histogram, n, self._listed(histogram), smallest=n / workers)
-        pouring = _Pouring(self, owner, fold_hosts(demand.host_rows, self.virtual_bits), demand)
-        key, worker, rows, reason = pouring.run()
-        tail = np.repeat(owner, len(demand.host_rows) // workers)
-        placement = Placement(tail, demand.hashes, key, owner[worker], rows, REASONS, reason)
+        view = PlannerView.of(histogram, n, self._listed(histogram), smallest=n / workers)
+        placing = _KeyPlacement(self, owner, fold_hosts(view.host_rows, self.virtual_bits), view)
+        key, worker, rows, reason = placing.run()
+        tail = np.repeat(owner, len(view.host_rows) // workers)
+        placement = Placement(tail, view.hashes, key, owner[worker], rows, REASONS, reason)
         return Place(placement, f"{workers} virtual workers, {moved} changed hands")
 
     def _listed(self, histogram: Histogram) -> int:
@@ -95,72 +95,73 @@ class Cg:
 
 
 def _exchange(owner: NDArray[np.int32], feedback: Feedback, partitions: int) -> int:
-    """Hand virtual workers over, pairing by pairing; how many. An owner keeps one: without rows it could signal
-    nothing."""
-    here, held = range(partitions), np.bincount(owner, minlength=partitions)
-    busy = {one: min(_asked(one, held, feedback, -1), int(held[one]) - 1) for one in feedback.busy if one in here}
-    idle = {one: _asked(one, held, feedback, 1) for one in feedback.idle if one in here and one not in busy}
+    """Hand virtual workers over, pair by pair, and return how many. An owner keeps at least one: a partition without
+    rows could not signal."""
+    owned = np.bincount(owner, minlength=partitions)
+    busy, idle = ([p for p in queue if p in range(partitions)] for queue in (feedback.busy, feedback.idle))
+    giving = {p: min(_request(p, owned, feedback, -1), int(owned[p]) - 1) for p in busy}
+    taking = {p: _request(p, owned, feedback, 1) for p in idle if p not in giving}
     moved = 0
-    for giver, taker, count in _pairs(busy, idle):
+    for giver, taker, count in _pairs(giving, taking):
         owner[np.flatnonzero(owner == giver)[:count]] = taker
         moved += count
-    fine = [one for one in feedback.fine if one in here and one not in busy]
-    for giver in busy:
-        for taker in fine[: busy[giver]]:
+    fine = [p for p in feedback.fine if p in range(partitions) and p not in giving]
+    for giver in giving:
+        for taker in fine[: giving[giver]]:
             owner[np.flatnonzero(owner == giver)[0]] = taker
             moved += 1
     return moved
 
 
-def _asked(one: int, held: NDArray[np.intp], feedback: Feedback, sign: int) -> int:
-    """Virtual workers that it would have besides (``sign`` 1) or be rid of (-1): at least one, also where it said no
-    number."""
-    wanted = feedback.wanted.get(one)
-    return 1 if wanted is None else max(sign * round(wanted * int(held.sum()) - int(held[one])), 1)
+def _request(partition: int, owned: NDArray[np.intp], feedback: Feedback, sign: int) -> int:
+    """How many virtual workers a partition asks to get (``sign`` 1) or to lose (-1): at least one, and one where it
+    named no share."""
+    request = feedback.shares.get(partition)
+    return 1 if request is None else max(sign * round(request * int(owned.sum()) - int(owned[partition])), 1)
 
 
 def _pairs(busy: dict[int, int], idle: dict[int, int]) -> Iterator[tuple[int, int, int]]:
-    """Heads of both queues until one is empty. What is left of ``busy`` found nobody."""
+    """Pair the heads of both queues until one is empty. What remains in ``busy`` has no partner."""
     takers = list(idle.items())
-    for giver, wanted in list(busy.items()):
-        left = wanted
-        while left > 0 and takers:
-            taker, room = takers.pop(0)
-            count = min(left, room)
-            left -= count
-            if room > count:
-                takers.insert(0, (taker, room - count))
+    for giver, request in list(busy.items()):
+        remaining = request
+        while remaining > 0 and takers:
+            taker, space = takers.pop(0)
+            count = min(remaining, space)
+            remaining -= count
+            if space > count:
+                takers.insert(0, (taker, space - count))
             yield giver, taker, count
-        busy[giver] = left
+        busy[giver] = remaining
 
 
-class _Pouring:
-    """PoRC over the listed keys, heaviest first: the rooms so far, and how many slots the plan still has."""
+class _KeyPlacement:
+    """PoRC over the listed keys, heaviest first: the space left so far, and how many slots the plan still has."""
 
-    def __init__(self, settings: Cg, owner: NDArray[np.int32], load: I64, demand: PlannerView) -> None:
-        self.settings, self.demand = settings, demand
+    def __init__(self, settings: Cg, owner: NDArray[np.int32], load: I64, view: PlannerView) -> None:
+        self.settings, self.view = settings, view
         self.owner: list[int] = owner.tolist()
-        capacity = max(-(-int(demand.total * (1 + settings.epsilon)) // len(load)), 1)
-        self.room: list[int] = np.maximum(capacity - load, 0).tolist()
-        self.slots = slot_budget(settings.common.partitions, len(demand.hashes))
+        capacity = max(-(-int(view.total * (1 + settings.epsilon)) // len(load)), 1)
+        self.space: list[int] = np.maximum(capacity - load, 0).tolist()
+        self.slots = slot_budget(settings.common.partitions, len(view.hashes))
         order = mix(np.arange(len(load), dtype=np.uint64), settings.common.seed)
         self.rest: list[int] = np.argsort(order, kind="stable").tolist()
         self.next = 0
 
     def run(self) -> tuple[I64, I64, I64, NDArray[np.uint8]]:
         out: list[tuple[int, int, int]] = []
-        reason = np.zeros(len(self.demand.hashes), np.uint8)
-        keys = zip(self.demand.hashes.tolist(), self.demand.rows.tolist(), self.demand.splittable.tolist(), strict=True)
+        reason = np.zeros(len(self.view.hashes), np.uint8)
+        keys = zip(self.view.hashes.tolist(), self.view.rows.tolist(), self.view.splittable.tolist(), strict=True)
         for i, (key, count, splittable) in enumerate(keys):
             choices = self._choices(key)
-            if self.room[choices[0]] >= count:
+            if self.space[choices[0]] >= count:
                 parts = {choices[0]: count}
             elif splittable and self.slots > 0:
-                parts, reason[i] = self._poured(choices, count), _POURED
+                parts, reason[i] = self._split(choices, count), _SPLIT
             else:
-                parts, reason[i] = {self._roomiest(choices, count): count}, _WHOLE
+                parts, reason[i] = {self._most_space(choices, count): count}, _WHOLE
             for worker, rows in parts.items():
-                self.room[worker] = max(self.room[worker] - rows, 0)
+                self.space[worker] = max(self.space[worker] - rows, 0)
                 out.append((i, worker, rows))
         triples = np.array(out, np.int64).reshape(-1, 3)
         return triples[:, 0], triples[:, 1], triples[:, 2], reason
@@ -173,13 +174,13 @@ class _Pouring:
         salts = np.arange(_SALTED, dtype=np.uint64) + np.uint64(key)
         return [key >> (64 - bits), *(mix(salts, self.settings.common.seed) >> np.uint64(64 - bits)).tolist()]
 
-    def _poured(self, choices: list[int], count: int) -> dict[int, int]:
-        """Fill the rooms of the choices in order, then those of all workers in turn; what finds no room anywhere, or
-        no slot to say so, stays with the first choice."""
+    def _split(self, choices: list[int], count: int) -> dict[int, int]:
+        """Fill the choices in order, then all workers in turn. Rows for which there is no space or no slot left go to
+        the first choice."""
         parts: dict[int, int] = {}
         for worker in self._in_turn(choices):
-            if worker not in parts and self.room[worker] > 0:
-                parts[worker] = min(self.room[worker], count)
+            if worker not in parts and self.space[worker] > 0:
+                parts[worker] = min(self.space[worker], count)
                 count -= parts[worker]
             if count == 0 or 2 * len(parts) >= self.slots:
                 break
@@ -189,13 +190,14 @@ class _Pouring:
         return parts
 
     def _in_turn(self, choices: list[int]) -> Iterator[int]:
-        """The choices, then all that may have room; whoever had to be passed is full and is not asked again."""
+        """The choices, then all workers that may have space; one that was passed over is full and is not tried
+        again."""
         yield from choices
         while self.next < len(self.rest):
             yield self.rest[self.next]
             self.next += 1
 
-    def _roomiest(self, choices: list[int], count: int) -> int:
-        """The first choice that holds the whole key, else the roomiest of them."""
-        fits = (worker for worker in choices if self.room[worker] >= count)
-        return next(fits, max(choices, key=self.room.__getitem__))
+    def _most_space(self, choices: list[int], count: int) -> int:
+        """The first choice that has space for the whole key, else the one with most space."""
+        fits = (worker for worker in choices if self.space[worker] >= count)
+        return next(fits, max(choices, key=self.space.__getitem__))

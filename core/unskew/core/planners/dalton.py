@@ -1,11 +1,12 @@
-"""Dalton as a plan: what the learner knows about hot keys, as the share that each partition gets of them.
+"""Dalton as a plan: the share that each partition gets of each hot key, by a learned Q-table.
 
-The histogram is a batch seen whole, so this is Dalton for micro-batches (section 3.4, ``core/microbatch``) on its
-counts: keys with 1/n of the rows are hot, go heaviest first to the partitions that are worth most by the Q-table of the
-feedback, and move its values on the way. Without a Q-table the previous plan's fragments are what is known.
+The histogram is a whole batch, so this is Dalton for micro-batches (section 3.4) on its counts: keys with 1/n of the
+rows are hot; heaviest first they go to the partitions with the best values in the feedback's Q-table, which moves on
+the way. Without a Q-table the previous plan's fragments serve as one.
 
-Deviations: a decision is for a 4,096th of a partition's rows, or one row if that is more, so that cost does not grow
-with the rows; loads are compared after dividing by capacity; splits that the plan's size would not hold are not made.
+Deviations: a decision is for a 4,096th of a partition's rows, or one row if that is more, so that the cost does not
+grow with the rows; loads are compared after dividing by capacity; splits that the plan's size does not allow are not
+made.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.dalton.batch_learner import BatchRouting, learning, pour, workers_allowed
+from unskew.core.dalton.batch_learner import BatchRouting, learning, place_hot_keys, workers_allowed
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
 from unskew.core.histogram.histogram import Histogram, host_of
@@ -52,25 +53,25 @@ class DaltonPlanner:
         self._learning()
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:
-        """The placement of the hot keys; ``learn`` also says what was learned on the way."""
-        known = feedback.table if feedback is not None else None
-        placement, done = self.learn(histogram, self._known(histogram, previous) if known is None else known)
+        """The placement of the hot keys; ``learn`` also returns the new Q-table."""
+        table = feedback.table if feedback is not None else None
+        placement, routing = self.learn(histogram, self._known(histogram, previous) if table is None else table)
         return Place(
-            placement, f"{len(done.placed)} hot keys, {int((done.placed > 0).sum())} fragments, the rest hashed"
+            placement, f"{len(routing.placed)} hot keys, {int((routing.placed > 0).sum())} fragments, the rest hashed"
         )
 
     def learn(self, histogram: Histogram, table: QTable) -> tuple[Placement, BatchRouting]:
-        """Where the hot keys go, and the Q-table after that."""
+        """Where the hot keys go, and the Q-table afterwards."""
         n, tail = self.common.partitions, hash_tail(self.common)
-        demand = PlannerView.of(histogram, n, self._hot(histogram), self.common.smallest)
-        homes = tail.take(host_of(demand.hashes, host_bits(n)))
-        most = np.where(demand.splittable, self._allowed(demand), 1)
-        load = np.bincount(tail, demand.host_rows, n).astype(np.int64)
-        grain = max(int(demand.mean) // _GRAIN, 1)
+        view = PlannerView.of(histogram, n, self._hot(histogram), self.common.smallest)
+        homes = tail.take(host_of(view.hashes, host_bits(n)))
+        most = np.where(view.splittable, self._allowed(view), 1)
+        load = np.bincount(tail, view.host_rows, n).astype(np.int64)
+        grain = max(int(view.mean) // _GRAIN, 1)
         rule = self._learning().rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
-        done = pour(
-            demand.hashes,
-            demand.rows,
+        routing = place_hot_keys(
+            view.hashes,
+            view.rows,
             homes,
             most,
             load,
@@ -79,17 +80,17 @@ class DaltonPlanner:
             rule,
             self.common.seed,
         )
-        key, partition = np.nonzero(done.placed)
+        key, partition = np.nonzero(routing.placed)
         placement = Placement(
             tail,
-            demand.hashes,
+            view.hashes,
             key,
             partition.astype(np.int32),
-            done.placed[key, partition],
+            routing.placed[key, partition],
             REASONS,
-            (~demand.splittable).astype(np.uint8),
+            (~view.splittable).astype(np.uint8),
         )
-        return placement, done
+        return placement, routing
 
     def _learning(self) -> LearningSettings:
         return learning(
@@ -97,28 +98,28 @@ class DaltonPlanner:
         )
 
     def _hot(self, histogram: Histogram) -> int:
-        """How many keys have 1/n of the rows, or of what the smallest partition bears."""
+        """How many keys have 1/n of the rows, or that share of the smallest partition's rows."""
         n = self.common.partitions
         hot = int((histogram.counts >= max(histogram.total / n * self.common.smallest, 1.0)).sum())
         return min(hot, max(MOST_CELLS // n, 1))
 
-    def _allowed(self, demand: PlannerView) -> NDArray[np.int64]:
+    def _allowed(self, view: PlannerView) -> NDArray[np.int64]:
         """How many partitions each key may be on; fewer for all where the plan would be too large."""
-        most = workers_allowed(self._learning(), demand.rows, demand.total, self.common.partitions)
-        room = slot_budget(self.common.partitions, len(demand.hashes)) // 2
+        most = workers_allowed(self._learning(), view.rows, view.total, self.common.partitions)
+        room = slot_budget(self.common.partitions, len(view.hashes)) // 2
         over = most.sum() / max(room, 1)
         return most if over <= 1 else np.maximum((most / over).astype(np.int64), 1)
 
     def _known(self, histogram: Histogram, previous: Plan | None) -> QTable:
-        """The hot keys of the previous plan. Where they are they are worth what an empty partition is, the most that
-        can be: what exploring finds is worth less, so most rows stay. All other keys are untried."""
+        """A Q-table from the previous plan's hot keys. A partition with a fragment has the value of an empty partition,
+        the highest there is, so most rows stay; all other cells are untried."""
         n = self.common.partitions
         if previous is None or previous.partitions != n or len(previous.hot.hashes) == 0:
             return QTable.empty(n)
         hashes = previous.hot.hashes
         rows = np.maximum(histogram.count(hashes), 1)
         key, partition, _ = previous.fragments(hashes, rows)
-        held = np.zeros((len(hashes), n), np.bool_)
-        held[key, partition] = True
+        holds = np.zeros((len(hashes), n), np.bool_)
+        holds[key, partition] = True
         empty = self.p1 - (1.0 - self.p1) / n
-        return QTable.of(hashes, np.where(held, empty, UNTRIED), rows, held)
+        return QTable.of(hashes, np.where(holds, empty, UNTRIED), rows, holds)

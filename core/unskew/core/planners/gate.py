@@ -3,8 +3,8 @@
 Gain and cost are put in one unit, rows on the critical path. A batch ends when its slowest partition does, so the
 gain is the fall of the *largest* load (a cluster-wide average hid a 3.6x skew for hours elsewhere), counted for
 ``horizon`` batches. Moving state is shared by all partitions, so its cost is the moved rows / n, times what a row
-of state costs to move compared with what a row costs to process. The comparison is always with the plan in force,
-that is the last one *accepted*, on today's rows: slow drift adds up until it pays.
+of state costs to move compared with what a row costs to process. The comparison is always with the plan in force, the
+last one *accepted*, on the present rows: slow drift adds up until a new plan pays.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Gate:
         state: Histogram,
         relative: NDArray[np.float64],
     ) -> GateVerdict:
-        """Compare on the current ``rows``; ``state`` is what would have to move."""
+        """Compare both plans on the current ``rows``; ``state`` counts the rows of state that may have to move."""
         n = candidate.partitions
         if accepted.partitions != n:
             return GateVerdict(switch=True, reason=f"from {accepted.partitions} to {n} partitions")

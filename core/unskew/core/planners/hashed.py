@@ -1,4 +1,4 @@
-"""Plain hash partitioning as a plan: the baseline, and what every fallback ends at.
+"""Plain hash partitioning as a plan: the baseline and the last fallback.
 
 Hosts are dealt to partitions in equal runs, or in runs proportional to the weights. A run is contiguous because
 the key hash is uniform already; with H >= 32 n hosts no partition is more than 1/32 from its share.
@@ -32,7 +32,7 @@ def hash_tail(settings: PlannerSettings) -> NDArray[np.int32]:
 
 @dataclass(frozen=True, eq=False)
 class HashPlanner:
-    """Plain hashing: every key by its host, none singled out."""
+    """Plain hashing: every key goes with its host."""
 
     common: PlannerSettings
 

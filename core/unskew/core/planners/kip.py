@@ -3,21 +3,21 @@
 The top ``lambda * N`` keys are placed one by one, heaviest first: where they were, else where they hash, else on
 the least loaded partition; then hosts leave the partitions that are over MAXLOAD. Keys are never split.
 
-Loads are in rows instead of relative frequencies, and divided by the partition's weight where weights are given.
-Line 5 and 8 compare with <=, so that the heaviest key fits its own MAXLOAD when the slack is 0. Where the paper
-leaves a choice, or a measured one is better (``docs/decisions/0006-kip-figures.md``), and ``as_published=True``
-goes back to the listing:
+Loads are in rows instead of relative frequencies, and divided by the partition's weight where weights are given. Line 5
+and 8 compare with <=, so that the heaviest key fits its own MAXLOAD when the slack is 0. The rest of this list is where
+the paper leaves a choice, or where measuring found a better one (docs/decisions/0006-kip-figures.md);
+``as_published=True`` goes back to the listing:
 - a key heavier than a mean partition gets a partition that holds nothing else, where the rest finds room
   (FIDELITY; the listing would let it share up to the heaviest key's load);
-- a key that leaves the top ``lambda * N`` keeps its place, up to ``keep`` times as many: going home is a move too;
-- a host's own rows say when it must leave, shrunk to the average by the share of their variance that is counting
-  noise; as a load that others must leave room for, a host is expected to get ``host_loads="blend"``, half of that
-  and half the paper's average, for much of the tail is new in every batch of a drifting stream;
+- a key that leaves the top ``lambda * N`` keeps its place, up to ``keep`` times as many: going back is a move too;
+- a host's own rows decide when it must leave, shrunk to the average by the share of their variance that is counting
+  noise. As a load that others leave space for, a host is expected to get ``host_loads="blend"``: half of that and half
+  the paper's average, because much of the tail is new in every batch of a drifting stream;
 - which hosts move, and where: ``rehost.py``;
-- epsilon is ``slack`` = 0.35 mean loads: it buys a quarter of Readj's migration at hardly any imbalance, as what
-  drift does within a batch is larger; where there is no plan before there is no state to spare and no drift to
-  expect, so all hosts are free to move, weighed by their own rows, within a slack of at most 0.02;
-- a re-plan is taken only when the gate (``gate.py``) finds that it pays; ``gate=False`` forces it.
+- epsilon is ``slack`` = 0.35 mean loads: that gives a quarter of Readj's migration for hardly any imbalance, since
+  drift within a batch does more. Without a previous plan there is no state to spare and no drift to expect, so all
+  hosts may move, weighed by their own rows, within a slack of at most 0.02;
+- a new plan is taken only if the gate (``gate.py``) finds that it pays; ``gate=False`` forces it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import heaviest, marked
 from unskew.core.errors import ConfigError
-from unskew.core.histogram.histogram import Histogram, host_of, top_rows
+from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import MAX_LISTED, host_bits, listed_budget
 from unskew.core.plan.build import Placement, build_plan
 from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.core.planners.base import Feedback, KeepPrevious, Place, PlannerSettings
 from unskew.core.planners.gate import Gate
 from unskew.core.planners.hashed import hash_tail
-from unskew.core.planners.rehost import Tenancy, first_fit, relieve
+from unskew.core.planners.rehost import TailHosts, first_fit, relieve
 
 __all__ = ["Kip"]
 
@@ -50,7 +51,7 @@ REASONS = (
     "placed on the least loaded partition",
 )
 _ALONE, _STAYS, _HASHES, _LEAST = range(4)
-_EVIDENCE = 10  # rows below which a key is not called heavy: a partition alone for a key seen once is luck
+_EVIDENCE = 10  # rows below which no key is heavy: a key that occurs once would get a partition for itself by chance
 _FIRST_SLACK = 0.02
 
 
@@ -96,7 +97,8 @@ class Kip:
 
 
 class _Update:
-    """One run of Algorithm 1: what it is given, the loads of the listed keys so far, who is alone."""
+    """One run of Algorithm 1: its input, the loads of the listed keys so far, and which partitions hold one key
+    alone."""
 
     def __init__(self, settings: Kip, histogram: Histogram, previous: Plan | None, state: Histogram) -> None:
         n = settings.common.partitions
@@ -109,7 +111,7 @@ class _Update:
         self.bits = len(self.tail).bit_length() - 1
         listed = self._listed(histogram)
         self.hashes, self.rows = histogram.hashes[listed], histogram.counts[listed]
-        self.unlisted = histogram.fold(_mask(listed, histogram), self.bits)
+        self.unlisted = histogram.fold(marked(listed, len(histogram.hashes)), self.bits)
         self.mean = histogram.total / n
         self.load: F64 = np.zeros(n)
         self.alone = np.zeros(n, bool)
@@ -124,23 +126,23 @@ class _Update:
         for i, rows in enumerate(self.rows.tolist()):
             home[i], reason[i] = self._place_key(float(rows), int(was[i]), int(hashes_to[i]))
         move = first_fit if self.settings.as_published else relieve
-        return Placement.whole(move(self._tenancy()), self.hashes, home, self.rows, REASONS, reason)
+        return Placement.whole(move(self._tail_hosts()), self.hashes, home, self.rows, REASONS, reason)
 
     def _slack(self) -> float:
         fresh = self.before is None and not self.settings.as_published
         return min(self.settings.slack, _FIRST_SLACK) if fresh else self.settings.slack
 
     def _averaged(self) -> float:
-        """How much of what a host is expected to get is the average host's."""
+        """The weight of the average host in what a host is expected to get."""
         if self.settings.as_published:
             return 1.0
         return HOST_LOADS[self.settings.host_loads] if self.before is not None else 0.0
 
     def _listed(self, histogram: Histogram) -> NDArray[np.intp]:
-        """The top lambda * N keys, and after them those that have a place of their own to lose."""
+        """The top lambda * N keys, and after them those that the previous plan placed away from where they hash."""
         n = self.settings.common.partitions
         limit = min(round(self.settings.factor * n), listed_budget(n))
-        top = top_rows(histogram.hashes, histogram.counts, limit)
+        top = heaviest(histogram.hashes, histogram.counts, limit)
         if self.before is None or self.settings.as_published or len(self.before.hot) == 0:
             return top
         hot = self.before.hot
@@ -149,8 +151,8 @@ class _Update:
         own[top] = False
         index = np.flatnonzero(own)
         most = min(round(self.settings.keep * limit), listed_budget(n)) - len(top)
-        kept = index[top_rows(histogram.hashes[index], histogram.counts[index], most)]
-        return np.concatenate([top, kept])
+        others = index[heaviest(histogram.hashes[index], histogram.counts[index], most)]
+        return np.concatenate([top, others])
 
     def _place_key(self, rows: float, was: int, hashes_to: int) -> tuple[int, int]:
         """Lines 3-10 for one key."""
@@ -173,27 +175,23 @@ class _Update:
             self.alone[partition] = True
         return partition, _ALONE if heavy else why
 
-    def _tenancy(self) -> Tenancy:
-        """Lines 11-13: what the hosts add to the loads, and what moving them would cost."""
+    def _tail_hosts(self) -> TailHosts:
+        """Lines 11-13: what each host adds to the loads, and what moving it would cost."""
         own = self.unlisted.rows.astype(np.float64)
         average, variance = float(own.mean()), float(own.var())
         noise = 0.0 if self.settings.as_published else min(1.0, average / max(variance, 1e-300))
-        known = own + (average - own) * noise
-        weight = known + (average - known) * self._averaged()
+        measured = own + (average - own) * noise
+        weight = measured + (average - measured) * self._averaged()
         pinned = np.zeros(len(weight), bool)
         pinned[host_of(self.hashes, self.bits)] = True
         limit = self.allowed * self.relative
-        return Tenancy(self.tail, known, weight, self._state(), pinned, self.load, limit, self.alone, self.relative)
+        return TailHosts(
+            self.tail, measured, weight, self._state(), pinned, self.load, limit, self.alone, self.relative
+        )
 
     def _state(self) -> F64:
-        """Rows of state per host that its move would move; nothing is there before the first plan."""
+        """The rows of state that moving each host would move; none before the first plan."""
         if self.before is None:
             return np.zeros(len(self.tail))
         listed = np.isin(self.state.hashes, self.hashes)
         return self.state.fold(listed, self.bits).rows.astype(np.float64)
-
-
-def _mask(index: NDArray[np.intp], histogram: Histogram) -> NDArray[np.bool_]:
-    mask = np.zeros(len(histogram.hashes), bool)
-    mask[index] = True
-    return mask

@@ -1,4 +1,5 @@
-"""Packing steps that several planners share: dealing hosts, pouring keys, finding room. Exact integers only."""
+"""Packing steps that several planners share: dealing hosts, wrapping keys around, finding space. Exact integers
+only."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import apportion, turns
+from unskew.core.arrays.ranking import descending
 
-__all__ = ["Rooms", "deal_hosts", "even_out", "pour"]
+__all__ = ["FreeSpace", "deal_hosts", "even_out", "wrap_around"]
 
 I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
@@ -17,73 +19,73 @@ I32 = NDArray[np.int32]
 _SWAPS = 4  # a partition takes part in a few swaps at most before no swap helps any more
 
 
-def deal_hosts(rows: I64, keys: I64, room: I64, weights: NDArray[np.float64]) -> I32:
-    """Hosts to partitions, even in rows and in distinct keys, in proportion to ``room``.
+def deal_hosts(rows: I64, keys: I64, space: I64, weights: NDArray[np.float64]) -> I32:
+    """Hosts to partitions, even in rows and in distinct keys, in proportion to ``space``.
 
-    Hosts are dealt in rounds of similar key counts, one a partition (more where there is more room), so
-    cardinality is even by construction; within a round the host with most rows goes where most room is left. Hosts
-    of which nothing is known yet are dealt by weight (0: none): the room that a small batch happened to leave says
-    nothing about the keys to come.
+    Hosts are dealt in rounds of similar key counts, one a partition (more where there is more space), so
+    cardinality is even by construction; within a round the host with most rows goes where most space is left. Hosts
+    without rows are dealt by weight (0: none), because the space that a small batch happens to leave says nothing about
+    the keys to come.
     """
     ready = np.flatnonzero(weights > 0)
-    open_ = np.flatnonzero(room > 0)
+    open_ = np.flatnonzero(space > 0)
     if len(open_) == 0:
-        open_, room = np.arange(len(room)), np.ones(len(room), np.int64)
+        open_, space = np.arange(len(space)), np.ones(len(space), np.int64)
     order = np.lexsort((-rows, -keys))
-    known = int((rows > 0).sum())
-    owner = open_[turns(known, room[open_].astype(np.float64))]
+    with_rows = int((rows > 0).sum())
+    owner = open_[turns(with_rows, space[open_].astype(np.float64))]
     tail = np.empty(len(rows), np.int32)
-    tail[order[known:]] = ready[turns(len(rows) - known, weights[ready])]
-    left = room.astype(np.int64).copy()
-    for start in range(0, known, len(open_)):
-        hosts = order[start : min(start + len(open_), known)]
+    tail[order[with_rows:]] = ready[turns(len(rows) - with_rows, weights[ready])]
+    space = space.astype(np.int64).copy()
+    for start in range(0, with_rows, len(open_)):
+        hosts = order[start : min(start + len(open_), with_rows)]
         places = owner[start : start + len(open_)]
-        hosts = hosts[np.argsort(-rows[hosts], kind="stable")]
-        places = places[np.argsort(-left[places], kind="stable")]
+        hosts = hosts[descending(rows[hosts])]
+        places = places[descending(space[places])]
         tail[hosts] = places
-        np.subtract.at(left, places, rows[hosts])
+        np.subtract.at(space, places, rows[hosts])
     return tail
 
 
-def even_out(tail: I32, rows: I64, room: I64) -> None:
-    """Swap hosts between the fullest and the emptiest partition until none is over its room, or no swap helps.
+def even_out(tail: I32, rows: I64, space: I64) -> None:
+    """Swap hosts between the fullest and the emptiest partition until none is over its space, or no swap helps.
 
-    ``tail`` and ``room`` (what is left of it, below 0 where a partition is over) are changed in place. For streams of
-    many equal small keys, where hosts are the only change there is.
+    ``tail`` and ``space`` (below 0 where a partition is over) are changed in place. This is for streams of many equal
+    small keys, which only hosts can level.
     """
-    for _ in range(_SWAPS * len(room)):
-        over, under = int(np.argmin(room)), int(np.argmax(room))
-        if room[over] >= 0:
+    for _ in range(_SWAPS * len(space)):
+        over, under = int(np.argmin(space)), int(np.argmax(space))
+        if space[over] >= 0:
             return
-        wanted = (int(room[under]) - int(room[over])) // 2
+        gap = (int(space[under]) - int(space[over])) // 2
         give, take = np.flatnonzero(tail == over), np.flatnonzero(tail == under)
         take = take[np.argsort(rows[take], kind="stable")]
         if len(give) == 0 or len(take) == 0:
             return
-        near = np.clip(np.searchsorted(rows[take], rows[give] - wanted), 0, len(take) - 1)
+        near = np.clip(np.searchsorted(rows[take], rows[give] - gap), 0, len(take) - 1)
         gain = rows[give] - rows[take[near]]
-        best = int(np.argmin(np.abs(gain - wanted)))
-        if not 0 < gain[best] < 2 * wanted + 1:
+        best = int(np.argmin(np.abs(gain - gap)))
+        if not 0 < gain[best] < 2 * gap + 1:
             return
         tail[give[best]], tail[take[near[best]]] = under, over
-        room[over] += gain[best]
-        room[under] -= gain[best]
+        space[over] += gain[best]
+        space[under] -= gain[best]
 
 
-def pour(rows: I64, room: I64) -> tuple[I64, I32, I64]:
+def wrap_around(rows: I64, space: I64) -> tuple[I64, I32, I64]:
     """Fill partition after partition with key after key (McNaughton's wrap-around rule).
 
-    Returns (key, partition, rows) fragments. Only the key in hand when a partition is full is cut, so there are
-    at most ``partitions - 1`` more fragments than keys. Rooms beyond the need are scaled down first.
+    Returns (key, partition, rows) fragments. A key is cut only where a partition becomes full, so there are at most
+    ``partitions - 1`` more fragments than keys. Space beyond the need is scaled down first.
     """
     total = sum(rows.tolist())
-    room = np.maximum(room, 0)
+    space = np.maximum(space, 0)
     if total == 0:
         return np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64)
-    if sum(room.tolist()) != total:
-        shares = room.tolist() if room.any() else [1] * len(room)
-        room = np.array(apportion(total, shares), np.int64)
-    key_ends, room_ends = np.cumsum(rows), np.cumsum(room)
+    if sum(space.tolist()) != total:
+        shares = space.tolist() if space.any() else [1] * len(space)
+        space = np.array(apportion(total, shares), np.int64)
+    key_ends, room_ends = np.cumsum(rows), np.cumsum(space)
     ends = np.unique(np.concatenate([key_ends, room_ends]))
     ends = ends[ends > 0]
     starts = np.concatenate([[0], ends[:-1]])
@@ -92,7 +94,7 @@ def pour(rows: I64, room: I64) -> tuple[I64, I32, I64]:
     return key, partition.astype(np.int32), ends - starts
 
 
-class Rooms:
+class FreeSpace:
     """The free rows of each partition, ordered, to find the tightest or the widest quickly."""
 
     def __init__(self, free: I64) -> None:
@@ -103,18 +105,18 @@ class Rooms:
         return int(self._free[partition])
 
     def take(self, partition: int, rows: int) -> None:
-        """Use up ``rows`` of a partition's room; more than there is leaves none."""
+        """Use up ``rows`` of a partition's space, down to 0."""
         old = (self._free[partition], partition)
         del self._order[bisect_left(self._order, old)]
         self._free[partition] = max(old[0] - rows, 0)
         insort(self._order, (self._free[partition], partition))
 
     def tightest(self, rows: int) -> int | None:
-        """The partition with the least room that holds ``rows``, or None (BestFit)."""
+        """The partition with the least space that holds ``rows``, or None (BestFit)."""
         at = bisect_left(self._order, (rows, -1))
         return self._order[at][1] if at < len(self._order) else None
 
     def widest(self) -> int:
-        """The partition with the most room (WorstFit), the first of equals."""
+        """The partition with the most space (WorstFit), the first of equals."""
         most = self._order[-1][0]
         return self._order[bisect_left(self._order, (most, -1))][1]

@@ -1,6 +1,6 @@
-"""What a planner sees of a histogram: the heavy keys one by one, everything else by host.
+"""What a planner sees of a histogram: the heavy keys one by one, all others by host.
 
-Which keys are listed decides how fine a plan can be and how large it gets; the planners say how many they want.
+How many keys are listed decides how exact and how large a plan can be; each planner says how many it needs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import derived
-from unskew.core.histogram.histogram import Histogram, top_rows
+from unskew.core.arrays.ranking import heaviest, marked
+from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import host_bits, listed_budget
 from unskew.core.sketches.tally import exact_sum
 
@@ -39,10 +40,8 @@ class PlannerView:
     def of(cls, histogram: Histogram, partitions: int, limit: int, smallest: float = 1.0) -> PlannerView:
         """List the ``limit`` heaviest keys, as far as a plan can; hosts as a plan for so many partitions has them.
         ``smallest`` is the least room that a key may be cut to, in mean loads: it bounds a key's fragments."""
-        top = top_rows(histogram.hashes, histogram.counts, min(limit, listed_budget(partitions)))
-        listed = np.zeros(len(histogram.hashes), bool)
-        listed[top] = True
-        tail = histogram.fold(listed, host_bits(partitions))
+        top = heaviest(histogram.hashes, histogram.counts, min(limit, listed_budget(partitions)))
+        tail = histogram.fold(marked(top, len(histogram.hashes)), host_bits(partitions))
         rows = histogram.counts[top]
         return cls(
             partitions,

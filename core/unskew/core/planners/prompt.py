@@ -6,8 +6,8 @@ their own block first.
 
 Deviations, each because a plan is bounded in size or the paper leaves it open (FIDELITY):
 - only the ``listed`` heaviest keys above S_cut are items of their own; the rest are dealt by host, as one item each;
-- residuals go in ascending order, the home block is filled up, the rest goes to the tightest block that holds it,
-  else the widest block is filled and the remainder tried again;
+- residuals go in ascending order: the home block is filled up, the rest goes to the tightest block that holds it,
+  else the widest block is filled and the remainder is placed again;
 - where hosts alone overfill a block, a few small keys are listed too and poured last, and where the plan's size
   forbids more of them hosts are dealt by rows too, so that the blocks of the *encoded* plan are within one tuple;
 - with weights, block sizes and turns are in proportion to them.
@@ -28,7 +28,7 @@ from unskew.core.plan.build import Placement
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.balanced import place_whole
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
-from unskew.core.planners.packing import Rooms, deal_hosts, even_out, pour
+from unskew.core.planners.packing import FreeSpace, deal_hosts, even_out, wrap_around
 from unskew.core.planners.planner_view import PlannerView
 
 __all__ = ["Prompt", "zigzag"]
@@ -87,70 +87,73 @@ class Prompt:
         budget = min(len(histogram.hashes), listed_budget(self.common.partitions))
         big, extra = min(int((histogram.counts > cut).sum()), most, budget), 0
         while True:
-            demand = PlannerView.of(histogram, self.common.partitions, big + extra, self.common.smallest)
-            placement, level = self._fill(demand, big, cut, last=big + extra >= budget)
+            view = PlannerView.of(histogram, self.common.partitions, big + extra, self.common.smallest)
+            placement, level = self._fill(view, big, cut, last=big + extra >= budget)
             if level or big + extra >= budget:
                 break
             extra = min(max(extra * _GROW, self.common.partitions), budget - big)
         return Place(placement, f"Prompt: {big} of {histogram.keys} keys above the cut-off of {cut} rows")
 
-    def _fill(self, demand: PlannerView, big: int, cut: int, *, last: bool) -> tuple[Placement, bool]:
-        """The three passes; also whether no block was over its size before the residual pass. The ``last`` try, when
-        no more keys can be listed, deals hosts by rows too and swaps them until the blocks are level."""
-        size = capacities(demand.total, self.common.weights)
-        room, fragments = size.copy(), _Fragments([], [], [])
-        stiff = np.flatnonzero(~demand.splittable)
-        at = place_whole(demand.rows[stiff], room)
-        self._put(room, fragments, stiff, at, demand.rows[stiff])
-        items = np.flatnonzero(demand.splittable)
+    def _fill(self, view: PlannerView, big: int, cut: int, *, last: bool) -> tuple[Placement, bool]:
+        """The three passes, and whether no block was over its size before the residual pass.
+
+        The ``last`` try, when no more keys can be listed, also deals hosts by rows and swaps them until the blocks are
+        level.
+        """
+        size = capacities(view.total, self.common.weights)
+        space, fragments = size.copy(), _Fragments([], [], [])
+        stiff = np.flatnonzero(~view.splittable)
+        at = place_whole(view.rows[stiff], space)
+        self._put(space, fragments, stiff, at, view.rows[stiff])
+        items = np.flatnonzero(view.splittable)
         large, small = items[items < big], items[items >= big]
         home = turns(len(large), self.common.weights)
-        self._put(room, fragments, large, home, np.minimum(demand.rows[large], cut))
-        tail = self._deal(demand) if not last else self._level(demand, room)
-        np.subtract.at(room, tail, demand.host_rows)
+        self._put(space, fragments, large, home, np.minimum(view.rows[large], cut))
+        tail = self._deal(view) if not last else self._level(view, space)
+        np.subtract.at(space, tail, view.host_rows)
         if last:
-            even_out(tail, demand.host_rows, room)
-        level = bool((room >= 0).all())
-        left = demand.rows[large] - np.minimum(demand.rows[large], cut)
-        self._residuals(room, fragments, large, home, left)
-        key, partition, rows = pour(demand.rows[small], room)
+            even_out(tail, view.host_rows, space)
+        level = bool((space >= 0).all())
+        residual = view.rows[large] - np.minimum(view.rows[large], cut)
+        self._residuals(space, fragments, large, home, residual)
+        key, partition, rows = wrap_around(view.rows[small], space)
         fragments.add(small[key], partition, rows)
-        reason = np.full(len(demand.hashes), _SPLIT, np.uint8)
+        reason = np.full(len(view.hashes), _SPLIT, np.uint8)
         reason[small], reason[stiff] = _CHANGE, _WHOLE
-        return fragments.placement(tail, demand.hashes, reason), level
+        return fragments.placement(tail, view.hashes, reason), level
 
     @staticmethod
-    def _put(room: I64, fragments: _Fragments, key: I64, at: NDArray[np.int32], rows: I64) -> None:
-        np.subtract.at(room, at, rows)
+    def _put(space: I64, fragments: _Fragments, key: I64, at: NDArray[np.int32], rows: I64) -> None:
+        np.subtract.at(space, at, rows)
         fragments.add(key, at, rows)
 
-    def _deal(self, demand: PlannerView) -> NDArray[np.int32]:
+    def _deal(self, view: PlannerView) -> NDArray[np.int32]:
         """The remaining keys in zigzag, a host at a time. Hosts with most keys come first: an item of the paper is
         one key, so its zigzag evens cardinality, and rows are levelled by the residuals anyway."""
-        order = np.lexsort((-demand.host_rows, -demand.host_keys))
+        order = np.lexsort((-view.host_rows, -view.host_keys))
         tail = np.empty(len(order), np.int32)
         tail[order] = zigzag(len(order), self.common.weights)
         return tail
 
-    def _level(self, demand: PlannerView, room: I64) -> NDArray[np.int32]:
-        return deal_hosts(demand.host_rows, demand.host_keys, room, self.common.weights)
+    def _level(self, view: PlannerView, space: I64) -> NDArray[np.int32]:
+        return deal_hosts(view.host_rows, view.host_keys, space, self.common.weights)
 
     @staticmethod
-    def _residuals(room: I64, fragments: _Fragments, key: I64, home: NDArray[np.int32], left: I64) -> None:
+    def _residuals(space: I64, fragments: _Fragments, key: I64, home: NDArray[np.int32], residual: I64) -> None:
         """Smallest residual first: home, then the tightest block that holds it, else the widest (lines 17-25)."""
-        rooms = Rooms(room)
+        free_space = FreeSpace(space)
         out: list[tuple[int, int, int]] = []
-        for i in np.argsort(left, kind="stable").tolist():
-            rest, block = int(left[i]), int(home[i])
+        for i in np.argsort(residual, kind="stable").tolist():
+            rest, block = int(residual[i]), int(home[i])
             while rest > 0:
-                part = min(rest, rooms.free(block))
+                part = min(rest, free_space.free(block))
                 if part:
-                    rooms.take(block, part)
+                    free_space.take(block, part)
                     out.append((int(key[i]), block, part))
                     rest -= part
                 if rest > 0:
-                    tightest = rooms.tightest(rest)
-                    block = rooms.widest() if tightest is None else tightest
+                    tightest = free_space.tightest(rest)
+                    block = free_space.widest() if tightest is None else tightest
         triples = np.array(out, np.int64).reshape(-1, 3)
-        np.subtract.at(room, triples[:, 1], triples[:, 2])
+        np.subtract.at(space, triples[:, 1], triples[:, 2])
         fragments.add(triples[:, 0], triples[:, 1].astype(np.int32), triples[:, 2])

@@ -1,4 +1,4 @@
-"""Planners by name. Registering one here is all it takes: the shared check suite finds it."""
+"""Planners by name. To add a planner, register it here: the shared check suite then tests it too."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["PLANNERS", "PlannerEntry", "make_planner"]
 
 @dataclass(frozen=True)
 class PlannerEntry:
-    """One line of ``unskew policies``."""
+    """A planner as ``unskew policies`` lists it; ``splits``: whether its plans may split keys."""
 
     algorithm: type[PlannerAlgorithm]
     summary: str
@@ -55,8 +55,32 @@ PLANNERS: dict[str, PlannerEntry] = {
 def make_planner(
     name: str, partitions: int, seed: int = 7, weights: ArrayLike | None = None, **parameters: object
 ) -> Planner:
-    """The planner of this name. Unknown names and parameters raise ``ConfigError``.
+    """Make a planner by name.
 
+    Parameters
+    ----------
+    name
+        One of ``PLANNERS``, such as "kip" or "auto".
+    partitions
+        How many partitions its plans have, 1 to 8192.
+    seed
+        Planners with the same seed and input make the same plan.
+    weights
+        The relative capacity of each partition; equal where left out.
+    **parameters
+        The policy's own parameters.
+
+    Returns
+    -------
+    Planner
+
+    Raises
+    ------
+    ConfigError
+        If the name or a parameter is unknown, or a value is not allowed.
+
+    Examples
+    --------
     >>> make_planner("kip", partitions=16, slack=0.1).name
     'kip'
     """

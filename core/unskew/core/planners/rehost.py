@@ -1,10 +1,10 @@
 """Which hosts of the tail move, and where: lines 11-15 of KIP's Algorithm 1, as published and as we do it.
 
-``first_fit`` is the listing. ``relieve`` is ours; ``docs/decisions/0006-kip-figures.md`` has the figures of both:
-- hosts that hold no state move for nothing, so they are dealt anew on every update: what arrives there next, keys
-  that nobody has seen yet, goes where room is;
-- from a partition that is over its limit the hosts leave that relieve most load per row of state;
-- they go to the least loaded partition, not to the first with room, which would fill it to the brim.
+``first_fit`` is the paper's listing. ``relieve`` is ours; docs/decisions/0006-kip-figures.md has the figures of both:
+- hosts without state cost nothing to move, so they are dealt anew on every update: the new keys that arrive there next
+  go where there is space;
+- from a partition over its limit those hosts leave that relieve most load per row of state;
+- they go to the least loaded partition, not to the first with space, which would fill it to its limit.
 """
 
 from __future__ import annotations
@@ -16,22 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import turns
+from unskew.core.arrays.ranking import descending
 
-__all__ = ["Tenancy", "first_fit", "relieve"]
+__all__ = ["TailHosts", "first_fit", "relieve"]
 
 F64 = NDArray[np.float64]
 I32 = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
-class Tenancy:
-    """The tail before hosts move. Per host: its rows as far as they are ``known``, the ``weight`` it is expected
-    to have, the ``state`` its move would move, and whether it is ``pinned`` (a listed key hashes there: it stays
-    even if it is empty). Per partition: the load of its listed keys, the load allowed, whether it is ``closed``
-    to hosts, and its relative weight."""
+class TailHosts:
+    """The tail before hosts move.
+
+    Per host: its measured ``rows`` (less counting noise), its expected ``weight``, the ``state`` that its move would
+    move, and whether it is ``pinned`` (a listed key hashes there, so it stays even if it is empty). Per partition: the
+    load of its listed ``keys``, its load ``limit``, whether it is ``closed`` to hosts, and its ``relative`` weight."""
 
     tail: I32
-    known: F64
+    rows: F64
     weight: F64
     state: F64
     pinned: NDArray[np.bool_]
@@ -41,54 +43,53 @@ class Tenancy:
     relative: F64
 
 
-def relieve(given: Tenancy) -> I32:
+def relieve(hosts: TailHosts) -> I32:
     """The tail after the moves."""
-    free = (given.state == 0) & (given.weight > 0) & ~given.pinned
-    leaving = given.closed[given.tail] | free
-    load = given.keys + _per_partition(given, given.known, ~leaving)
+    free = (hosts.state == 0) & (hosts.weight > 0) & ~hosts.pinned
+    leaving = hosts.closed[hosts.tail] | free
+    load = hosts.keys + _per_partition(hosts, hosts.rows, ~leaving)
     index = np.flatnonzero(~leaving)
-    cheap = given.state[index] / np.maximum(given.known[index], 1e-300)
-    index = index[np.lexsort((cheap, given.tail[index]))]
-    at, weight = given.tail[index], given.known[index]
+    cost = hosts.state[index] / np.maximum(hosts.rows[index], 1e-300)
+    index = index[np.lexsort((cost, hosts.tail[index]))]
+    at, weight = hosts.tail[index], hosts.rows[index]
     before = np.cumsum(weight) - weight
     first = np.searchsorted(at, np.arange(len(load)))
     start = before[np.minimum(first, len(before) - 1)] if len(before) else np.zeros(len(load))
-    leaving[index[(before - start[at] < (load - given.limit)[at]) & (weight > 0)]] = True
-    return _dealt(given, leaving)
+    leaving[index[(before - start[at] < (load - hosts.limit)[at]) & (weight > 0)]] = True
+    return _dealt(hosts, leaving)
 
 
-def _dealt(given: Tenancy, leaving: NDArray[np.bool_]) -> I32:
-    """The leaving hosts, heaviest first, each to the least loaded open partition; those without rows, of which
-    nothing is known, in turn."""
-    known, expected = (_per_partition(given, rows, ~leaving) for rows in (given.known, given.weight))
-    tail, load = given.tail.copy(), given.keys + np.maximum(known, expected)
-    open_ = np.flatnonzero(~given.closed)
-    empty = np.flatnonzero(leaving & (given.weight <= 0))
-    tail[empty] = open_[turns(len(empty), given.relative[open_])]
-    heap = [(float(load[p] / given.relative[p]), p) for p in open_.tolist()]
+def _dealt(hosts: TailHosts, leaving: NDArray[np.bool_]) -> I32:
+    """Deal the leaving hosts, heaviest first, each to the least loaded open partition; those without rows in turn."""
+    measured, expected = (_per_partition(hosts, each, ~leaving) for each in (hosts.rows, hosts.weight))
+    tail, load = hosts.tail.copy(), hosts.keys + np.maximum(measured, expected)
+    open_ = np.flatnonzero(~hosts.closed)
+    empty = np.flatnonzero(leaving & (hosts.weight <= 0))
+    tail[empty] = open_[turns(len(empty), hosts.relative[open_])]
+    heap = [(float(load[p] / hosts.relative[p]), p) for p in open_.tolist()]
     heapify(heap)
-    hosts = np.flatnonzero(leaving & (given.weight > 0))
-    hosts = hosts[np.argsort(-given.weight[hosts], kind="stable")]
-    share = (1.0 / given.relative).tolist()
-    speck = max(float(given.weight.sum()), 1.0) * 1e-9  # hosts of hardly any weight take turns too
-    for host, weight in zip(hosts.tolist(), (given.weight[hosts] + speck).tolist(), strict=True):
+    order = np.flatnonzero(leaving & (hosts.weight > 0))
+    order = order[descending(hosts.weight[order])]
+    share = (1.0 / hosts.relative).tolist()
+    least = max(float(hosts.weight.sum()), 1.0) * 1e-9  # added, so that hosts of hardly any weight take turns too
+    for host, weight in zip(order.tolist(), (hosts.weight[order] + least).tolist(), strict=True):
         scaled, partition = heap[0]
         tail[host] = partition
         heapreplace(heap, (scaled + weight * share[partition], partition))
     return tail
 
 
-def first_fit(given: Tenancy) -> I32:
-    """Line 14 and 15: hosts leave each partition over its limit, for the first that has room."""
-    tail, load = given.tail.copy(), given.keys + _per_partition(given, given.weight, np.ones(len(given.tail), bool))
-    targets = iter(np.flatnonzero(load < given.limit).tolist())
+def first_fit(hosts: TailHosts) -> I32:
+    """Line 14 and 15: hosts leave each partition over its limit, for the first that has space."""
+    tail, load = hosts.tail.copy(), hosts.keys + _per_partition(hosts, hosts.weight, np.ones(len(hosts.tail), bool))
+    targets = iter(np.flatnonzero(load < hosts.limit).tolist())
     target = next(targets, None)
-    for partition in np.flatnonzero(load > given.limit).tolist():
+    for partition in np.flatnonzero(load > hosts.limit).tolist():
         for host in np.flatnonzero(tail == partition).tolist():
-            weight = given.weight[host]
-            while target is not None and load[target] + weight > given.limit[target]:
+            weight = hosts.weight[host]
+            while target is not None and load[target] + weight > hosts.limit[target]:
                 target = next(targets, None)
-            if target is None or load[partition] <= given.limit[partition]:
+            if target is None or load[partition] <= hosts.limit[partition]:
                 break
             tail[host] = target
             load[partition] -= weight
@@ -96,6 +97,6 @@ def first_fit(given: Tenancy) -> I32:
     return tail
 
 
-def _per_partition(given: Tenancy, rows: F64, which: NDArray[np.bool_]) -> F64:
-    sums = np.bincount(given.tail[which], weights=rows[which], minlength=len(given.limit))
-    return sums.astype(np.float64)  # of no hosts at all it is an array of integers
+def _per_partition(hosts: TailHosts, rows: F64, which: NDArray[np.bool_]) -> F64:
+    sums = np.bincount(hosts.tail[which], weights=rows[which], minlength=len(hosts.limit))
+    return sums.astype(np.float64)  # bincount of no hosts gives integers

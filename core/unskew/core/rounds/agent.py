@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -266,26 +265,3 @@ class Agent:
         if self.settings.lonely or mine is None or not mine.records:
             return 0
         return round(answer.records / mine.records) - 1
-
-    def state(self) -> dict[str, Any]:
-        """All that it knows, as plain values and arrays."""
-        return {
-            "learner": self.learner.state(),
-            "position": self.router.position,
-            "machine": (self.dsync, self.version, self.seq, self._due, self._late, self._span, self._adopted_in),
-            "interval": (self._began, self._heard, self._kept),
-            "split": self._split,
-            "waiting": self.waiting,
-        }
-
-    @classmethod
-    def restore(cls, settings: AgentSettings, state: Mapping[str, Any]) -> Agent:
-        """An agent that goes on from a ``state``."""
-        agent = cls(settings)
-        agent.learner.restore(state["learner"])
-        agent.router.resume(state["position"])
-        machine = state["machine"]
-        agent.dsync, agent.version, agent.seq, agent._due, agent._late, agent._span, agent._adopted_in = machine
-        agent._began, agent._heard, agent._kept = state["interval"]
-        agent._split, agent.waiting = state["split"], state["waiting"]
-        return agent

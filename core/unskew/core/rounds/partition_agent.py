@@ -27,11 +27,12 @@ from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import by_fields, hashes_of
 from unskew.core.arrays.mixing import mix
-from unskew.core.dalton.batch_learner import learning, pour, workers_allowed
+from unskew.core.arrays.ranking import heaviest
+from unskew.core.dalton.batch_learner import learning, place_hot_keys, workers_allowed
 from unskew.core.dalton.qtable import QTable
 from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.histogram.histogram import Histogram, host_of, top_rows
+from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import host_bits, listed_budget, slot_budget
 from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT
@@ -159,7 +160,7 @@ def _learned(
     grain = max(histogram.total // n // _GRAIN, 1)
     rule = bound.learning.rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
     most = _allowed(bound, weights, histogram.total, _values(bound, hashes, keys, spread))
-    done = pour(hashes, counts, homes, most, load, settings.relative, table, rule, bound.drawn(partition))
+    done = place_hot_keys(hashes, counts, homes, most, load, settings.relative, table, rule, bound.drawn(partition))
     key, at = np.nonzero(done.placed)
     reason = np.zeros(len(hashes), np.uint8)
     placement = Placement(tail, hashes, key, at.astype(np.int32), done.placed[key, at], _REASONS, reason)
@@ -181,7 +182,7 @@ def _hot(bound: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[NDA
         hot |= known
     index = np.flatnonzero(hot)
     room = min(max(MOST_CELLS // n, 1), listed_budget(n))
-    index = index[top_rows(hashes[index], counts[index], min(len(index), room))]
+    index = index[heaviest(hashes[index], counts[index], min(len(index), room))]
     return index, weights[index]
 
 
@@ -220,7 +221,7 @@ def bounded(histogram: Histogram, partitions: int, listed: int = REPORTED) -> Hi
     if len(histogram.hashes) <= listed:
         return histogram
     kept = np.zeros(len(histogram.hashes), np.bool_)
-    kept[top_rows(histogram.hashes, histogram.counts, listed)] = True
+    kept[heaviest(histogram.hashes, histogram.counts, listed)] = True
     spread = None if histogram.spread is None else histogram.spread[kept]
     return Histogram(
         histogram.hashes[kept], histogram.counts[kept], histogram.fold(kept, host_bits(partitions)), spread
@@ -246,7 +247,7 @@ def report_of(
     table = QTable.empty(n) if decided.table is None else decided.table
     room = max(_MOST_SENT // n, 1)
     if len(table) > room:
-        table = table.take(table.hashes[top_rows(table.hashes, table.rows, room)])
+        table = table.take(table.hashes[heaviest(table.hashes, table.rows, room)])
     histogram = decided.histogram
     return Report(
         agent=agent,

@@ -1,5 +1,5 @@
-"""The rules of a round of cooperative learning (Dalton, section 4), whoever keeps its state: the machine in ``rounds``,
-or a store that the replicas of the service share. Pure functions of values; deviations are listed in ``rounds``.
+"""The rules of a round of cooperative learning (Dalton, section 4): how long it waits for whom, how DSYNC moves, which
+counts are refused. Deviations from the paper are listed in ``next_step``.
 """
 
 from __future__ import annotations
@@ -15,23 +15,21 @@ from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["LastReport", "Pace", "RoundRules", "check_report", "pressed", "seal_at"]
 
-_KEPT = 0.2
+_WAITED_FOR_OTHERS = 0.2  # of a DSYNC
 _MOST = 2**42
 """Tuples in one report: with fewer than 2**21 agents no sum over a round can wrap."""
 
 
 @dataclass(frozen=True)
 class RoundRules:
-    """Parameters of the reducer: ``patience`` and ``lease`` in units of DSYNC, the others in seconds."""
+    """``patience`` and ``lease`` are in units of DSYNC, the others in seconds."""
 
     workers: int
     dsync: float = 20.0
     dsync_min: float = 1.0
     dsync_max: float = 3600.0
     patience: float = 1.5  # a round is sealed so long after its first report, whoever is missing
-    lease: float = 3.0  # an agent is waited for so long after it was heard
-    forget: float = 86_400.0  # and remembered so long
-    incarnation: int = 0  # named in answers: rises whenever the reducer begins anew from nothing
+    lease: float = 3.0  # rounds wait for an agent so long after its report
 
     def __post_init__(self) -> None:
         if self.workers < 1:
@@ -46,11 +44,6 @@ class RoundRules:
             raise ConfigError("patience", self.patience, "1 or more, in units of DSYNC")
         if not 1.0 <= self.lease < math.inf:
             raise ConfigError("lease", self.lease, "1 or more, in units of DSYNC")
-        if self.incarnation < 0:
-            raise ConfigError("incarnation", self.incarnation, "0 or more")
-        least = max(self.patience, self.lease) * self.dsync_max
-        if not least <= self.forget < math.inf:
-            raise ConfigError("forget", self.forget, f"{least} seconds or more: dsync_max times lease and patience")
 
     def clamp(self, interval: float) -> float:
         """The nearest interval within the bounds."""
@@ -59,8 +52,8 @@ class RoundRules:
 
 @dataclass(frozen=True)
 class LastReport:
-    """What is known of an agent's last merged report: the life it is of, the interval that it named, and how long the
-    other agents kept it (from its arrival until its round was complete)."""
+    """Of an agent's last merged report: the session, the interval that it named, and how long other agents made it wait
+    (from its arrival until its round was complete)."""
 
     session: int
     dsync: float
@@ -97,7 +90,7 @@ def pressed(report: Report, before: LastReport | None) -> bool:
     if before is None or not report.longer:
         return False
     same = before.session == report.session and before.dsync == report.dsync
-    return same and before.kept <= _KEPT * report.dsync
+    return same and before.kept <= _WAITED_FOR_OTHERS * report.dsync
 
 
 def seal_at(now: float, deadline: float, missing: Collection[float]) -> float:

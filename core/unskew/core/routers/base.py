@@ -1,9 +1,9 @@
-"""What every router has in common: its settings, its window, and the loads in it.
+"""What every router has in common: its settings, its window, the loads in it, and its promises.
 
-A router decides tuple by tuple and remembers: it is the one stateful thing in ``core``. Its state changes only in
-``route``, depends on the tuples alone (never on how they were cut into batches), and a router with the same seed fed
-the same stream gives the same answers. An algorithm is a class with one method, ``step``; ``Router`` checks what
-comes in and counts the slides.
+A router decides tuple by tuple and has state. The state changes only in ``route`` and depends on the tuples alone,
+never on how they were cut into batches: two routers with the same seed and stream give the same answers. An algorithm
+is a class with one method, ``step``; ``Router`` checks the input and numbers the slides. This module decides nothing
+about which worker a tuple goes to.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_SLIDES = 100_000
 
 @dataclass(frozen=True)
 class RouterSettings:
-    """The settings that every router takes. Without a window, loads are those since the beginning."""
+    """The settings that every router takes. Without a window, loads count from the beginning of the stream."""
 
     workers: int
     seed: int
@@ -37,7 +37,7 @@ class RouterSettings:
 
     @property
     def slides(self) -> int:
-        """Slides in the window, the one in use included; a window that is no multiple reaches back a part more."""
+        """Slides in the window, the one in use included; a window that is no multiple of the slide is rounded up."""
         if self.window is None or self.slide is None:
             return 1
         return int(np.ceil(self.window / self.slide))
@@ -74,20 +74,20 @@ def _positive(name: str, value: object) -> None:
 
 
 def check_share(name: str, value: float) -> None:
-    """Refuse an epsilon that bounds nothing or forbids everything."""
+    """Refuse an epsilon below 0 or beyond 100."""
     if not 0.0 <= value <= 100.0:
         raise ConfigError(name, value, "0 to 100")
 
 
 def check_choices(choices: int) -> None:
-    """Refuse a number of choices that is none, or more than a tuple should pay for."""
+    """Refuse a number of choices outside 1 to 64."""
     if not 1 <= choices <= 64:
         raise ConfigError("choices", choices, "1 to 64 workers a key")
 
 
 @dataclass(frozen=True, eq=False)
 class Loads:
-    """Rows per worker in the window: the arrays that the kernels keep (see ``kernels``)."""
+    """Rows per worker in the window: the arrays of ``kernels.window``."""
 
     clock: I64
     ring: NDArray[np.int64]
@@ -111,11 +111,11 @@ class RouterAlgorithm(Protocol):
 
 @dataclass(eq=False)
 class Router:
-    """A routing policy at work. Not thread-safe: a partitioner has one."""
+    """A routing policy with its state, as ``make_router`` returns it. Not thread-safe: one for each partitioner."""
 
     name: str
     algorithm: RouterAlgorithm
-    _seen: int = field(default=0, init=False)
+    _rows: int = field(default=0, init=False)
     _last: float = field(default=-np.inf, init=False)
     _timed: bool | None = field(default=None, init=False)
 
@@ -124,8 +124,35 @@ class Router:
         return self.algorithm.common.workers
 
     def route(self, hashes: ArrayLike, times: ArrayLike | None = None) -> I32:
-        """The worker of each tuple, 0 to n - 1. With ``times`` (seconds, never falling) window and slide are in
-        seconds, without in tuples; a router stays with what it was first given."""
+        """Choose the worker of each tuple, and count it.
+
+        Parameters
+        ----------
+        hashes
+            uint64 key hashes, as ``hash_keys`` returns them, in the order of the stream.
+        times
+            The time of each tuple in seconds, never falling. With times, window and slide are in seconds, without them
+            in tuples; a stream has times in all calls or in none.
+
+        Returns
+        -------
+        NDArray[np.int32]
+            A worker for each tuple, 0 to n - 1.
+
+        Raises
+        ------
+        HistogramError
+            If the hashes are not uint64.
+        ConfigError
+            If times are missing, fall, or are not finite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from unskew.core import make_router
+        >>> make_router("shuffle", workers=2, seed=0).route(np.array([7, 7, 7], np.uint64)).tolist()
+        [0, 1, 0]
+        """
         keys = np.ascontiguousarray(hashes)
         if keys.dtype != np.uint64:
             raise HistogramError(f"hashes of type {keys.dtype}: give uint64 key hashes, as hash_keys returns them")
@@ -137,12 +164,8 @@ class Router:
 
     @property
     def position(self) -> tuple[int, float, bool | None]:
-        """How far the stream has come: tuples, the last time, whether tuples have times."""
-        return self._seen, self._last, self._timed
-
-    def resume(self, position: tuple[int, float, bool | None]) -> None:
-        """Go on from this ``position``, where the algorithm's state is that of the same moment."""
-        self._seen, self._last, self._timed = position
+        """The position in the stream: tuples so far, the last time, and whether tuples have times."""
+        return self._rows, self._last, self._timed
 
     def _slides(self, rows: int, times: ArrayLike | None) -> I64:
         if rows and self._timed is None:
@@ -158,16 +181,16 @@ class Router:
         return np.floor_divide(number, slide).astype(np.int64)
 
     def _counted(self, rows: int, slide: int) -> I64:
-        """Slides of so many tuples: each number as often as it has tuples here, without dividing every one."""
-        first, self._seen = self._seen, self._seen + rows
-        number = np.arange(first // slide, -(-self._seen // slide))
-        ends = np.minimum((number + 1) * slide, self._seen)
+        """Slide numbers counted in tuples: each repeated for its tuples, which saves a division a row."""
+        first, self._rows = self._rows, self._rows + rows
+        number = np.arange(first // slide, -(-self._rows // slide))
+        ends = np.minimum((number + 1) * slide, self._rows)
         return np.repeat(number, np.diff(ends, prepend=first))
 
     def _numbers(self, rows: int, times: ArrayLike | None) -> NDArray[np.float64] | I64:
         if times is None:
-            self._seen += rows
-            return np.arange(self._seen - rows, self._seen)
+            self._rows += rows
+            return np.arange(self._rows - rows, self._rows)
         when = np.asarray(times, np.float64)
         if when.shape != (rows,) or not np.isfinite(when).all():
             raise ConfigError("times", f"shape {when.shape}", f"one finite number of seconds for each of {rows} tuples")

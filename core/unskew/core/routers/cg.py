@@ -1,15 +1,16 @@
 """Consistent Grouping (CG, section 5): PoRC over virtual workers, each of which a real worker owns.
 
 Keys are placed as ``porc`` places them, but over ``alpha`` virtual workers a worker, so that each virtual worker
-carries the same load (within 1 + epsilon) and a worker's load is how many it owns. A router alone hears no signals:
-every worker owns ``alpha``, and it routes for equal workers. Whoever drives ``grouping.Grouping`` tells each source
-the new map between two batches with ``adopt``: the map is shared, the loads are each source's own (section 7, Q3).
-Sources must have the same seed, so that a key's choices are the same everywhere.
+carries the same load (within 1 + epsilon), and a worker's load is proportional to how many it owns. A router by itself
+gets no signals: every worker owns ``alpha``, so it routes for equal workers. The driver of the paper's delegation
+(``papers/grouping.py``) gives each source the new map between two batches with ``adopt``: the map is shared, the loads
+are each source's own (section 7, Q3). Sources must have the same seed, so that a key's choices are the same everywhere.
 
-- 5.2.1 puts virtual workers on a circle: with PoRC no position on it is ever asked for, so there is none.
-- ``phase`` is ours. A capacity is a whole number, so it grows by steps, and many sources at the same step fill the same
-  virtual workers at the same time: with 100 of them no slot is even (docs/decisions, 0009). A source at phase f counts
-  f rows more in the mean; with phases j / P the steps of P sources are spread evenly.
+Deviations:
+- 5.2.1 puts virtual workers on a circle. PoRC never uses a position on it, so there is no circle here.
+- ``phase`` is ours. A capacity is a whole number, so it grows by steps, and sources at the same step fill the same
+  virtual workers at the same time: with 100 sources no slot is even (docs/decisions, 0009). A source with phase f
+  computes its capacity from f rows more a virtual worker; phases j / P spread the steps of P sources evenly.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class ConsistentGrouping:
 
     @property
     def virtual(self) -> int:
-        """How many virtual workers there are; it never changes."""
+        """The number of virtual workers; it never changes."""
         return int(self.alpha * self.common.workers)
 
     @property
@@ -73,19 +74,21 @@ class ConsistentGrouping:
 
     @property
     def loads(self) -> NDArray[np.int64]:
-        """Rows of each virtual worker in the window, as this source sent them."""
+        """The rows in the window that this source sent to each virtual worker."""
         return self._rows.load.copy()
 
     def adopt(self, owners: ArrayLike) -> None:
-        """Send the rows from now on by this map. Workers that joined later may be in it, so it may name n or more."""
-        given = np.asarray(owners)
-        if given.shape != (self.virtual,) or given.dtype.kind not in "iu":
+        """Route the rows from now on by this map. It may name workers beyond n: those that joined later."""
+        new_owners = np.asarray(owners)
+        if new_owners.shape != (self.virtual,) or new_owners.dtype.kind not in "iu":
             raise ConfigError(
-                "owners", f"{given.dtype} of shape {given.shape}", f"one worker for each of the {self.virtual} virtual"
+                "owners",
+                f"{new_owners.dtype} of shape {new_owners.shape}",
+                f"one worker for each of the {self.virtual} virtual",
             )
-        if not 0 <= (low := int(given.min())) <= (high := int(given.max())) < MAX_PARTITIONS:
+        if not 0 <= (low := int(new_owners.min())) <= (high := int(new_owners.max())) < MAX_PARTITIONS:
             raise ConfigError("owners", low if low < 0 else high, f"workers 0 to {MAX_PARTITIONS - 1}")
-        self._owners = given.astype(np.int32)
+        self._owners = new_owners.astype(np.int32)
 
     def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: I32) -> None:
         self.place(keys, slides, out)
@@ -93,16 +96,18 @@ class ConsistentGrouping:
 
     def place(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: I32) -> None:
         """The virtual worker of each tuple."""
-        done, windowed, ahead = 0, int(self.common.window is not None), int(self.phase * self.virtual)
+        routed, windowed, ahead = 0, int(self.common.window is not None), int(self.phase * self.virtual)
         salt, over = self.common.salt(0), float(self.epsilon)
         while True:
-            done = kernels.route_virtual(keys, slides, out, done, salt, over, windowed, ahead, self._rows, self._memo)
-            if done == len(keys):
+            routed = kernels.route_virtual(
+                keys, slides, out, routed, salt, over, windowed, ahead, self._rows, self._memo
+            )
+            if routed == len(keys):
                 return
             self._grow()
 
     def _grow(self) -> None:
-        """Twice the room for the rows of the window."""
+        """Double the log of the window's rows."""
         rows = self._rows
         at = np.arange(rows.books[kernels.TAIL], rows.books[kernels.HEAD])
         log = np.zeros(2 * len(rows.log), np.int32)

@@ -1,11 +1,11 @@
-"""DAGreedy (the greedy baseline of Dalton's experiments): hot keys by load and by who holds them, the rest by hash.
+"""DAGreedy, the greedy baseline of Dalton's experiments: hot keys by load and by fragments, the rest by hash.
 
-A key with more than 1 / (100 n) of the window's rows goes to the worker with the highest
-``0.5 [it holds the key] - 0.5 (L_w - mean) / mean``, the lowest on ties; the others where ``hash`` sends them.
-Reconstructed from FIDELITY's line. Frequencies, loads and holders are exact and of the same span: the sliding window,
-reference-counted per slide (Dalton, section 3.3); so memory is that of the distinct (key, worker, slide) in a window.
-Without a window they are of the whole stream, and memory is that of all keys it has ever had.
-The row in hand counts, so that among fewer than 100 n rows every key is hot. Ties and scores are in whole numbers.
+A key with more than 1 / (100 n) of the window's rows goes to the worker with the highest ``0.5 [it holds the key] - 0.5
+(L_w - mean) / mean``, the lowest on ties; the others where ``hash`` sends them. Reconstructed from FIDELITY's line.
+Frequencies, loads and holders are exact and of the same span: the sliding window, reference-counted per slide (Dalton,
+section 3.3), so memory grows with the distinct (key, worker, slide) in a window. Without a window they are of the whole
+stream, and memory grows with all its keys. The current row counts, so among fewer than 100 n rows every key is hot.
+Scores are whole numbers.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import host_of
 from unskew.core.kernels import greedy as kernels
-from unskew.core.kernels.frequency import reseat
+from unskew.core.kernels.key_table import copy_cells
 from unskew.core.limits import host_bits
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
 from unskew.core.routers.base import Loads, RouterSettings
-from unskew.core.routers.frequent import knock_out
+from unskew.core.routers.frequent import tournament_tree
 
 __all__ = ["Greedy"]
 
@@ -44,7 +44,7 @@ class Greedy:
         n = self.common.workers
         self._tail = hash_tail(plan_settings(n))
         self._loads = Loads.of(self.common)
-        self._tree = knock_out(n)
+        self._tree = tournament_tree(n)
         log = 0 if self.common.window is None else _FIRST_ROOM
         self._ledger = kernels.Ledger(
             np.zeros(_FIRST_ROOM, np.uint64),
@@ -57,17 +57,17 @@ class Greedy:
         )
 
     def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
-        homes, done, at = self._tail.take(host_of(keys, host_bits(self.common.workers))), 0, self._loads
+        homes, routed, at = self._tail.take(host_of(keys, host_bits(self.common.workers))), 0, self._loads
         while True:
-            done = kernels.route_greedy(
-                keys, homes, slides, out, done, int(self.share), at.clock, at.ring, at.load, self._tree, self._ledger
+            routed = kernels.route_greedy(
+                keys, homes, slides, out, routed, int(self.share), at.clock, at.ring, at.load, self._tree, self._ledger
             )
-            if done == len(keys):
+            if routed == len(keys):
                 return
             self._grow()
 
     def _grow(self) -> None:
-        """Twice the room for what is full: the log, or keys and pairs and the table of keys."""
+        """Double the log, or else the keys, the pairs and the table of keys."""
         of = self._ledger
         tail, head = int(of.books[kernels.TAIL]), int(of.books[kernels.HEAD])
         if 0 < len(of.log) == head - tail:
@@ -75,7 +75,10 @@ class Greedy:
             log[records & (len(log) - 1)] = of.log[records & (len(of.log) - 1)]
             self._ledger = of._replace(log=log)
             return
-        known, table = np.concatenate([of.known, np.zeros_like(of.known)]), np.zeros(2 * len(of.table), np.int64)
-        reseat(known, of.table, table)
+        slot_keys, table = (
+            np.concatenate([of.slot_keys, np.zeros_like(of.slot_keys)]),
+            np.zeros(2 * len(of.table), np.int64),
+        )
+        copy_cells(slot_keys, of.table, table)
         entry, pair = (np.concatenate([part, np.zeros_like(part)]) for part in (of.entry, of.pair))
-        self._ledger = of._replace(known=known, entry=entry, pair=pair, table=table)
+        self._ledger = of._replace(slot_keys=slot_keys, entry=entry, pair=pair, table=table)

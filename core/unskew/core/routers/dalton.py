@@ -1,4 +1,4 @@
-"""Dalton (Algorithm 1): hot keys where a contextual bandit has learned that they are worth most, the rest by hash.
+"""Dalton (Algorithm 1): a contextual bandit learns where to send hot keys; the rest go by hash.
 
 A key with L / n tuples or more, L being the load of the interval before, is hot for this interval and the next. Its
 tuple goes to the worker with the highest Q, or with probability epsilon elsewhere to explore; the reward
@@ -7,16 +7,16 @@ by ``gamma (R - Q)`` (Eq. 5). A worker never tried has -2.
 
 What the paper leaves open is settled in FIDELITY. These settings differ from the paper's, which cannot keep balance at
 many workers (docs/decisions/0011); ``PAPER`` has its own:
-- ``slide_weight``: R has a third term, CI of the slide in use, else one slide's tuples herd on one worker;
+- ``slide_weight``: R has a third term, CI of the slide in use; without it one slide's tuples pile up on one worker;
 - ``look``: exploring takes the least loaded of so many random workers, not any one of them;
-- ``keep_untried=False``: the first reward of a worker takes the place of -2, which is none, and is not averaged in;
+- ``keep_untried=False``: the first reward of a worker replaces -2, which is no reward, and is not averaged with it;
 - ``split_cap="share"``: exploring puts no key on more workers than ``share`` times its share of the load needs (by
   micro-batches, where nothing else may either, 4 times);
 - ``stats``: an interval (STATS_WIN) is whole slides of together ``stats`` n tuples at least, not one slide of any size:
-  in fewer tuples L / n says nothing;
-- ``renew``: a key that is hot stays so while it has this share of L / n, else a key at the threshold is hot in every
-  other interval and never learned.
-Also: L is not less than the tuples of the interval so far, so that a burst does not make everything hot.
+  with fewer tuples L / n is too noisy;
+- ``renew``: a hot key stays hot while it has this share of L / n; else a key at the threshold is hot in every other
+  interval and nothing is learned about it.
+Also: L is at least the tuples of the interval so far, so that a burst does not make every key hot.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class DaltonRouter:
         )
 
     def partner(self, number: int) -> Learner:
-        """The same learner as one of several (section 4)."""
+        """A learner with the same settings as one of several cooperating ones (section 4)."""
         return Learner(
             self.common, self._learning(), self.sketch_above, self.frequencies, number=number, cooperating=True
         )

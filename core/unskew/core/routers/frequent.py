@@ -1,9 +1,9 @@
-"""What D-choices and W-choices remember: which keys are frequent, by SpaceSaving, and the loads.
+"""The state of D-choices and W-choices: which keys are frequent, by SpaceSaving, and the loads.
 
 A summary has 20 n slots, so that its error is at most a quarter of the threshold 1 / (5 n). Without a window it is one
 of the whole stream, as in the paper. With a window there are two, of this window and of the one before, and a key is
-hot by the sum of both: what is no longer frequent is forgotten after two windows. A generation also lasts as many rows
-as it has slots, however short the window: fewer tell nothing about the threshold.
+hot by the sum of both: a key that is no longer frequent is forgotten after two windows. A summary is also used for at
+least as many rows as it has slots, however short the window: fewer rows say nothing about the threshold.
 """
 
 from __future__ import annotations
@@ -14,63 +14,64 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.kernels import frequency as kernels
+from unskew.core.kernels import space_saving, tournament
 from unskew.core.routers.base import Loads, RouterSettings
 
-__all__ = ["SLOTS", "FrequentKeys", "knock_out", "summary"]
+__all__ = ["SLOTS", "FrequentKeys", "empty_summary", "tournament_tree"]
 
 SLOTS = 20
 _NEVER = 1 << 62
 
 
-def summary(slots: int, window: int = 0) -> kernels.Summary:
+def empty_summary(slots: int, window: int = 0) -> space_saving.Summary:
     """An empty SpaceSaving summary: all slots in one group, of count 0."""
     slot = np.zeros((slots, 3), np.int64)
-    slot[:, kernels.ORDER] = slot[:, kernels.RANK] = np.arange(slots)
+    slot[:, space_saving.ORDER] = slot[:, space_saving.RANK] = np.arange(slots)
     group = np.zeros((slots + 1, 3), np.int64)
-    group[:, kernels.LAST] = np.arange(1, slots + 2)
+    group[:, space_saving.LAST] = np.arange(1, slots + 2)
     group[0] = 0, slots - 1, slots
     table = np.zeros(1 << (2 * slots).bit_length(), np.int64)
-    return kernels.Summary(np.zeros(slots, np.uint64), slot, group, table, np.array([0, window, 1], np.int64))
+    return space_saving.Summary(np.zeros(slots, np.uint64), slot, group, table, np.array([0, window, 1], np.int64))
 
 
-def knock_out(workers: int) -> NDArray[np.int64]:
-    """The tree of ``kernels.plant`` for workers without load."""
+def tournament_tree(workers: int) -> NDArray[np.int64]:
+    """The tree of ``tournament.build_tree`` for workers without load."""
     leaves = 1 << (workers - 1).bit_length()
     tree = np.full(2 * leaves, -1, np.int64)
     tree[leaves : leaves + workers] = np.arange(workers)
-    kernels.plant(np.zeros(workers, np.int64), tree)
+    tournament.build_tree(np.zeros(workers, np.int64), tree)
     return tree
 
 
 @dataclass(eq=False)
 class FrequentKeys:
-    """The arrays that ``kernels.route_frequent`` keeps. Without ``epsilon`` hot keys may go anywhere."""
+    """The arrays of ``kernels.route_frequent``. Without ``epsilon`` hot keys may go to any worker."""
 
     common: RouterSettings
     epsilon: float | None
-    _now: kernels.Summary = field(init=False)
-    _before: kernels.Summary = field(init=False)
+    _now: space_saving.Summary = field(init=False)
+    _before: space_saving.Summary = field(init=False)
 
     def __post_init__(self) -> None:
         n = self.common.workers
-        self._now, self._before = summary(SLOTS * n), summary(SLOTS * n)
+        self._now, self._before = empty_summary(SLOTS * n), empty_summary(SLOTS * n)
         self._head = np.zeros(2 * SLOTS * n, np.int64)
         self._plan = np.array([n, _NEVER if self.epsilon is None else 0], np.int64)
         self._order, self._drawn = np.arange(n), np.zeros(n, np.int64)
         self._loads = Loads.of(self.common)
-        self._tree = knock_out(n)
+        self._tree = tournament_tree(n)
 
     def route(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
-        """Route all tuples; a generation follows the other where its window ends."""
-        done, at, span = 0, self._loads, self.common.slides
+        """Route all tuples; where a window ends, the present summary becomes the one before."""
+        routed, at, span = 0, self._loads, self.common.slides
         while True:
-            done = kernels.route_frequent(
-                keys, slides, out, done, span, float(self.epsilon or 0.0),
+            routed = kernels.route_frequent(
+                keys, slides, out, routed, span, float(self.epsilon or 0.0),
                 self.common.salt(0), self._order, self._drawn,
                 at.clock, at.ring, at.load, self._tree, self._now, self._before, self._head, self._plan,
             )  # fmt: skip
-            if done == len(keys):
+            if routed == len(keys):
                 return
-            self._before, self._now = self._now, summary(SLOTS * self.common.workers, int(slides[done]) // span)
+            self._before, self._now = self._now, empty_summary(SLOTS * self.common.workers, int(slides[routed]) // span)
             if self.epsilon is not None:
                 self._plan[kernels.DUE] = 0

@@ -1,12 +1,11 @@
-"""Dalton's learner: its arrays, and how its state leaves and enters them as values.
+"""The state of Dalton's learner, and what happens between tuples.
 
-``kernels_dalton`` has the loop. Here is what happens between tuples: rows and tables grow, an interval ends when a
-SYNC says so, a Q-table goes out, and a global one comes in (section 4.1).
+``dalton.row_loop`` has the loop. Here rows and tables grow, an interval ends when a SYNC says so, the Q-table is read
+out, and a global one is adopted (section 4.1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +18,7 @@ from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import FIRST_ROOM, LearningSettings, UpdateRule
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import host_of
-from unskew.core.kernels.frequency import reseat
+from unskew.core.kernels.key_table import copy_cells
 from unskew.core.limits import host_bits
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
@@ -33,15 +32,14 @@ I64 = NDArray[np.int64]
 I32 = NDArray[np.int32]
 
 _FIRST_PLACES = 4096
-_PARTS = ("now", "rows", "loads")
 _NEVER = 1 << 62
 _WORDS = 1 << 12  # of the bitmap that counts distinct keys beside the sketch: 262,144 bits
 
 
 @dataclass(eq=False)
 class Learner:
-    """The state of one partitioner. ``cooperating``: it keeps its rewards since the last report, and its
-    intervals end when ``end_interval`` says so."""
+    """The state of one partitioner. A ``cooperating`` one stores its rewards since the last report, and its intervals
+    end only when ``end_interval`` is called."""
 
     common: RouterSettings
     learning: LearningSettings
@@ -71,37 +69,41 @@ class Learner:
         return self._tail.take(host_of(keys, host_bits(self.common.workers)))
 
     def step(self, keys: U64, slides: I64, out: I32) -> None:
-        """Route all tuples; whatever is full is made larger on the way."""
-        homes, done, at = self.homes(keys), 0, self.loads
+        """Route all tuples; arrays that are full grow on the way."""
+        homes, routed, at = self.homes(keys), 0, self.loads
         while True:
-            done = kernels.route_learned(
-                keys, homes, slides, out, done, self.rule, at.clock, at.ring, at.load, self.now, self.rows
+            routed = kernels.route_learned(
+                keys, homes, slides, out, routed, self.rule, at.clock, at.ring, at.load, self.now, self.rows
             )
-            if done == len(keys):
+            if routed == len(keys):
                 return
             self._grow()
 
     def table(self) -> QTable:
-        """All rows, with the tuples that their keys had in the interval so far; those without a value are keys that
-        are no longer hot and still split in the window. ``held`` is this learner's own: what it knows of others', sent
-        back to them, would never end."""
+        """All rows, with the tuples of their keys in the interval so far.
+
+        Rows without a value are keys that are no longer hot but still split in the window. ``held`` has only this
+        learner's own fragments: other agents' fragments, sent back to them, would never expire.
+        """
         slots = self._slots()
-        of, known = self.rows, self.rows.known[slots]
-        often = np.zeros(len(known), np.int64)
+        of, row_keys = self.rows, self.rows.row_keys[slots]
+        often = np.zeros(len(row_keys), np.int64)
         with np.errstate(over="ignore"):
-            hot.counted(known, self.now, often)
-        return QTable.of(known, of.values[slots], often, of.used[slots] != kernels.NEVER)
+            hot.counts_of(row_keys, self.now, often)
+        return QTable.of(row_keys, of.values[slots], often, of.used[slots] != kernels.NEVER)
 
     def hot_keys(self) -> U64:
         """The keys in the Q-table now, ascending."""
         slots = self._slots()
-        return np.sort(self.rows.known[slots][self.rows.entry[slots, kernels.UNTIL] != kernels.NEVER])
+        return np.sort(self.rows.row_keys[slots][self.rows.entry[slots, kernels.UNTIL] != kernels.NEVER])
 
     def split_keys(self) -> U64:
-        """The keys that may have tuples in the window elsewhere than where plain hashing sends them, ascending: all
-        others are final where they are (key-forwarding, section 4.2). Without a window nothing is ever final, and these
-        are the hot keys."""
-        return np.sort(self.rows.known[self._slots()])
+        """The keys that may have tuples in the window on other workers than their hash worker, ascending.
+
+        All other keys are final where they are (key-forwarding, section 4.2). Without a window no key ever is, and
+        these are the hot keys.
+        """
+        return np.sort(self.rows.row_keys[self._slots()])
 
     @property
     def records(self) -> int:
@@ -109,38 +111,41 @@ class Learner:
         return int(self.now.tally[hot.RECORDS])
 
     def frequent(self, capacity: int) -> FrequentItems:
-        """What came in this interval: exact counts, cut to ``capacity`` of them with the error stated."""
+        """The keys of this interval: exact counts, reduced to ``capacity`` of them with the error stated."""
         size = int(self.now.tally[hot.DISTINCT])
         keys, counts = np.empty(size, np.uint64), np.empty(size, np.int64)
-        hot.listed(self.now.table, int(self.now.tally[hot.INTERVAL]), keys, counts)
+        hot.all_counts(self.now.table, int(self.now.tally[hot.INTERVAL]), keys, counts)
         return FrequentItems(capacity).update(keys, counts)
 
     def end_interval(self) -> None:
-        """STATS_WIN ends here (Dalton, section 4.1: it is DSYNC)."""
+        """End STATS_WIN (Dalton, section 4.1: it is DSYNC)."""
         with np.errstate(over="ignore"):
-            kernels.finish(self.rows, self.now, self.rule)
+            kernels.end_interval(self.rows, self.now, self.rule)
 
     def forget_pending(self) -> None:
-        """From here on rewards are kept for the next answer: those so far are in a report."""
+        """Clear the pending rewards, because a report now contains them."""
         self.rows.pending[kernels.DECAY] = 1.0
         self.rows.pending[kernels.GAIN] = 0.0
         self.rows.pending[kernels.FRESH] = UNTRIED
 
     @property
     def span(self) -> int:
-        """L: the load that hot is measured by."""
+        """L: the load that decides which keys are hot."""
         return int(self.now.tally[hot.SPAN])
 
     def set_span(self, span: int) -> None:
-        """L, where it is not the load of the interval before."""
+        """Set L, where it is not the load of the interval before."""
         self.now.tally[hot.SPAN] = span
 
     def adopt(self, table: QTable, unsure: frozenset[int], span: int, others: I64, echo: int) -> None:
-        """Take a global state: its Q-table with the rewards met since the last report merged in (Eq. 5), its load as L
-        over the span of an interval, and what all other agents hold."""
-        mine = self.hot_keys()
+        """Take over a global state: its Q-table, with the rewards since the last report merged in (Eq. 5), and its load
+        L.
+
+        ``others`` are the other agents' loads, of which ``echo`` tuples come with each tuple of this agent.
+        """
+        hot_before = self.hot_keys()
         with np.errstate(over="ignore"):
-            for key in mine[~np.isin(mine, table.hashes)]:
+            for key in hot_before[~np.isin(hot_before, table.hashes)]:
                 if int(key) not in unsure:
                     kernels.turn_cold(kernels.row_of(key, self.rows), self.rows)
             self._adopt_rows(table, span, others)
@@ -160,7 +165,7 @@ class Learner:
         of, row = self.rows, int(kernels.row_of(key, self.rows))
         if row < 0:
             self._make_room()
-            row = int(kernels.admit(key, home, self.rows))
+            row = int(kernels.add_row(key, home, self.rows))
             of = self.rows
         if row < 0:
             return
@@ -170,21 +175,21 @@ class Learner:
         of.away[row] = held & (of.used[row] == kernels.NEVER)
         entry[kernels.HELD] = int(((of.used[row] != kernels.NEVER) | (of.away[row] != 0)).sum())
         entry[kernels.TRIED] = int((of.values[row] != UNTRIED).sum())
-        kernels.prune(row, self._most(row), of)
+        kernels.drop_worst(row, self._most(row), of)
 
     def _most(self, row: int) -> int:
         """How many workers the key of this row may be on."""
         books, entry, n = self.rows.books, self.rows.entry, self.common.workers
-        return int(kernels.limit(row, 0, self.span, self.rule, entry, books, n))
+        return int(kernels.worker_limit(row, 0, self.span, self.rule, entry, books, n))
 
     def _merged(self, row: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Global values moved by the rewards of the waiting time; where nobody had tried, by those alone."""
+        """Global values moved by the pending rewards; of an untried cell the pending rewards alone."""
         decay, gain, fresh = self.rows.pending[:, row]
         merged: NDArray[np.float64] = np.where(values == UNTRIED, fresh, decay * values + gain)
         return merged
 
     def _recount(self) -> None:
-        """Fragments of all rows as of this agent alone; rows that were kept only for others' go."""
+        """Count only this agent's fragments in all rows; rows that only other agents' fragments held are freed."""
         of = self.rows
         for row in self._slots():
             of.entry[row, kernels.HELD] = int((of.used[row] != kernels.NEVER).sum())
@@ -197,22 +202,11 @@ class Learner:
 
     def _make_room(self) -> None:
         books = self.rows.books
-        if not books[kernels.FREE] and books[kernels.USED] == len(self.rows.known) < self.rule.room:
-            self.rows = _widened(self.rows, min(2 * len(self.rows.known), self.rule.room))
-
-    def state(self) -> dict[str, NDArray[Any]]:
-        """All of it as arrays by name."""
-        parts = {"now": self.now._asdict(), "rows": self.rows._asdict(), "loads": vars(self.loads)}
-        return {f"{part}.{name}": array.copy() for part, arrays in parts.items() for name, array in arrays.items()}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Go on from a ``state`` of a learner with the same settings."""
-        taken = {part: {n.split(".")[1]: a.copy() for n, a in state.items() if n.startswith(part)} for part in _PARTS}
-        self.now, self.rows = hot.Frequencies(**taken["now"]), kernels.DaltonRows(**taken["rows"])
-        self.loads = Loads(**taken["loads"])
+        if not books[kernels.FREE] and books[kernels.USED] == len(self.rows.row_keys) < self.rule.room:
+            self.rows = _widened(self.rows, min(2 * len(self.rows.row_keys), self.rule.room))
 
     def _grow(self) -> None:
-        """Twice the room for what is full."""
+        """Double whatever is full."""
         of = self.rows
         self._make_room()
         if 0 < len(of.log) < int(of.books[kernels.HEAD] - of.books[kernels.TAIL]) + 2:
@@ -220,12 +214,12 @@ class Learner:
         tally = self.now.tally
         if tally[hot.MODE] == hot.MAP and 2 * tally[hot.DISTINCT] >= len(self.now.table):
             wider = np.zeros((2 * len(self.now.table), 2), np.uint64)
-            hot.recount(self.now.table, int(tally[hot.INTERVAL]), wider)
+            hot.copy_counts(self.now.table, int(tally[hot.INTERVAL]), wider)
             self.now = self.now._replace(table=wider)
 
 
 def _frequencies(workers: int, kind: str, above: int) -> hot.Frequencies:
-    """An empty store. The sketch's noise is far under L / n (FIDELITY): 16 n cells a row at least, depth 4."""
+    """An empty store. The sketch has 16 n cells a row or more, depth 4: noise far under L / n (FIDELITY)."""
     if kind not in ("hybrid", "map", "sketch"):
         raise ConfigError("frequencies", kind, "hybrid, map or sketch")
     if not 1 <= above <= 1 << 24:
@@ -243,7 +237,7 @@ def _frequencies(workers: int, kind: str, above: int) -> hot.Frequencies:
 
 def _rows(workers: int, room: int, *, windowed: bool, cooperating: bool) -> kernels.DaltonRows:
     return kernels.DaltonRows(
-        known=np.zeros(room, np.uint64),
+        row_keys=np.zeros(room, np.uint64),
         values=np.full((room, workers), UNTRIED),
         used=np.full((room, workers), kernels.NEVER),
         away=np.zeros((room, workers), np.uint8),
@@ -265,12 +259,12 @@ def _entries(room: int) -> I64:
 
 def _widened(of: kernels.DaltonRows, room: int) -> kernels.DaltonRows:
     """The same rows with room for more."""
-    n, had = of.values.shape[1], len(of.known)
+    n, rows = of.values.shape[1], len(of.row_keys)
     wider = _rows(n, room, windowed=False, cooperating=of.pending.shape[2] > 0)
-    for name in ("known", "values", "used", "away", "entry", "bound"):
-        getattr(wider, name)[:had] = getattr(of, name)
-    wider.pending[:, :had] = of.pending
-    reseat(wider.known, of.table, wider.table)
+    for name in ("row_keys", "values", "used", "away", "entry", "bound"):
+        getattr(wider, name)[:rows] = getattr(of, name)
+    wider.pending[:, :rows] = of.pending
+    copy_cells(wider.row_keys, of.table, wider.table)
     return wider._replace(log=of.log, loads=of.loads, books=of.books)
 
 

@@ -1,9 +1,9 @@
-"""The power of random choices (PoRC; CG, section 5.1): a key's salted hashes, until one has room.
+"""The power of random choices (PoRC; CG, section 5.1): a key's salted hashes, until one names a worker with room.
 
 A worker has room while it holds less than ``ceil((1 + epsilon) x mean load)``. A key stays with its first choice as
 long as that has room, so light keys hardly spread and heavy ones spread as far as they must; no worker is ever more
-than 1 + epsilon over the mean. All hashes of a key are combined of two (``kernels``). The paper runs it over virtual
-workers, which ``cg`` adds.
+than 1 + epsilon over the mean. All hashes of a key are combined from two (``kernels.load_aware``). The paper runs it
+over virtual workers, which ``cg`` adds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.kernels import base as kernels
+from unskew.core.kernels import load_aware as kernels
 from unskew.core.routers.base import Loads, RouterSettings, check_share
 
 __all__ = ["RandomChoices"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.kernels import base as kernels
+from unskew.core.kernels import load_aware as kernels
 from unskew.core.routers.base import Loads, RouterSettings
 
 __all__ = ["TwoRandom"]

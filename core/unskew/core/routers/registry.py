@@ -1,4 +1,4 @@
-"""Routers by name. Registering one here is all it takes: the shared check suite finds it."""
+"""Routers by name. To add a router, register it here: the shared check suite then tests it too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["ROUTERS", "RouterEntry", "make_router"]
 
 @dataclass(frozen=True)
 class RouterEntry:
-    """One line of ``unskew policies``. ``preset`` are parameters that the name stands for."""
+    """A router as ``unskew policies`` lists it. ``preset`` are the parameters that its name implies."""
 
     algorithm: type[RouterAlgorithm]
     summary: str
@@ -75,8 +75,33 @@ def make_router(
     slide: float | None = None,
     **parameters: object,
 ) -> Router:
-    """The router of this name. Unknown names and parameters raise ``ConfigError``.
+    """Make a router by name.
 
+    Parameters
+    ----------
+    name
+        One of ``ROUTERS``, such as "pk2" or "dalton".
+    workers
+        How many workers there are, 1 to 8192.
+    seed
+        Routers with the same seed and stream give the same answers.
+    window, slide
+        The length of the sliding window of loads and of its slides, in tuples, or in seconds where tuples have times.
+        Without a window, loads count from the beginning.
+    **parameters
+        The algorithm's own parameters.
+
+    Returns
+    -------
+    Router
+
+    Raises
+    ------
+    ConfigError
+        If the name or a parameter is unknown, or a value is not allowed.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> router = make_router("pk2", workers=4, window=60_000, slide=1_000)
     >>> router.route(np.array([1, 2, 1], np.uint64)).shape

@@ -2,18 +2,16 @@
 
 Prompt, section 6, Algorithm 4 and Fig. 9. W = processing time / batch interval. Zone 3 is W > thres: ``d``
 such batches, but for a quarter, add tasks. Zone 1 is W <= thres - step: ``d`` in a row remove tasks. Zone 2 between
-them is where the machine wants to be. It decides numbers only; the change of a live plan to another number
-of partitions is the caller's. A passive machine: one batch's statistics in, one decision out; the state is a
-value of plain fields.
+them is the target. It decides numbers only; the caller changes a live plan to another number of partitions. A passive
+machine: one batch's statistics in, one decision out; the state is a value of plain fields.
 
 Deviations from the paper:
 
 - The listing's ``else`` that increments ``count`` belongs to ``count = d``: it counts batches *above* the
   threshold, and the ``d``-th acts. A batch in another zone sets the count to 0 ("consecutive" in the text).
 - Tasks are added where of the last ``d`` batches the first, this one and all but a quarter were above, and
-  not only where all were: a load that stands a little above the threshold is otherwise put up with for as
-  long as noise takes one batch in ``d`` below it (decision 0008). ``as_published`` wants all. Taking away
-  has time.
+  not only where all were: else a load a little above the threshold is never answered as long as noise takes one
+  batch in ``d`` below it (decision 0008). ``as_published`` requires all. Removing tasks is not urgent.
 - "Increased" is measured against the means of the first ``d`` quiet batches after the last change, not
   against the previous batches: a slow drift shows, and every step of one excursion is judged by the same
   cause.
@@ -44,13 +42,13 @@ __all__ = ["AutoScaler", "step"]
 Stages = Literal["map", "reduce", "both"]
 
 _HINDSIGHT = 4
-"""A scale-in that takes back a scale-out without a cause looks back this many times ``d`` batches."""
+"""A scale-in that reverts a scale-out without a cause looks back this many times ``d`` batches."""
 _WORTH = 0.25
 """A stage is not worth a task that gains less than this share of what the other stage would gain."""
 
 
 class AutoScaler:
-    """Prompt's Algorithm 4 (section 6): a thin holder of the state around ``step``.
+    """Prompt's Algorithm 4 (section 6): holds the state and calls ``step``.
 
     >>> scaler = AutoScaler(ScaleState(p=4, r=4), ScaleRules(d=1))
     >>> decision = scaler.handle(BatchStats(1.0, 0.95, map_time=0.7, reduce_time=0.2, rows=10, keys=5))
@@ -71,7 +69,7 @@ class AutoScaler:
 
 
 def step(rules: ScaleRules, state: ScaleState, stats: BatchStats) -> tuple[ScaleState, ScaleDecision]:
-    """The pure transition of Algorithm 4, lines 1-12, with its mirror image for scale-in."""
+    """The transition of Algorithm 4, lines 1-12, with its mirror image for scale-in."""
     load = Load.of(stats)
     zone = rules.zone(load.w)
     in_grace = state.grace > 0
@@ -110,8 +108,8 @@ def _hold(rules: ScaleRules, state: ScaleState, load: Load, why: str) -> tuple[S
 
 def _change(rules: ScaleRules, state: ScaleState, load: Load, sign: int) -> tuple[ScaleState, ScaleDecision]:
     now = Load.mean(state.window[-rules.d :])
-    stages, cause, known = _cause(rules, state, now, sign)
-    if sign < 0 and state.last == "out" and not known and not rules.as_published:
+    stages, cause, found_cause = _cause(rules, state, now, sign)
+    if sign < 0 and state.last == "out" and not found_cause and not rules.as_published:
         if len(state.window) < _HINDSIGHT * rules.d:
             return _hold(rules, state, load, f"{cause}; too few batches to take the last scale-out back")
         now = Load.mean(state.window)
@@ -122,7 +120,7 @@ def _change(rules: ScaleRules, state: ScaleState, load: Load, sign: int) -> tupl
         return _hold(rules, state, load, f"{cause}; {note}")
     action: Action = "out" if sign > 0 else "in"
     zone = rules.zone(load.w)
-    many = sum(rules.zone(one.w) == zone for one in state.window[-rules.d :])
+    many = sum(rules.zone(each.w) == zone for each in state.window[-rules.d :])
     why = f"{many} of {rules.d} batches in Zone {zone}, mean W = {now.w:.2f}; {cause}"
     promised = _promise(state, now, p, r) if sign > 0 else None
     state = replace(state, p=p, r=r, above=0, below=0, grace=rules.grace_batches, last=action)
@@ -131,16 +129,16 @@ def _change(rules: ScaleRules, state: ScaleState, load: Load, sign: int) -> tupl
 
 
 def _pays(state: ScaleState, now: Load) -> bool:
-    """Whether the last leap out has brought what it promised."""
+    """Whether the last large scale-out has lowered the cost of a row as promised."""
     return state.promised is None or now.cost <= state.promised
 
 
 def _promise(state: ScaleState, now: Load, p: int, r: int) -> float | None:
-    """At least half of what the stages' times foretell. What was promised and has not come is still owed."""
+    """The cost to reach: half of the fall that the stages' times predict. A promise not kept yet stays in force."""
     if not _pays(state, now):
         return state.promised
-    foretold = now.map_part * state.p / p + now.reduce_part * state.r / r
-    return (now.cost + foretold / now.rate) / 2.0 if now.rate else None
+    predicted = now.map_part * state.p / p + now.reduce_part * state.r / r
+    return (now.cost + predicted / now.rate) / 2.0 if now.rate else None
 
 
 def _cause(rules: ScaleRules, state: ScaleState, now: Load, sign: int) -> tuple[Stages, str, bool]:
@@ -186,12 +184,14 @@ def _moved(rules: ScaleRules, state: ScaleState, stages: Stages, by: int) -> tup
 
 
 def _increments(rules: ScaleRules, state: ScaleState, stages: Stages, sign: int) -> int:
-    """How many W asks for. Out: the fewest that bring it into Zone 2, by a quarter of the zone. In: the most that leave
-    it in Zone 1. The mildest of the batches that led here is asked: they were chosen by W, so their mean is further out
-    than the load is."""
+    """How many increments to change. Out: the fewest that bring W into Zone 2, by a quarter of the zone. In: the most
+    that leave W in Zone 1.
+
+    The mildest of the last batches is used: they were selected by W, so their mean is further out than the load is.
+    """
     last = state.window[-rules.d :]
     if sign > 0:
-        now, goal = min((one for one in last if one.w > rules.thres), key=_w_of), rules.thres - rules.step / 4
+        now, goal = min((each for each in last if each.w > rules.thres), key=_w_of), rules.thres - rules.step / 4
     else:
         now, goal = max(last, key=_w_of), rules.thres - rules.step
     if stages == "both":
@@ -211,7 +211,7 @@ def _increments(rules: ScaleRules, state: ScaleState, stages: Stages, sign: int)
 
 
 def _free(rules: ScaleRules, state: ScaleState, sign: int) -> Stages:
-    """Which of both stages are not at their bound in this direction: only those make W another one."""
+    """Which of both stages are not at their bound in this direction: only those change W."""
     (p, r), (to_p, to_r) = (state.p, state.r), _moved(rules, state, "both", sign)
     return "reduce" if p == to_p else "map" if r == to_r else "both"
 
@@ -221,13 +221,13 @@ def _w_of(load: Load) -> float:
 
 
 def _rest(now: Load, stages: Stages) -> float:
-    """What would be left of W with any number of tasks in these stages."""
+    """The part of W that no number of tasks in these stages removes."""
     gone = {"map": now.map_part, "reduce": now.reduce_part, "both": now.map_part + now.reduce_part}
     return now.w - gone[stages]
 
 
 def _move(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign: int) -> tuple[int, int, str]:
-    """The rule's change, or the next best that bounds and foresight allow; a note on what was in the way."""
+    """The rule's change, or the next best that bounds and foresight allow, and a note on what prevented the first."""
     order = _preferences(rules, state, now, stages, sign)
     note = "" if order[0] == stages else f"one more {stages} task would gain little, so {order[0]}"
     if _moved(rules, state, stages, sign) == (state.p, state.r):

@@ -1,8 +1,8 @@
-"""How many partitions the next batches have: Prompt's Algorithm 4 from measured batch times (``autoscale``).
+"""How many partitions a stream's next batches have: Prompt's Algorithm 4 (``autoscale``) on measured batch times.
 
-What a batch took is known at another time than what it held, and either may be missing: a batch decides when both are
-there. The number of map tasks is the source's own. So it is held fixed in the algorithm, which then changes the reduce
-side, and says so where it would rather have changed the map side.
+The time of a batch and its rows arrive separately, in either order, and either may be missing: a batch is evaluated
+when both have come. The source decides the number of map tasks, so the algorithm holds it fixed and changes the reduce
+side; its reason says so where it would rather have changed the map side.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ class Elastic:
         self.rules(1)
 
     def within(self, partitions: int) -> int:
-        """The nearest number that is allowed: a query may have been started with other bounds before."""
+        """The allowed number nearest to ``partitions``; a query may have been started with other bounds before."""
         return min(max(partitions, self.least), self.most)
 
     def rules(self, maps: int) -> ScaleRules:
+        """The rules of Algorithm 4 for a job with so many map tasks, ``maps``."""
         return ScaleRules(
             thres=self.thres,
             step=self.step,
@@ -59,8 +60,8 @@ class Elastic:
 
 @dataclass(frozen=True)
 class StageTimes:
-    """Seconds that a batch's stages took: those that read the source, and those behind a shuffle; and how many tasks
-    read the source (0: not known)."""
+    """Seconds of a batch's stages that read the source and of those after a shuffle, and how many tasks read the source
+    (0: not known)."""
 
     map_time: float = 0.0
     reduce_time: float = 0.0
@@ -68,7 +69,7 @@ class StageTimes:
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _BatchRows:
     partitions: int
     rows: int
     keys: int
@@ -76,46 +77,46 @@ class _Seen:
 
 
 class Decider:
-    """Of one query. What its batches took and what they held come one after the other, in either order."""
+    """Decides for one query; the seconds and the rows of a batch may be added in either order."""
 
     def __init__(self, elastic: Elastic, interval: float, partitions: int) -> None:
         if not elastic.least <= partitions <= elastic.most:
             raise ConfigError("partitions", partitions, f"{elastic.least} to {elastic.most}, as elastic has it")
         self._elastic, self._interval = elastic, interval
         self._scaler = AutoScaler(ScaleState(p=1, r=partitions), elastic.rules(1))
-        self._took: dict[int, float] = {}
-        self._seen: dict[int, _Seen] = {}
+        self._seconds: dict[int, float] = {}
+        self._batches: dict[int, _BatchRows] = {}
 
     @property
     def partitions(self) -> int:
-        """What the next plan is to be for."""
+        """How many partitions the next plan should have."""
         return self._scaler.state.r
 
-    def begin_at(self, partitions: int) -> None:
-        """Begin anew, with what another query has decided on."""
+    def restart_at(self, partitions: int) -> None:
+        """Start anew from the number of partitions that another query has decided on."""
         state = ScaleState(p=self._scaler.state.p, r=self._elastic.within(partitions))
         self._scaler = AutoScaler(state, self._scaler.rules)
 
-    def took(self, batch: int, seconds: float) -> ScaleDecision | None:
-        """How long a batch took, from its trigger to its commit."""
-        self._took[batch] = seconds
+    def add_seconds(self, batch: int, seconds: float) -> ScaleDecision | None:
+        """Add the time of a batch, from its trigger to its commit."""
+        self._seconds[batch] = seconds
         return self._step(batch)
 
-    def seen(self, batch: int, partitions: int, rows: int, keys: int, stages: StageTimes) -> ScaleDecision | None:
-        """Into how many partitions it was placed, what it held, and how its time was shared."""
-        self._seen[batch] = _Seen(partitions, rows, keys, stages)
+    def add_rows(self, batch: int, partitions: int, rows: int, keys: int, stages: StageTimes) -> ScaleDecision | None:
+        """Add a batch's number of partitions, its rows and keys, and its stage times."""
+        self._batches[batch] = _BatchRows(partitions, rows, keys, stages)
         return self._step(batch)
 
     def _step(self, batch: int) -> ScaleDecision | None:
-        if batch not in self._took or batch not in self._seen:
+        if batch not in self._seconds or batch not in self._batches:
             self._forget(batch)
             return None
-        seconds, seen = self._took.pop(batch), self._seen.pop(batch)
-        if seen.partitions != self.partitions:  # begun before the last change was made, of which it says nothing
+        seconds, stats = self._seconds.pop(batch), self._batches.pop(batch)
+        if stats.partitions != self.partitions:  # it started before the last change of the number
             return None
-        self._hold_maps(seen.stages.maps)
-        parts = _parts(seen.stages, seconds)
-        return self._scaler.handle(BatchStats(self._interval, seconds, *parts, seen.rows, seen.keys))
+        self._hold_maps(stats.stages.maps)
+        parts = _parts(stats.stages, seconds)
+        return self._scaler.handle(BatchStats(self._interval, seconds, *parts, stats.rows, stats.keys))
 
     def _hold_maps(self, maps: int) -> None:
         state = self._scaler.state
@@ -123,15 +124,17 @@ class Decider:
             self._scaler = AutoScaler(replace(state, p=maps), self._elastic.rules(maps))
 
     def _forget(self, batch: int) -> None:
-        """Of a batch that failed only one half ever comes."""
-        for kept in (self._took, self._seen):
-            for old in [one for one in kept if one < batch - _REMEMBERED]:
-                del kept[old]
+        """Drop old batches of which only one half has come: they failed."""
+        for pending in (self._seconds, self._batches):
+            for old in [number for number in pending if number < batch - _REMEMBERED]:
+                del pending[old]
 
 
 def _parts(stages: StageTimes, seconds: float) -> tuple[float, float]:
-    """The two stages' parts of a batch's time. What is left of it, Spark's own work around them, no number of tasks
-    makes shorter. Where nothing is known of stages all of it is the reduce stage's."""
+    """The two stages' shares of a batch's time; all of it is the reduce stage's where stage times are not known.
+
+    The rest of the time is Spark's own work, which more tasks do not make shorter.
+    """
     both = stages.map_time + stages.reduce_time
     if not both:
         return 0.0, seconds

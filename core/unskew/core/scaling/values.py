@@ -1,4 +1,4 @@
-"""What Prompt's Algorithm 4 (``autoscale``) is told of a batch, goes by, remembers, and says."""
+"""The values of Prompt's Algorithm 4 (``autoscale``): a batch's statistics, the rules, the state, the decision."""
 
 from __future__ import annotations
 
@@ -112,11 +112,11 @@ class ScaleRules:
 
     @property
     def middle(self) -> float:
-        """Of Zone 2: the W that a change aims at."""
+        """The middle of Zone 2: the W that a change aims at."""
         return self.thres - self.step / 2
 
     def zone(self, w: float) -> int:
-        """Fig. 9b: 3 overloaded, 2 as wanted, 1 under-used."""
+        """Fig. 9b: 3 overloaded, 2 stable, 1 under-used."""
         if w > self.thres:
             return 3
         return 1 if w <= self.thres - self.step else 2
@@ -124,7 +124,7 @@ class ScaleRules:
 
 @dataclass(frozen=True)
 class ScaleState:
-    """All that the machine remembers. ``promised``: the cost of a row that the last leap out was to bring, at most."""
+    """The whole state of the machine. ``promised``: the cost of a row that the last large scale-out should reach."""
 
     p: int
     r: int
@@ -151,5 +151,6 @@ class ScaleDecision:
 
 
 def check_whole(name: str, value: int, low: int, high: int) -> None:
+    """Refuse a value that is not a whole number in this range."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise ConfigError(name, value, f"a whole number from {low} to {high}")

@@ -1,15 +1,14 @@
-"""Which keys are heavy: a mergeable frequent-items summary with its error stated.
+"""Which keys are heavy: a mergeable frequent-items summary that states its error.
 
 Misra-Gries with at most ``capacity`` counters, in the mergeable form of Agarwal, Cormode, Huang, Phillips,
 Wei and Yi, "Mergeable Summaries" (PODS 2012): add the counters of both sides, subtract the (k+1)-th largest
-from all, drop what is not positive. It is what agents report to a round (FIDELITY, Dalton, "no heavy hitter
-is missed") and what the KIP planner keeps over past histograms (with ``decay``).
+from all, drop what is not positive. Agents report it to a round (FIDELITY, Dalton, "no heavy hitter is missed").
 
 What always holds, f(h) being the true count of a key:
 
 * ``lower(h) <= f(h) <= upper(h)``, and ``upper(h) - lower(h) = error``; for a key that is not listed
   ``lower`` is 0 and ``upper`` is ``error``, so every key with f(h) > error is listed;
-* ``error <= bound = total // (capacity + 1) + rounding``; ``rounding`` is 0 unless ``decay`` was used;
+* ``error <= bound = total // (capacity + 1) + rounding``; ``rounding`` is 0 in all that this release makes;
 * while no more than ``capacity`` distinct keys were seen, all counts are exact (error 0).
 
 Order: one batch gives the same state in any row order; ``merge(a, b)`` equals ``merge(b, a)`` to the bit,
@@ -33,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import frozen
+from unskew.core.arrays.ranking import ascending, descending, look_up
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.sketches.tally import (
     I64,
@@ -49,11 +49,11 @@ __all__ = ["FrequentItems", "HeavyVerdict"]
 
 
 class HeavyVerdict(IntEnum):
-    """What a summary can say of a key against a threshold."""
+    """What a summary can say about a key and a threshold."""
 
-    COLD = 0  # the true count is surely below it
-    UNKNOWN = 1  # the summary's error does not allow to say
-    HOT = 2  # the true count surely reaches it
+    COLD = 0  # the true count is certainly below it
+    UNKNOWN = 1  # the error of the summary is too large to tell
+    HOT = 2  # the true count certainly reaches it
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class FrequentItems:
     rounding: int = 0
 
     def __post_init__(self) -> None:
-        """Own, read-only arrays, and a state that the guarantees above can hold for."""
+        """Freeze the arrays, and refuse a state for which the guarantees above cannot hold."""
         if self.capacity < 1:
             raise ConfigError("capacity", self.capacity, "a whole number of counters, at least 1")
         hashes = check_hashes(self.hashes)
@@ -85,16 +85,16 @@ class FrequentItems:
         """Equal to the bit: same counters, error, total, rounding and capacity."""
         if not isinstance(other, FrequentItems):
             return NotImplemented
-        mine = (self.capacity, self.error, self.total, self.rounding)
-        theirs = (other.capacity, other.error, other.total, other.rounding)
-        same = np.array_equal(self.hashes, other.hashes) and np.array_equal(self.counts, other.counts)
-        return same and mine == theirs
+        numbers = ("capacity", "error", "total", "rounding")
+        return all(getattr(self, name) == getattr(other, name) for name in numbers) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in ("hashes", "counts")
+        )
 
-    __hash__ = None  # type: ignore[assignment]  # equal by content of arrays: not for dictionaries
+    __hash__ = None  # type: ignore[assignment]  # equality compares arrays: not for dictionaries
 
     @property
     def bound(self) -> int:
-        """What ``error`` can never pass, from the sizes alone."""
+        """The largest ``error`` that a summary of this size can have."""
         return self.total // (self.capacity + 1) + self.rounding
 
     def update(self, hashes: U64, counts: NDArray[np.integer] | None = None) -> FrequentItems:
@@ -102,8 +102,8 @@ class FrequentItems:
         batch = tally(hashes, counts)
         total = add_totals(self.total, batch.total)
         both = tally(np.concatenate([self.hashes, batch.hashes]), np.concatenate([self.counts, batch.counts]))
-        kept, left, cut = _reduce(both.hashes, both.counts, self.capacity)
-        return FrequentItems(self.capacity, kept, left, self.error + cut, total, self.rounding)
+        listed, rest, cut = _reduce(both.hashes, both.counts, self.capacity)
+        return FrequentItems(self.capacity, listed, rest, self.error + cut, total, self.rounding)
 
     def merge(self, other: FrequentItems) -> FrequentItems:
         """The summary of both streams; the same from either side."""
@@ -118,17 +118,13 @@ class FrequentItems:
         capacity = min(part.capacity for part in parts)
         total = add_totals(*(part.total for part in parts))
         both = tally(np.concatenate([part.hashes for part in parts]), np.concatenate([part.counts for part in parts]))
-        kept, left, cut = _reduce(both.hashes, both.counts, capacity)
+        listed, rest, cut = _reduce(both.hashes, both.counts, capacity)
         error = sum(part.error for part in parts) + cut
-        return FrequentItems(capacity, kept, left, error, total, sum(part.rounding for part in parts))
+        return FrequentItems(capacity, listed, rest, error, total, sum(part.rounding for part in parts))
 
     def lower(self, hashes: U64) -> I64:
         """The least that each key's true count can be."""
-        wanted = check_hashes(hashes)
-        if not len(self.hashes):
-            return np.zeros(len(wanted), np.int64)
-        at = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
-        return np.where(self.hashes[at] == wanted, self.counts[at], np.int64(0))
+        return look_up(self.hashes, self.counts, check_hashes(hashes))
 
     def upper(self, hashes: U64) -> I64:
         """The most that each key's true count can be."""
@@ -142,8 +138,7 @@ class FrequentItems:
         """The ``n`` heaviest listed keys and their lower bounds, heaviest first, ties by hash."""
         if n < 0:
             raise ConfigError("n", n, "a whole number, at least 0")
-        # Listed in hash order, so a stable sort by falling count leaves ties by hash.
-        order = np.argsort(-self.counts, kind="stable")[:n]
+        order = descending(self.counts)[:n]  # listed in hash order, which ties keep
         return self.hashes[order], self.counts[order]
 
     def _judge(self, lower: I64, threshold: float) -> NDArray[np.int8]:
@@ -159,7 +154,7 @@ class FrequentItems:
     def _check_state(self) -> None:
         if len(self.hashes) > self.capacity:
             raise HistogramError(f"hashes: {len(self.hashes)} counters, but the capacity is {self.capacity}")
-        if (self.hashes[1:] <= self.hashes[:-1]).any():
+        if not ascending(self.hashes):
             raise HistogramError("hashes: not in rising order without repeats; build summaries with update")
         if len(self.counts) and self.counts.min() < 1:
             raise HistogramError("counts: a listed key has no rows; list keys with a count of at least 1")
@@ -179,7 +174,7 @@ class FrequentItems:
 
 
 def _reduce(hashes: U64, counts: I64, capacity: int) -> tuple[U64, I64, int]:
-    """Subtract the (capacity + 1)-th largest count from all, and keep what stays positive."""
+    """Subtract the (capacity + 1)-th largest count from all, and drop what is not positive."""
     if len(counts) <= capacity:
         return hashes, counts, 0
     place = len(counts) - capacity - 1

@@ -1,8 +1,8 @@
 """Checks what comes into a sketch, and folds a batch to one row per distinct key.
 
-Every sketch is told key hashes (``hashing.hash_keys``) and, where rows stand for more than one, counts. Here
-the two are checked once, and a batch becomes sorted distinct hashes with exact counts. All sums are exact: a
-total that a signed 64-bit number cannot hold is refused, it never wraps.
+A sketch takes key hashes (``keys.hashing.hash_keys``) and, where a row stands for more than one, counts. Both are
+checked here, and a batch becomes sorted distinct hashes with exact counts. All sums are exact: a total that a signed
+64-bit number cannot hold is refused; it never wraps around.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import run_starts
 from unskew.core.errors import HistogramError
 
 __all__ = [
@@ -42,11 +43,11 @@ class Tally(NamedTuple):
 
 
 def tally(hashes: U64, counts: NDArray[np.integer] | None = None) -> Tally:
-    """Fold rows to distinct keys; rows with count 0 say nothing and are left out."""
+    """Fold rows to distinct keys; rows with count 0 are left out."""
     keys = check_hashes(hashes)
     if counts is None:
         ordered = np.sort(keys)
-        starts = _group_starts(ordered)
+        starts = run_starts(ordered)
         return Tally(ordered[starts], np.diff(np.append(starts, len(ordered))), len(ordered))
     weights = check_counts(counts, len(keys))
     # The whole sum fits, so no key's share of it can wrap below.
@@ -56,16 +57,16 @@ def tally(hashes: U64, counts: NDArray[np.integer] | None = None) -> Tally:
         keys, weights = keys[present], weights[present]
     order = np.argsort(keys)
     ordered = keys[order]
-    starts = _group_starts(ordered)
+    starts = run_starts(ordered)
     sums = np.add.reduceat(weights[order], starts) if len(starts) else weights
     return Tally(ordered[starts], sums, total)
 
 
 def check_hashes(hashes: U64) -> U64:
-    """One-dimensional uint64, or a HistogramError: other numbers are keys that nobody hashed yet."""
+    """One-dimensional uint64, or a HistogramError: other numbers are likely keys that are not hashed yet."""
     if not isinstance(hashes, np.ndarray) or hashes.dtype != np.uint64 or hashes.ndim != 1:
-        found = f"{getattr(hashes, 'dtype', type(hashes).__name__)}{list(np.shape(hashes))}"
-        raise HistogramError(f"hashes: {found} is not a one-dimensional uint64 array; use hash_keys(values)")
+        kind = f"{getattr(hashes, 'dtype', type(hashes).__name__)}{list(np.shape(hashes))}"
+        raise HistogramError(f"hashes: {kind} is not a one-dimensional uint64 array; use hash_keys(values)")
     return hashes
 
 
@@ -98,12 +99,3 @@ def add_totals(*totals: int) -> int:
             f"total: {total} rows pass the allowed 2**63 - 1; scale counts down, or decay or reset the sketch"
         )
     return total
-
-
-def _group_starts(ordered: U64) -> NDArray[np.intp]:
-    if not len(ordered):
-        return np.empty(0, np.intp)
-    first = np.empty(len(ordered), np.bool_)
-    first[0] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    return np.flatnonzero(first)

@@ -1,3 +1,8 @@
-"""The verbs of the service, the same for gRPC and REST: ``verbs`` lists them, ``calls`` checks the caller's role and
-turns messages into values and back, ``problems`` says what went wrong in both forms. A new RPC begins here.
+"""What the service can be asked, the same for gRPC and REST. A new RPC begins here.
+
+``verbs`` is the port of the engine: each verb in values of core, without messages and without callers. ``engine``
+implements it, and tests put a fake in its place. ``calls`` is what both transports call: it takes a protobuf message
+and who sent it, checks the role, names and sizes, writes the audit log, calls the verb, and returns a message. So a
+check is made once, and neither the engine nor a transport contains one. ``problems`` turns every error into a gRPC
+status or an HTTP problem document.
 """

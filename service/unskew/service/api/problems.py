@@ -1,6 +1,6 @@
-"""What went wrong, said once for both faces: a gRPC status with google.rpc details, or an RFC 9457 problem.
+"""Errors for callers: each is a gRPC status with google.rpc details, or an RFC 9457 problem document.
 
-``Fault.of`` knows every error that is raised on purpose. Anything else is a bug of ours: the caller learns a number
+``Fault.of`` handles every error that is raised on purpose. Any other is a bug of the service: the caller gets a number
 to look for in the log, and nothing more.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["DOMAIN", "MEDIA_TYPE", "BodyError", "Fault", "FaultError", "TooLarge
 
 DOMAIN = "unskew"
 MEDIA_TYPE = "application/problem+json"
-_MOST = 1200  # bytes of a text: in the worst case six times as many in the trailers of a call, which may have 8 kB
+_MAX_TEXT = 1200  # bytes: in the worst case six times as many in the trailers of a call, which may have 8 kB
 _log = logging.getLogger("unskew.service")
 
 _HTTP = {
@@ -43,7 +43,7 @@ _HTTP = {
 
 
 class TooLargeError(LimitError):
-    """More than is taken in one piece: sending it again is of no use."""
+    """More than is accepted in one message: sending it again does not help."""
 
     http = 413
 
@@ -56,7 +56,7 @@ class BodyError(ServiceError):
 
 
 class FaultError(Exception):
-    """A fault that was made where it was met, on its way to the border."""
+    """Carries a fault to where it becomes an answer."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -75,12 +75,12 @@ class Fault:
     def __post_init__(self) -> None:
         """A text that is too long would arrive as another error: gRPC refuses large trailers."""
         object.__setattr__(self, "message", _clipped(self.message))
-        left = tuple((name, _clipped(text)) for name, text in self.fields)
-        object.__setattr__(self, "fields", left)
+        fields = tuple((name, _clipped(text)) for name, text in self.fields)
+        object.__setattr__(self, "fields", fields)
 
     @classmethod
     def of(cls, why: Exception) -> Fault:
-        """The fault behind an error; one that nobody raised on purpose goes to the log."""
+        """The fault behind an error; one that was not raised on purpose is logged."""
         if isinstance(why, FaultError):
             return why.fault
         if isinstance(why, ServiceError):
@@ -119,7 +119,7 @@ class Fault:
 
     def problem(self) -> dict[str, Any]:
         """The problem document (RFC 9457)."""
-        found: dict[str, Any] = {
+        document: dict[str, Any] = {
             "type": f"urn:unskew:problem:{self.code.lower().replace('_', '-')}",
             "title": _title(self.status),
             "status": self.status,
@@ -127,14 +127,14 @@ class Fault:
             "code": self.code,
         }
         if self.fields:
-            found["errors"] = [{"field": name, "detail": text} for name, text in self.fields]
-        return found
+            document["errors"] = [{"field": name, "detail": text} for name, text in self.fields]
+        return document
 
     def headers(self) -> dict[str, str]:
         if self.code == UnauthenticatedError.code:
             return {"www-authenticate": 'Bearer realm="unskew"'}
-        again = self.status == 503 or (self.status == 429 and not self.fields)  # what a field is to blame for, stays
-        return {"retry-after": "1"} if again else {}
+        retry = self.status == 503 or (self.status == 429 and not self.fields)  # a wrong field stays wrong
+        return {"retry-after": "1"} if retry else {}
 
 
 def _fields(name: str, message: str) -> tuple[tuple[str, str], ...]:
@@ -143,7 +143,7 @@ def _fields(name: str, message: str) -> tuple[tuple[str, str], ...]:
 
 def _clipped(text: str) -> str:
     data = text.encode("utf-8", "backslashreplace")
-    return text if len(data) <= _MOST else f"{data[: _MOST - 3].decode('utf-8', 'ignore')}..."
+    return text if len(data) <= _MAX_TEXT else f"{data[: _MAX_TEXT - 3].decode('utf-8', 'ignore')}..."
 
 
 def _packed(detail: Any) -> PackedAny:

@@ -1,8 +1,7 @@
-"""What the service can be asked to do, in core values: the one thing behind gRPC, REST and the embedded service.
+"""What the service can be asked to do, in values of core: the port behind gRPC and REST.
 
-``Engine`` (engine.py) is it. The faces check who may ask (``access``), translate, and call these; they hold no rules.
-All verbs may be repeated. They raise a ``ServiceError``, or a ``UnskewError`` of core where a value is not allowed (a
-face answers that as INVALID_ARGUMENT).
+``engine.Engine`` implements it. All verbs may be repeated. They raise a ``ServiceError``, or a ``UnskewError`` of core
+where a value is not allowed (answered as INVALID_ARGUMENT).
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from unskew.core.rounds.messages import Answer, Report
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec
 from unskew.service.events.history import BatchNote, Expected, Observed, PlanNote, RoundNote
 
-__all__ = ["BuiltPlan", "Fetched", "Overview", "ScaleAnswer", "StreamInfo", "Summary", "Synced", "Verbs", "Wanted"]
+__all__ = ["BuiltPlan", "Fetched", "NameFilter", "Overview", "ScaleAnswer", "StreamInfo", "Summary", "Synced", "Verbs"]
 
-Wanted: TypeAlias = Callable[[str], bool]  # by a stream's name
+NameFilter: TypeAlias = Callable[[str], bool]  # by a stream's name
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class BuiltPlan:
 
 @dataclass(frozen=True)
 class Fetched:
-    """A plan's bytes; none where the caller has it. ``stale``: the store could not be asked."""
+    """A plan's bytes; empty where the caller has it. ``stale``: the store did not answer, this is a cached plan."""
 
     plan: bytes
     digest: str
@@ -59,7 +58,7 @@ class Fetched:
 
 @dataclass(frozen=True, eq=False)
 class Synced:
-    """The answer of the newest merged round, if it is news to the caller."""
+    """The answer of the newest merged round, if the caller does not have it yet."""
 
     answer: Answer | None
     incarnation: int = 0
@@ -69,7 +68,7 @@ class Synced:
 
 @dataclass(frozen=True)
 class ScaleAnswer:
-    """Prompt's advice. Zone 0: not known yet. ``map_tasks`` is 0 as long as nobody has told how many there are."""
+    """Prompt's advice. Zone 0: unknown yet. ``map_tasks`` is 0 as long as no histogram has shown how many there are."""
 
     map_tasks: int
     reduce_tasks: int
@@ -90,7 +89,7 @@ class Summary:
 
 @dataclass(frozen=True, eq=False)
 class Overview:
-    """A stream as it stands and as it went. ``expected`` is of the present plan."""
+    """A stream as it stands, and its history. ``expected`` is of the present plan."""
 
     info: StreamInfo
     plan: Plan | None
@@ -109,13 +108,13 @@ class Verbs(Protocol):
 
     async def get_stream(self, stream: str) -> StreamInfo: ...
 
-    async def list_streams(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[StreamInfo]:
-        """By name, those of which ``wanted`` says yes."""
+    async def list_streams(self, after: str, limit: int, allowed: NameFilter | None = None) -> Sequence[StreamInfo]:
+        """By name, those for which ``allowed`` is true."""
 
     async def delete_stream(self, stream: str) -> None: ...
 
     async def report_histogram(self, stream: str, part: Part, histogram: Histogram) -> bool:
-        """Whether it was there already."""
+        """Whether this part had been reported already."""
 
     async def build_plan(
         self, stream: str, batch: int | None = None, *, fresh: bool = False, histogram: Histogram | None = None
@@ -125,24 +124,23 @@ class Verbs(Protocol):
 
     def watch_plans(self, stream: str, if_none_match: str = "") -> AsyncIterator[Fetched]: ...
 
-    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
-        """Take the report; wait so many seconds for its round. ``known``: (incarnation, epoch) that the caller has.
-        ``data``: the report in bytes (``wire.round_messages``), where they are at hand."""
+    async def sync(self, stream: str, report: Report, wait: float, last: tuple[int, int], data: bytes = b"") -> Synced:
+        """Take the report; wait so many seconds for its round. ``last``: (incarnation, epoch) of the newest
+        answer that the caller has. ``data``: the report in bytes (``wire.round_messages``), if it is at hand."""
 
     def drain(self) -> None:
-        """End all waits of syncs, now and from now on: each is answered with what there is."""
+        """End all waits of syncs, now and from now on: each is answered with the newest round there is."""
 
     async def report_batch(self, stream: str, part: Part, batch: BatchWork) -> bool: ...
 
     async def get_scale(self, stream: str) -> ScaleAnswer: ...
 
     def watch_scale(self, stream: str) -> AsyncIterator[ScaleAnswer]:
-        """The advice now, and again whenever there may be another: after each report of a batch here, and now and
-        then."""
+        """The advice now, and again after each report of a batch to this replica, and every few seconds."""
 
     async def explain(self, stream: str, key: int, version: Version | None = None) -> Explanation: ...
 
     async def overview(self, stream: str) -> Overview: ...
 
-    async def summaries(self, after: str, limit: int, wanted: Wanted | None = None) -> Sequence[Summary]:
-        """The same streams, each as a line; of a few seconds ago at most."""
+    async def summaries(self, after: str, limit: int, allowed: NameFilter | None = None) -> Sequence[Summary]:
+        """The same streams, each as a line that is a few seconds old at most."""

@@ -1,12 +1,12 @@
-"""Compiled kernels that a container brings along.
+"""Compiled kernels in a container image.
 
-numba keeps machine code in a folder that it must be able to write to, and compiles anew where it cannot. The root of a
-container is not to be written to. So the image has what a first plan of every planner needs in ``shipped``, made when
-it was built, and the service copies it to ``NUMBA_CACHE_DIR`` before it loads numba: 0.1 MB, and Dalton's first plan
-takes 0.2 s in place of 1.3 s (docs/decisions/0022-image.md).
+numba caches machine code in a folder that must be writable, and compiles again where it is not. The root of a container
+is read-only. So the image has the code that the first plan of every planner needs in ``shipped``, compiled when it was
+built, and the service copies it to ``NUMBA_CACHE_DIR`` before it loads numba: 0.1 MB, and Dalton's first plan takes
+0.2 s in place of 1.3 s (docs/decisions/0022-image.md).
 
-``python -m unskew.service.app.kernels [FOLDER]`` makes them. Set ``NUMBA_CPU_NAME=generic`` then and in the service:
-else numba keeps them for the builder's CPU, and another one compiles anew.
+``python -m unskew.service.app.kernels [FOLDER]`` compiles them. Set ``NUMBA_CPU_NAME=generic`` for that and for the
+service: else numba caches the code for the builder's CPU, and compiles again on another one.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from pathlib import Path
 __all__ = ["compile_into", "seed", "shipped"]
 
 _log = logging.getLogger("unskew.service")
-_WHERE = "NUMBA_CACHE_DIR"
+_CACHE_DIR = "NUMBA_CACHE_DIR"
 
 
 def shipped() -> Path:
-    """Where an image has its kernels: beside the packages that they belong to."""
+    """The folder of an image's kernels: beside the packages that they belong to."""
     return Path(sys.prefix) / "share" / "unskew" / "kernels"
 
 
 def seed(environment: Mapping[str, str], source: Path) -> bool:
-    """Copy what the image brings to where numba looks; whether there was anything to copy and a place for it.
+    """Copy the image's kernels to numba's cache; whether there were any, and a cache to copy them to.
 
-    What cannot be copied is compiled when it is needed: slower, and no reason not to serve.
+    Where they cannot be copied they are compiled when needed: slower, but no reason not to serve.
     """
-    folder = environment.get(_WHERE, "")
+    folder = environment.get(_CACHE_DIR, "")
     if not folder or not source.is_dir():
         return False
     try:
@@ -46,10 +46,10 @@ def seed(environment: Mapping[str, str], source: Path) -> bool:
 
 
 def compile_into(folder: Path) -> list[str]:
-    """Make a plan by every planner, so that numba writes what they need into this folder; the files that it wrote."""
+    """Make a plan by every planner, so that numba compiles into this folder; the files that it wrote."""
     if "numba" in sys.modules:
-        raise RuntimeError("numba is loaded already and keeps its code elsewhere; call this first in a process")
-    os.environ[_WHERE] = str(folder)
+        raise RuntimeError("numba is loaded already, with another cache; call this first in a process")
+    os.environ[_CACHE_DIR] = str(folder)
     import numpy as np
 
     from unskew.core import Histogram, make_planner
@@ -63,7 +63,7 @@ def compile_into(folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    made = compile_into(Path(sys.argv[1]) if sys.argv[1:] else shipped())
-    if not made:
+    compiled = compile_into(Path(sys.argv[1]) if sys.argv[1:] else shipped())
+    if not compiled:
         sys.exit("unskew: no kernel was compiled; install unskew[fast], numba is missing")
-    sys.stdout.write("\n".join(made) + "\n")
+    sys.stdout.write("\n".join(compiled) + "\n")

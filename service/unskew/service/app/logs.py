@@ -1,7 +1,7 @@
-"""One JSON document a line on stderr, or plain text: time, level, logger, message, and what the caller added by name
-(``extra={"stream": ..}``), with the trace that it belongs to. Bodies, keys and credentials are never logged.
+"""Logs on stderr, one JSON document a line or plain text: time, level, logger, message, the fields that the caller
+added (``extra={"stream": ..}``), and the trace. Bodies, keys and credentials are never logged.
 
-``EventLog`` says why every plan, round and advice is as it is, and why something was not done.
+``EventLog`` logs the reason of every plan, round and advice, and of everything that was skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from unskew.service.lru_cache import LruCache
 __all__ = ["EventLog", "configure"]
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
-_AGAIN = 30.0  # seconds for which the same is not said again
+_QUIET = 30.0  # seconds for which an equal line is not logged again
 _LONGEST = 2000
 
 
@@ -48,7 +48,7 @@ class _Text(logging.Formatter):
 
 
 def _on_one_line(text: str) -> str:
-    """What a caller sent must not look like a line of ours."""
+    """Text from a caller must not look like another line of this log."""
     return text if text.isprintable() else "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
 
 
@@ -59,7 +59,7 @@ def _added(record: logging.LogRecord) -> dict[str, Any]:
 
 
 def configure(level: str, form: str) -> None:
-    """The log of this process. Libraries speak from warnings on; the audit log always does."""
+    """The log of this process. Libraries log from warnings on, the audit log always."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if form == "json" else _Text())
     root = logging.getLogger()
@@ -69,17 +69,17 @@ def configure(level: str, form: str) -> None:
     logging.getLogger("unskew.audit").setLevel(logging.INFO)
 
 
-# -- what the engine does -------------------------------------------------------------------------------------
+# -- events of the engine -------------------------------------------------------------------------------------
 
 
 class EventLog:
-    """An observer (``observing``). What is asked for again and again is told once: a plan that was made before at the
-    level ``debug`` only, the same reason for skipping and the same advice once in half a minute, with a count."""
+    """An observer. Repetitions are logged once: a plan that was made before only at the level ``debug``, an equal
+    reason for skipping and equal advice once in half a minute, with a count."""
 
     def __init__(self, timer: Callable[[], float] = monotonic) -> None:
         self._timer = timer
         self._log = logging.getLogger("unskew.engine")
-        self._told: LruCache[tuple[str, str, str], tuple[float, int]] = LruCache(10_000)
+        self._logged: LruCache[tuple[str, str, str], tuple[float, int]] = LruCache(10_000)
         self._on: dict[type, Callable[[Any], None]] = {
             PlanBuilt: self._plan_built,
             RoundMerged: self._round_merged,
@@ -94,7 +94,7 @@ class EventLog:
 
     def _plan_built(self, event: PlanBuilt) -> None:
         info = event.info
-        told = {
+        fields = {
             "stream": event.stream,
             "version": str(info.version),
             "batch": info.batch,
@@ -107,10 +107,10 @@ class EventLog:
             "seconds": round(event.seconds, 6),
         }
         level = logging.DEBUG if event.outcome == "repeated" else logging.INFO
-        self._log.log(level, "plan %s: %s", event.outcome, event.reason[:_LONGEST], extra=told)
+        self._log.log(level, "plan %s: %s", event.outcome, event.reason[:_LONGEST], extra=fields)
 
     def _round_merged(self, event: RoundMerged) -> None:
-        told = {
+        fields = {
             "stream": event.stream,
             "round": event.epoch,
             "reports": event.reports,
@@ -118,35 +118,34 @@ class EventLog:
             "seconds": round(event.seconds, 6),
         }
         level = logging.DEBUG if event.outcome == "repeated" else logging.INFO
-        self._log.log(level, "round merged: %s", event.outcome, extra=told)
+        self._log.log(level, "round merged: %s", event.outcome, extra=fields)
 
     def _scale_advised(self, event: ScaleAdvised) -> None:
-        scale = event.scale
-        what = f"{scale.action} {scale.zone} {scale.map_tasks} {scale.reduce_tasks}"
-        if self._news(event.stream, "scale", what) is not None:
-            told = {"stream": event.stream, "zone": scale.zone, "map": scale.map_tasks, "reduce": scale.reduce_tasks}
-            self._log.info("scale %s: %s", scale.action, scale.reason[:_LONGEST], extra=told)
+        what = f"{event.action} {event.zone} {event.map_tasks} {event.reduce_tasks}"
+        if self._suppressed(event.stream, "scale", what) is not None:
+            fields = {"stream": event.stream, "zone": event.zone, "map": event.map_tasks, "reduce": event.reduce_tasks}
+            self._log.info("scale %s: %s", event.action, event.reason[:_LONGEST], extra=fields)
 
     def _skipped(self, event: Skipped) -> None:
-        suppressed = self._news(event.stream, event.what, event.reason)
+        suppressed = self._suppressed(event.stream, event.what, event.reason)
         if suppressed is None:
             return
-        told: dict[str, Any] = {"stream": event.stream}
+        fields: dict[str, Any] = {"stream": event.stream}
         if event.version is not None:
-            told["version"] = str(event.version)
+            fields["version"] = str(event.version)
         if event.round is not None:
-            told["round"] = event.round
+            fields["round"] = event.round
         if suppressed:
-            told["suppressed"] = suppressed
+            fields["suppressed"] = suppressed
         level = logging.WARNING if event.what in ("news", "round") else logging.INFO
-        self._log.log(level, "%s skipped: %s", event.what, event.reason[:_LONGEST], extra=told)
+        self._log.log(level, "%s skipped: %s", event.what, event.reason[:_LONGEST], extra=fields)
 
-    def _news(self, stream: str, what: str, said: str) -> int | None:
-        """How often the same was not told since it was told last; None: it is not told now either."""
-        now, key = self._timer(), (stream, what, said)
-        at, suppressed = self._told.find(key) or (float("-inf"), 0)
-        if now - at < _AGAIN:
-            self._told.put(key, (at, suppressed + 1))
+    def _suppressed(self, stream: str, what: str, text: str) -> int | None:
+        """How many equal lines were left out since the last one; None: this one is left out, too."""
+        now, key = self._timer(), (stream, what, text)
+        at, suppressed = self._logged.find(key) or (float("-inf"), 0)
+        if now - at < _QUIET:
+            self._logged.put(key, (at, suppressed + 1))
             return None
-        self._told.put(key, (now, 0))
+        self._logged.put(key, (now, 0))
         return suppressed

@@ -1,7 +1,8 @@
-"""The composition root: settings in, a running service out. Everything is made and tied together here, on one loop.
+"""The composition root: settings in, a running service out. Everything is created and connected here, on one loop.
 
-On SIGTERM: not ready any more; for ``drain_delay`` go on as before, while load balancers take note; then take no new
-connection, end waits and watches well, let calls in flight finish within ``drain``, and leave with 0.
+On SIGTERM the service is not ready any more. For ``drain_delay`` it goes on as before, until load balancers have
+noticed; then it accepts no connection, ends waits and watches with OK, lets calls in flight finish within ``drain``,
+and exits with 0.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from unskew.service.api.calls import Calls
 from unskew.service.api.verbs import Verbs
 from unskew.service.app.kernels import seed, shipped
 from unskew.service.app.logs import EventLog, configure
+from unskew.service.app.metrics_app import metrics_app
 from unskew.service.app.settings import Settings, parse
 from unskew.service.app.telemetry import Telemetry, check_telemetry, open_telemetry
 from unskew.service.app.tls import HttpProtocol, Tls
 from unskew.service.auth.access import Access
 from unskew.service.events.events import Observer, together
-from unskew.service.events.metrics import Metrics, metrics_app
+from unskew.service.events.metrics import Metrics
 from unskew.service.grpc.server import GrpcServer, options
 from unskew.service.rest.app import RestApp
 from unskew.service.stores.address import read_address
@@ -43,16 +45,17 @@ from unskew.service.stores.address import read_address
 __all__ = ["Running", "build", "check", "main", "serve"]
 
 _log = logging.getLogger("unskew.service")
-_TURN = 0.0005
-"""Seconds that a thread of numbers may go on while the loop waits. The loop lets go at each call to the system, five or
-more for one request, and each time waits so long to go on: with Python's own 0.005 a health check took 30 ms more."""
-_YOUNG = 20_000  # objects that a collection is worth: every call makes some that are gone with it
-_SETTLE = 1.0  # seconds from the last handler's end on that gRPC is given to send what it said
-_LOOK = 2.0  # seconds between two looks at the store and at the certificates
+_SWITCH_INTERVAL = 0.0005
+"""Seconds that a computing thread keeps the interpreter while the loop waits for it. The loop releases it at each
+system call, five or more for one request, and each time waits so long: with Python's own 0.005 a health check took 30
+ms more."""
+_GC_THRESHOLD = 20_000  # new objects before a collection: most live no longer than their call
+_SETTLE = 1.0  # seconds after the last handler ended for gRPC to send its answer
+_CHECK_INTERVAL = 2.0  # seconds between two checks of the store and the certificates
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: one place decides when to stop."""
+    """uvicorn without its own signal handlers: ``serve`` decides when to stop."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -69,8 +72,8 @@ class Running:
     metrics_port: int
     settings: Settings
     tls: Tls | None
-    _grpc_face: GrpcServer
-    _http_face: RestApp
+    _grpc_handlers: GrpcServer
+    _rest: RestApp
     _grpc_server: Any
     _web: list[tuple[_Server, asyncio.Task[None]]]
     _tasks: list[asyncio.Task[None]]
@@ -89,14 +92,14 @@ class Running:
 
     async def _close(self) -> None:
         started = monotonic()
-        self._http_face.lame = True
-        await self._grpc_face.lame()
+        self._rest.draining = True
+        await self._grpc_handlers.lame()
         _log.info("draining", extra={"delay": self.settings.drain_delay, "within": self.settings.drain})
         await asyncio.sleep(self.settings.drain_delay)
-        self._grpc_face.drain()
+        self._grpc_handlers.drain()
         for server, _ in self._web:
             server.should_exit = True
-        # Waits that the faces end now are answered by the engine, which closes after them.
+        # The engine answers the waits that end now, so it closes after them.
         await asyncio.gather(self._stop_grpc(), *(task for _, task in self._web))
         await _ended(self._tasks)
         for close in reversed(self._owned):
@@ -104,17 +107,17 @@ class Running:
         _log.info("stopped", extra={"seconds": round(monotonic() - started, 3)})
 
     async def _stop_grpc(self) -> None:
-        """Let the calls finish, within ``drain``; end what is left once none has been in a handler for ``_SETTLE``.
+        """Let the calls finish, within ``drain``; end what is left once no handler has run for ``_SETTLE``.
 
-        gRPC waits for more than our handlers: for streams of the health service, which have no end, and, in 5 of 108
-        drains under load, for a call that it knows of and that no handler ever saw (why is not known). Its caller would
-        wait for the whole of ``drain``, mostly longer than its deadline. Ended now, it is repeated elsewhere.
+        gRPC waits for more than the handlers: for streams of the health service, which have no end, and, in 5 of 108
+        drains under load, for a call that never reached a handler (the cause is unknown). Its caller would wait for the
+        whole of ``drain``, mostly longer than its deadline. Ended now, the call is repeated elsewhere.
         """
         stopping = asyncio.ensure_future(self._grpc_server.stop(self.settings.drain))
         busy = monotonic()
         while not stopping.done():
             await asyncio.wait((stopping,), timeout=_SETTLE / 10)
-            if self._grpc_face.busy:
+            if self._grpc_handlers.busy:
                 busy = monotonic()
             elif not stopping.done() and monotonic() - busy >= _SETTLE:
                 _log.info("calls that no handler has are ended")
@@ -123,7 +126,7 @@ class Running:
 
 
 def check(settings: Settings) -> None:
-    """Whether everything that the settings name can be read; or a ``ConfigError``. Nothing is opened or connected."""
+    """Raises a ``ConfigError`` where a file or address of the settings cannot be read. Nothing is connected."""
     read_address(settings.store)
     check_telemetry(os.environ)
     _access(settings)
@@ -137,8 +140,8 @@ def _access(settings: Settings, rejected: Callable[[str], None] = lambda _reason
 
 
 async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telemetry | None = None) -> Running:
-    """The service, listening. ``verbs`` instead of an engine over the store of the settings: for tests. ``telemetry``
-    is closed with it."""
+    """The service, listening. ``verbs``: in place of an engine over the settings' store, for tests. ``telemetry`` is
+    closed with the service."""
     metrics, owned = Metrics(), contextlib.AsyncExitStack()
     async with owned:
         tls = Tls(settings) if settings.tls_cert else None
@@ -193,7 +196,7 @@ async def _listening(
     closing: list[Callable[[], Awaitable[None]]],
 ) -> Running:
     calls = Calls(parts.verbs, parts.access, settings.max_streams, settings.max_histogram_keys)
-    http_face = RestApp(
+    rest = RestApp(
         calls,
         parts.access,
         parts.ready.trouble,
@@ -201,23 +204,23 @@ async def _listening(
         settings.max_body_bytes,
         settings.max_json_bytes,
     )
-    grpc_face = GrpcServer(calls, parts.access, parts.metrics.call, settings.max_watchers, settings.max_watch)
-    sockets = [_bound(settings, name) for name in ("http_port", "metrics_port")]
-    for one in sockets:
-        owned.callback(one.close)
-    grpc_server, grpc_port = await _grpc(settings, grpc_face, parts)
+    grpc_handlers = GrpcServer(calls, parts.access, parts.metrics.call, settings.max_watchers, settings.max_watch)
+    sockets = [_bound_socket(settings, name) for name in ("http_port", "metrics_port")]
+    for bound in sockets:
+        owned.callback(bound.close)
+    grpc_server, grpc_port = await _grpc(settings, grpc_handlers, parts)
     owned.push_async_callback(grpc_server.stop, 0)
-    rest = http_face.app if parts.telemetry is None else parts.telemetry.http(http_face.app)
-    apps = (rest, metrics_app(parts.metrics, parts.access))
-    web = [_web(settings, app, one, parts.tls) for app, one in zip(apps, sockets, strict=True)]
+    web_app = rest.app if parts.telemetry is None else parts.telemetry.http(rest.app)
+    apps = (web_app, metrics_app(parts.metrics, parts.access))
+    web = [_web(settings, app, bound, parts.tls) for app, bound in zip(apps, sockets, strict=True)]
     while not all(server.started for server, _ in web):
         for _, task in web:
             if task.done():
                 task.result()
         await asyncio.sleep(0.005)
-    await _told_ready(parts, grpc_face)
-    look = asyncio.ensure_future(_looking(parts, grpc_face))
-    http_port, metrics_port = (one.getsockname()[1] for one in sockets)
+    await _set_health(parts, grpc_handlers)
+    checking = asyncio.ensure_future(_keep_checking(parts, grpc_handlers))
+    http_port, metrics_port = (bound.getsockname()[1] for bound in sockets)
     return Running(
         settings.host,
         http_port,
@@ -225,11 +228,11 @@ async def _listening(
         metrics_port,
         settings,
         parts.tls,
-        grpc_face,
-        http_face,
+        grpc_handlers,
+        rest,
         grpc_server,
         web,
-        [look],
+        [checking],
         closing,
     )
 
@@ -237,20 +240,20 @@ async def _listening(
 # -- ports ----------------------------------------------------------------------------------------------------
 
 
-def _bound(settings: Settings, name: str) -> socket.socket:
+def _bound_socket(settings: Settings, name: str) -> socket.socket:
     port = getattr(settings, name)
     host = settings.host.strip("[]")
-    found: socket.socket | None = None
+    bound: socket.socket | None = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)  # without the protocol asyncio sets no TCP_NODELAY: 40 ms a call
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
+        bound = socket.socket(family, kind, protocol)  # without the protocol asyncio sets no TCP_NODELAY: 40 ms a call
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
     except OSError as why:
-        if found is not None:
-            found.close()
+        if bound is not None:
+            bound.close()
         raise _no_port(settings, name, why.strerror or str(why)) from None
-    return found
+    return bound
 
 
 def _no_port(settings: Settings, name: str, why: str) -> ConfigError:
@@ -258,13 +261,13 @@ def _no_port(settings: Settings, name: str, why: str) -> ConfigError:
     return ConfigError(flag, f"{settings.host}:{getattr(settings, name)}", f"a free port, or 0 for any ({why})")
 
 
-async def _grpc(settings: Settings, face: GrpcServer, parts: _ServiceParts) -> tuple[Any, int]:
+async def _grpc(settings: Settings, handlers: GrpcServer, parts: _ServiceParts) -> tuple[Any, int]:
     tls = parts.tls
     if settings.grpc_port:
-        _bound(settings, "grpc_port").close()  # gRPC itself tells a taken port in lines of its own
+        _bound_socket(settings, "grpc_port").close()  # gRPC itself reports a taken port by lines of its own
     interceptors = [] if parts.telemetry is None else [parts.telemetry.interceptor()]
     server = grpc.aio.server(interceptors=interceptors, options=options(settings))
-    face.add_to(server)
+    handlers.add_to(server)
     host = f"[{settings.host}]" if ":" in settings.host.strip("[]") and "[" not in settings.host else settings.host
     address = f"{host}:{settings.grpc_port}"
     try:
@@ -294,15 +297,15 @@ def _web(settings: Settings, app: ASGIApp, on: socket.socket, tls: Tls | None) -
     return server, asyncio.ensure_future(server.serve([on]))
 
 
-# -- looking after it -----------------------------------------------------------------------------------------
+# -- health -----------------------------------------------------------------------------------------
 
 
 async def _nothing() -> None:
-    """A store that is always there."""
+    """The ping of a store that always answers."""
 
 
 class _Ready:
-    """Whether the store can be asked; asked at most once a second, however many probes there are."""
+    """Whether the store answers; checked at most once a second, however many probes there are."""
 
     def __init__(self, ping: Callable[[], Awaitable[None]], within: float = 1.0) -> None:
         self._ping, self._within = ping, within
@@ -310,7 +313,7 @@ class _Ready:
         self._lock = asyncio.Lock()
 
     async def trouble(self) -> str:
-        """What is wrong; empty if nothing is."""
+        """What is wrong; empty where nothing is."""
         async with self._lock:
             if monotonic() >= self._until:
                 try:
@@ -322,22 +325,22 @@ class _Ready:
             return self._trouble
 
 
-async def _told_ready(parts: _ServiceParts, face: GrpcServer) -> str:
-    """What is wrong with the store, told to whoever probes."""
+async def _set_health(parts: _ServiceParts, handlers: GrpcServer) -> str:
+    """What is wrong with the store; it is set as health and metric, too."""
     trouble = await parts.ready.trouble()
     parts.metrics.store_up(up=not trouble)
-    await face.ready(store=not trouble)
+    await handlers.ready(store=not trouble)
     return trouble
 
 
-async def _looking(parts: _ServiceParts, face: GrpcServer) -> None:
-    told = ""
+async def _keep_checking(parts: _ServiceParts, handlers: GrpcServer) -> None:
+    last = ""
     while True:
-        await asyncio.sleep(_LOOK)
-        trouble = await _told_ready(parts, face)
-        if trouble != told:
+        await asyncio.sleep(_CHECK_INTERVAL)
+        trouble = await _set_health(parts, handlers)
+        if trouble != last:
             _log.warning("%s", trouble or "the store answers again")
-            told = trouble
+            last = trouble
         if parts.tls is not None:
             parts.tls.refresh()
 
@@ -357,9 +360,9 @@ async def serve(settings: Settings, announce: Callable[[Running], None] = lambda
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop.set)
     running = await build(settings, telemetry=open_telemetry(os.environ))
-    gc.freeze()  # what is loaded now stays: full collections need not look at it
-    gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])
-    sys.setswitchinterval(_TURN)
+    gc.freeze()  # what is loaded now stays: full collections skip it
+    gc.set_threshold(_GC_THRESHOLD, *gc.get_threshold()[1:])
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     _announce(running)
     announce(running)
     try:
@@ -371,15 +374,15 @@ async def serve(settings: Settings, announce: Callable[[Running], None] = lambda
 
 
 def _announce(running: Running) -> None:
-    told = {"host": running.host, **running.ports, "pid": os.getpid()}
+    ports = {"host": running.host, **running.ports, "pid": os.getpid()}
     if not running.settings.guarded:
         _log.warning("no credentials are configured: anybody who reaches %s may do everything", running.host)
-    _log.info("serving", extra=told)
+    _log.info("serving", extra=ports)
     if running.settings.ports_file:
         path = Path(running.settings.ports_file)
-        beside = path.with_name(f".{path.name}.{os.getpid()}")
-        beside.write_text(json.dumps(told) + "\n", "utf-8")
-        beside.replace(path)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(json.dumps(ports) + "\n", "utf-8")
+        temporary.replace(path)
 
 
 def main(

@@ -1,7 +1,8 @@
-"""Whether the service in this container lives: exit code 0 or 1, for engines that ask by a command (HEALTHCHECK).
+"""Whether the service in this container is alive: exit code 0 or 1, for container engines that run a command
+(HEALTHCHECK).
 
-Kubernetes asks over HTTP itself and needs none of this. It reads the environment alone, as a container is configured,
-and loads Python's own library alone: it runs every half a minute. ``/healthz`` needs no token.
+Kubernetes probes over HTTP itself and does not need this. It is configured by the environment alone, as a container is,
+and imports only Python's own library, because it runs every half a minute. ``/healthz`` needs no token.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ _ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def alive(environment: Mapping[str, str]) -> str:
-    """What is wrong; empty if nothing is."""
+    """What is wrong; empty where nothing is."""
     host = environment.get("UNSKEW_HOST", "").strip("[]")
     host, port = _ANY.get(host, host), int(environment.get("UNSKEW_HTTP_PORT") or 8080)
     try:
-        if environment.get("UNSKEW_TLS_CLIENT_CA"):  # answers only who shows a certificate: that it listens must do
+        if environment.get("UNSKEW_TLS_CLIENT_CA"):  # it answers only with a client certificate: check that it listens
             socket.create_connection((host, port), _SECONDS).close()
             return ""
         status = _status(host, port, tls=bool(environment.get("UNSKEW_TLS_CERT")))

@@ -1,7 +1,7 @@
-"""What the service can be told, by environment (``UNSKEW_HTTP_PORT``) or by flag (``--http-port``); a flag wins.
+"""The service's settings, by environment (``UNSKEW_HTTP_PORT``) or by flag (``--http-port``); a flag wins.
 
-One rule beyond the single values: without credentials the service answers anybody who can reach it, so it then binds
-to loopback only, unless ``insecure`` says that this is meant.
+One rule goes beyond single values: without credentials the service answers anybody who can reach it, so it then binds
+to loopback only, unless ``insecure`` is set.
 """
 
 from __future__ import annotations
@@ -95,23 +95,23 @@ class Settings(BaseSettings):
 
 
 def load(given: Mapping[str, object] | None = None) -> Settings:
-    """The settings from the environment, those ``given`` first; or a ``ConfigError`` with all there is to say."""
+    """The settings from the environment, those ``given`` first; or a ``ConfigError`` for the first that is wrong."""
     try:
         settings = Settings(**dict(given or {}))  # type: ignore[arg-type]  # checked by pydantic
     except ValidationError as why:
-        raise _told(why) from None
+        raise _first_error(why) from None
     _check(settings)
     return settings
 
 
-def _told(why: ValidationError) -> ConfigError:
-    """The first thing that is wrong, by its option. A secret is not repeated."""
+def _first_error(why: ValidationError) -> ConfigError:
+    """The first wrong value, by its option. Secrets are masked."""
     error = why.errors(include_url=False, include_context=False)[0]
     name = str(error["loc"][0]) if error["loc"] else "settings"
     value = "***" if name in ("tokens", "store") else error["input"]
     rest = "" if why.error_count() == 1 else f" (and {why.error_count() - 1} more)"
-    said = error["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
-    return ConfigError(f"{_flag(name)} ({_PREFIX}{name.upper()})", value, f"{said}{rest}")
+    allowed = error["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
+    return ConfigError(f"{_flag(name)} ({_PREFIX}{name.upper()})", value, f"{allowed}{rest}")
 
 
 def _check(settings: Settings) -> None:
@@ -133,8 +133,8 @@ def _check(settings: Settings) -> None:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        name, _, said = message.rpartition(": ")
-        raise ConfigError(name or "arguments", said, f"the options of {self.prog} --help")
+        name, _, text = message.rpartition(": ")
+        raise ConfigError(name or "arguments", text, f"the options of {self.prog} --help")
 
 
 def parse(arguments: Sequence[str], program: str = "unskew serve") -> Settings:
@@ -147,7 +147,7 @@ def parse(arguments: Sequence[str], program: str = "unskew serve") -> Settings:
         allow_abbrev=False,
     )
     for name, field in Settings.model_fields.items():
-        if name == "tokens":  # a secret does not belong into a list of processes
+        if name == "tokens":  # a secret must not be in the list of processes
             continue
         shown = field.get_default()
         text = f"{field.description} [{'none' if shown == '' else shown}]".replace("%", "%%")
@@ -164,7 +164,7 @@ def _flag(name: str) -> str:
 
 
 def described(settings: Settings) -> dict[str, Any]:
-    """Every setting by name, fit to be shown: secrets and passwords in URLs are masked."""
+    """Every setting by name, for display: secrets and passwords in URLs are masked."""
     shown: dict[str, Any] = settings.model_dump(mode="json")
     shown["tokens"] = "***" if settings.tokens.get_secret_value() else ""
     shown["store"] = _masked(settings.store)

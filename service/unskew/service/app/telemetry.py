@@ -1,12 +1,12 @@
-"""Traces by OpenTelemetry: on where the environment says where they go (``OTEL_EXPORTER_OTLP_ENDPOINT``, or
-``OTEL_TRACES_EXPORTER=otlp`` for a collector on this machine), off otherwise, and then nothing of its SDK is imported.
+"""Traces by OpenTelemetry. They are on where the environment names a collector (``OTEL_EXPORTER_OTLP_ENDPOINT``, or
+``OTEL_TRACES_EXPORTER=otlp`` for one on this machine); otherwise they are off, and the SDK is not imported.
 
-One span a call on either face, named by its verb, begun under the caller's span (W3C ``traceparent``); the stream,
-plan version and round in it are told by ``spans.note`` and by what the engine does (``observing``). Store operations
-are its children. A round belongs to no call: it is a trace of its own.
+There is one span for each call over gRPC or REST, named by its verb, under the caller's span (W3C ``traceparent``). Its
+attributes (stream, plan version, round) are set by ``spans.note`` and by the engine's events. Store operations are its
+children. A round belongs to no call: it is a trace of its own.
 
-Everything else is the SDK's own, set by the environment as its documentation says: sampler, headers, resource, batches.
-The provider is ours and not the process's: whoever embeds the service keeps its own.
+Everything else is the SDK's, configured by the environment as its documentation says: sampler, headers, resource,
+batches. The provider is the service's and not the process's: an embedding process keeps its own.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ __all__ = ["Telemetry", "check_telemetry", "open_telemetry"]
 _ON = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_TRACES_EXPORTER")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _SERVICE = "/unskew.v1.PartitionerService/"
-_FLUSH = 3.0  # seconds that the last spans are given to leave
+_FLUSH = 3.0  # seconds to send the last spans
 _FAILED = {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
 
 
-def _wanted(environment: Mapping[str, str]) -> str:
-    """The variable that asks for traces; empty where none does."""
+def _enabled_by(environment: Mapping[str, str]) -> str:
+    """The variable that turns traces on; empty where none does."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get(_ON[2]) == "none":
         return ""
     return next((name for name in _ON if environment.get(name)), "")
 
 
 def check_telemetry(environment: Mapping[str, str]) -> bool:
-    """Whether traces are wanted; a ``ConfigError`` where they cannot be had as they are wanted."""
-    name = _wanted(environment)
+    """Whether traces are on; a ``ConfigError`` where they cannot be sent as configured."""
+    name = _enabled_by(environment)
     if not name:
         return False
     exporter = environment.get(_ON[2], "otlp")
@@ -63,12 +63,12 @@ def check_telemetry(environment: Mapping[str, str]) -> bool:
 
 
 def open_telemetry(environment: Mapping[str, str]) -> Telemetry | None:
-    """Traces, if they are wanted."""
+    """Traces, if they are on."""
     return Telemetry(environment) if check_telemetry(environment) else None
 
 
 class _Span:
-    """``spans.Span`` over one of OpenTelemetry's."""
+    """``spans.Span`` over a span of OpenTelemetry."""
 
     def __init__(self, span: Any) -> None:
         self._span = span
@@ -90,7 +90,7 @@ class _Span:
 
 
 class Telemetry:
-    """A provider and its exporter; an observer; a wrapper for each face."""
+    """A provider and its exporter; an observer; wrappers for gRPC and HTTP."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         from opentelemetry import context, trace
@@ -113,7 +113,7 @@ class Telemetry:
         self._propagator = TraceContextTextMapPropagator()
 
     async def close(self) -> None:
-        """Send what is there, for as long as is left: a collector that is away must not keep the process."""
+        """Send the last spans, for ``_FLUSH`` at most: a collector that is away must not keep the process."""
         thread = threading.Thread(target=self._provider.shutdown, daemon=True, name="unskew-traces")
         thread.start()
         await asyncio.to_thread(thread.join, _FLUSH)
@@ -141,7 +141,7 @@ class Telemetry:
         return _Interceptor(self)
 
     async def grpc_call(self, verb: str, call: Callable[[], Awaitable[Any]], context: Any) -> Any:
-        """A call of ours over gRPC."""
+        """A call over gRPC."""
         about: dict[str, Value] = {"rpc.system": "grpc", "rpc.service": _SERVICE.strip("/"), "rpc.method": verb}
         code = grpc.StatusCode.OK
         with self._call(verb, _carrier(context.invocation_metadata() or ()), about) as span:
@@ -165,7 +165,7 @@ class Telemetry:
                 return
             status = 499
 
-            async def told(message: Message) -> None:
+            async def noting_status(message: Message) -> None:
                 nonlocal status
                 if message["type"] == "http.response.start":
                     status = message["status"]
@@ -175,13 +175,13 @@ class Telemetry:
             about: dict[str, Value] = {"http.request.method": scope["method"], "url.path": scope["path"]}
             with self._call(f"HTTP {scope['method']}", carrier, about) as span:
                 try:
-                    await app(scope, receive, told)
+                    await app(scope, receive, noting_status)
                 finally:
                     self._ended(span, "http.response.status_code", status, failed=status >= 500)
 
         return traced
 
-    # -- what the engine does ---------------------------------------------------------------------------------
+    # -- events of the engine ---------------------------------------------------------------------------------
 
     def __call__(self, event: Event, /) -> None:
         if isinstance(event, StoreCalled):
@@ -199,7 +199,7 @@ class Telemetry:
 
     def _store_called(self, event: StoreCalled) -> None:
         if not self._trace.get_current_span().is_recording():
-            return  # of no call: a look of the service itself
+            return  # of no call: the service itself reads the store
         span = self._tracer.start_span(f"store {event.op}", start_time=_ago(event.seconds))
         if event.error is not None:
             span.set_status(self._trace.StatusCode.ERROR, event.error)
@@ -221,17 +221,17 @@ def _ago(seconds: float) -> int:
 
 
 def _carrier(pairs: Any) -> dict[str, str]:
-    """The headers that a trace is known by."""
-    found = {}
+    """The headers that name the caller's trace."""
+    headers = {}
     for name, value in pairs:
-        plain = name.decode("latin-1") if isinstance(name, bytes) else name
-        if plain in ("traceparent", "tracestate"):
-            found[plain] = value.decode("latin-1") if isinstance(value, bytes) else value
-    return found
+        text = name.decode("latin-1") if isinstance(name, bytes) else name
+        if text in ("traceparent", "tracestate"):
+            headers[text] = value.decode("latin-1") if isinstance(value, bytes) else value
+    return headers
 
 
 def _code(context: Any) -> grpc.StatusCode:
-    """What the call was aborted with."""
+    """The status that the call was aborted with."""
     code = context.code()
     if isinstance(code, grpc.StatusCode):
         return code

@@ -1,6 +1,6 @@
 """Certificates for all ports, read again when their files change; and the names in a client's certificate.
 
-A new pair is taken for new connections. One that cannot be used leaves the old one in place, and the log says so: a
+A new pair serves new connections. One that cannot be used leaves the old one in place, and an error in the log: a
 certificate and its key are rarely replaced in the same instant.
 """
 
@@ -27,20 +27,20 @@ class Tls:
 
     def __init__(self, settings: Settings) -> None:
         self._cert, self._key, self._ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
-        self._seen = self._stamps()
+        self._read_stamps = self._stamps()
         self.context = self._current = self._checked()
-        self.context.sni_callback = self._taken
+        self.context.sni_callback = self._set_context
         self._config = self._grpc_config()
         self._given = self._config
 
     def refresh(self) -> None:
-        """Look whether the files changed."""
+        """Read the files again if they changed."""
         try:
-            seen = self._stamps()
-            if seen == self._seen:
+            stamps = self._stamps()
+            if stamps == self._read_stamps:
                 return
-            current = self._checked()  # a new one: what was taken out of a file of authorities stays in the old one
-            self._config, self._current, self._seen = self._grpc_config(), current, seen
+            current = self._checked()  # a new context: an old one keeps authorities that were removed from their file
+            self._config, self._current, self._read_stamps = self._grpc_config(), current, stamps
         except (OSError, ConfigError) as why:
             _log.error("certificates not taken, those before stay: %s", why)
         else:
@@ -51,12 +51,12 @@ class Tls:
             self._config, self._fetch, require_client_authentication=bool(self._ca)
         )
 
-    def _taken(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
-        """Asked by Python at each handshake, whether the client names a server or not."""
+    def _set_context(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
+        """Called by Python at each handshake, whether the client names a server or not."""
         connection.context = self._current
 
     def _fetch(self) -> Any:
-        """Asked by gRPC at each handshake; None: nothing new."""
+        """Called by gRPC at each handshake; None: nothing new."""
         if self._config is self._given:
             return None
         self._given = self._config
@@ -71,7 +71,7 @@ class Tls:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self._ca:
             context.verify_mode = ssl.CERT_REQUIRED
-            # Who comes back shows a certificate again: it may not count any more.
+            # A client that comes back shows its certificate again: it may not be valid any more.
             context.options |= ssl.OP_NO_TICKET
             context.num_tickets = 0
         try:
@@ -99,7 +99,7 @@ class Tls:
 
 
 class HttpProtocol(H11Protocol):
-    """HTTP/1.1 whose requests know the names in their connection's client certificate (``state["sans"]``)."""
+    """HTTP/1.1 with the names in the connection's client certificate in each request (``state["sans"]``)."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

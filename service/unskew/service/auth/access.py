@@ -1,7 +1,7 @@
-"""Who may do what, for gRPC, REST, documents and metrics alike: callers are told apart by what they show
-(``credentials``) and refused by one rule; changes go to the audit log.
+"""Who may do what, for gRPC, REST, documents and metrics alike: callers are identified by their credentials and refused
+by one rule; changes are written to the audit log.
 
-Where nothing is configured everybody is an admin; ``settings`` sees to it that this is loopback only, or meant.
+Where no credentials are configured everybody is an admin; ``app.settings`` allows that on loopback only, or by a flag.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from unskew.service.auth.credentials import (
     ANYBODY,
     ROLE_OF,
     Allowance,
+    CallerTable,
     Grant,
     Identity,
-    KnownCallers,
     Role,
     read_credentials,
 )
@@ -35,23 +35,23 @@ __all__ = [
     "Identity",
     "Role",
     "audit",
-    "changing",
+    "audited_change",
     "read_credentials",
 ]
 
 _log = logging.getLogger("unskew.access")
 _audit = logging.getLogger("unskew.audit")
-_LOOK_AGAIN = 1.0  # seconds between two looks at the file
+_CHECK_INTERVAL = 1.0  # seconds between two checks whether the file changed
 _UNKNOWN = "the credential is not known here, or has expired; ask for a new one"
-_LONGEST_NAME = 200  # a name that is longer is refused, and not written down
+_LONGEST_NAME = 200  # a name that is longer is refused, and cut in the log
 _CHANGES = {"PutStream", "DeleteStream"}
 
-# -- asking ---------------------------------------------------------------------------------------------------
+# -- who may ---------------------------------------------------------------------------------------------------
 
 
 class Access:
-    """Answers who a caller is and whether it may. The file is looked at again when it has changed; one that cannot be
-    read then leaves the credentials as they were, and says so in the log."""
+    """Says who a caller is and whether it may. The file is read again when it has changed; one that cannot be read then
+    leaves the credentials as they were, and an error in the log."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class Access:
         self._path = Path(tokens_file) if tokens_file else None
         self._clock, self._timer, self._rejected = clock, timer, rejected
         self._fixed = read_credentials(tokens, "UNSKEW_TOKENS") if tokens else ()
-        self._seen: object = None
+        self._stamp: object = None
         self._complaint = ""
         self._next = 0.0
-        self._known = KnownCallers(self._fixed)
+        self._callers = CallerTable(self._fixed)
         if self._path is not None:
             self._reread(self._path, first=True)
 
@@ -83,19 +83,19 @@ class Access:
         if authorization:
             scheme, _, token = authorization.partition(" ")
             if scheme.lower() != "bearer":
-                raise self._turned_away("unknown scheme", "the Authorization header must be: Bearer <token>")
-            found = self._known.of(token.strip())
+                raise self._rejection("unknown scheme", "the Authorization header must be: Bearer <token>")
+            caller = self._callers.of(token.strip())
         else:
-            found = next((self._known.by_san[san] for san in sans if san in self._known.by_san), None)
-            if found is None:
-                raise self._turned_away("no credential", "send the header Authorization: Bearer <token>")
-        if found is None or (found.expires is not None and self._clock() >= found.expires):
-            raise self._turned_away("unknown credential", _UNKNOWN)
-        return found
+            caller = next((self._callers.by_san[san] for san in sans if san in self._callers.by_san), None)
+            if caller is None:
+                raise self._rejection("no credential", "send the header Authorization: Bearer <token>")
+        if caller is None or (caller.expires is not None and self._clock() >= caller.expires):
+            raise self._rejection("unknown credential", _UNKNOWN)
+        return caller
 
     def require(self, who: Identity, verb: str, stream: str | None = None) -> None:
-        """Or a ``DeniedError``, the same whether the stream exists or not. A verb without a stream: on any of them,
-        for metrics on all."""
+        """Raises a ``DeniedError``, the same whether the stream exists or not. A verb without a stream needs its role
+        on any stream; metrics need it on all."""
         if stream is not None:
             allowed = who.may(verb, stream)
         elif verb == "Metrics":
@@ -110,23 +110,23 @@ class Access:
                 audit(who, verb, stream or "", f"refused: {DeniedError.code}")
             raise DeniedError(f"{who.name} may not call {verb} on {on}: it needs the role {need} there")
 
-    def _turned_away(self, reason: str, message: str) -> UnauthenticatedError:
+    def _rejection(self, reason: str, message: str) -> UnauthenticatedError:
         self._rejected(reason)
         return UnauthenticatedError(message)
 
     def _reread(self, path: Path, *, first: bool = False) -> None:
-        self._next = self._timer() + _LOOK_AGAIN
+        self._next = self._timer() + _CHECK_INTERVAL
         try:
             stat = path.stat()
-            seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            if seen == self._seen:
+            stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+            if stamp == self._stamp:
                 return
             entries = read_credentials(path.read_text("utf-8"), str(path))
-            self._known, self._seen = KnownCallers((*self._fixed, *entries)), seen
+            self._callers, self._stamp = CallerTable((*self._fixed, *entries)), stamp
         except (OSError, UnicodeDecodeError, ConfigError) as why:
             if first:
                 raise why if isinstance(why, ConfigError) else _unreadable(path, why) from None
-            if str(why) != self._complaint:  # once, not at every look
+            if str(why) != self._complaint:  # once, not at every check
                 self._complaint = str(why)
                 _log.error("tokens file not taken, the credentials before stay: %s", why)
         else:
@@ -139,19 +139,19 @@ def _unreadable(path: Path, why: OSError | UnicodeDecodeError) -> ConfigError:
 
 
 def audit(who: Identity, verb: str, stream: str, outcome: str, **more: Any) -> None:
-    """A line of the log about a change, whether it was made or refused."""
-    told = {"identity": who.name, "stream": stream[:_LONGEST_NAME], "verb": verb, **more}
-    _audit.info("%s %s", verb, outcome, extra=told)
+    """A line of the audit log about a change, made or refused."""
+    fields = {"identity": who.name, "stream": stream[:_LONGEST_NAME], "verb": verb, **more}
+    _audit.info("%s %s", verb, outcome, extra=fields)
 
 
-class changing:  # noqa: N801 - used as a statement
-    """Around a change: writes how it ended to the audit log, if it was refused or an ``outcome`` was given."""
+class audited_change:  # noqa: N801 - used as a statement
+    """Around a change: writes how it ended to the audit log, if it was refused or an ``outcome`` was set."""
 
     def __init__(self, who: Identity, verb: str, stream: str, **more: object) -> None:
         self._who, self._verb, self._stream = who, verb, stream
         self.outcome, self.more = "", more
 
-    def __enter__(self) -> changing:
+    def __enter__(self) -> audited_change:
         return self
 
     def __exit__(self, _kind: object, why: BaseException | None, _trace: TracebackType | None) -> None:
@@ -161,13 +161,13 @@ class changing:  # noqa: N801 - used as a statement
 
 
 def _refused(why: BaseException) -> str:
-    """What is denied has its line already (``Access.require``). Who went away may have changed something all the
-    same."""
+    """A denied call has its line already (``Access.require``). One whose caller went away may have changed something
+    all the same."""
     if isinstance(why, DeniedError):
         return ""
     if isinstance(why, ServiceError):
         return f"refused: {why.code}"
     if isinstance(why, UnskewError):
         return "refused: INVALID_ARGUMENT"
-    fault = getattr(why, "fault", None)  # of a border (``problems``)
+    fault = getattr(why, "fault", None)  # of REST (``problems``)
     return f"refused: {fault.code}" if fault is not None else "failed" if isinstance(why, Exception) else "abandoned"

@@ -2,7 +2,7 @@
 
 A credential is a bearer token, kept as its SHA-256 only, or a name in a client's certificate. It has an identity for
 the log and grants: a role on the streams whose names match a pattern. Roles include each other: an admin reports, a
-reporter reads. What an identity may have is bounded by the settings, or by limits of its own.
+reporter reads. How much an identity may have is bounded by the settings, or by limits of its own.
 
 The list is JSON, ``{"tokens": [{"sha256": .., "identity": .., "role": .., "streams": [..], "expires": ..}]}`` (``san``
 instead of ``sha256`` for a certificate; limits by their names), or lines of ``sha256 identity role pattern,pattern
@@ -25,7 +25,7 @@ from enum import IntEnum
 
 from unskew.core.errors import ConfigError
 
-__all__ = ["ANYBODY", "ROLE_OF", "Allowance", "Entry", "Grant", "Identity", "KnownCallers", "Role", "read_credentials"]
+__all__ = ["ANYBODY", "ROLE_OF", "Allowance", "CallerTable", "Entry", "Grant", "Identity", "Role", "read_credentials"]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FORM = "sha256 identity role streams [expires] [max_streams=..]"
@@ -112,7 +112,7 @@ class Entry:
 
 
 def read_credentials(text: str, where: str) -> tuple[Entry, ...]:
-    """The entries of such a file; a ``ConfigError`` says which one is wrong. Secrets are not repeated."""
+    """The entries of such a file; a ``ConfigError`` names the one that is wrong, without its secret."""
     if text.lstrip().startswith("{"):
         try:
             listed = json.loads(text)["tokens"]
@@ -126,8 +126,8 @@ def read_credentials(text: str, where: str) -> tuple[Entry, ...]:
     merged: dict[tuple[str, str], Entry] = {}
     for at, row in rows:
         entry = _entry(at, row)
-        known = merged.get((entry.digest, entry.san))
-        merged[entry.digest, entry.san] = entry if known is None else _joined(at, known, entry)
+        earlier = merged.get((entry.digest, entry.san))
+        merged[entry.digest, entry.san] = entry if earlier is None else _merge(at, earlier, entry)
     return tuple(merged.values())
 
 
@@ -168,7 +168,7 @@ def _entry(at: str, row: object) -> Entry:
 
 
 def _allowance(at: str, row: Mapping[str, object]) -> Allowance:
-    found: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for limit in _LIMITS:
         value = row.get(limit)
         if value is None:
@@ -177,8 +177,8 @@ def _allowance(at: str, row: Mapping[str, object]) -> Allowance:
             raise ConfigError(
                 f"{at}, {limit}", value, f"a whole number, 1 to {_MOST}; leave it out for the settings' own"
             )
-        found[limit] = value
-    return Allowance(**found)
+        limits[limit] = value
+    return Allowance(**limits)
 
 
 def _expiry(at: str, value: object) -> float | None:
@@ -191,15 +191,15 @@ def _expiry(at: str, value: object) -> float | None:
     return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
 
 
-def _joined(at: str, one: Entry, other: Entry) -> Entry:
+def _merge(at: str, one: Entry, other: Entry) -> Entry:
     a, b = one.identity, other.identity
     if (a.name, a.expires) != (b.name, b.expires):
         raise ConfigError(at, b.name, f"the identity and expiry that the same credential has above: {a.name}")
-    return Entry(one.digest, one.san, Identity(a.name, a.grants + b.grants, a.expires, _both(at, a, b)))
+    return Entry(one.digest, one.san, Identity(a.name, a.grants + b.grants, a.expires, _merge_limits(at, a, b)))
 
 
-def _both(at: str, one: Identity, other: Identity) -> Allowance:
-    """The limits of each; nobody could say which of two was meant."""
+def _merge_limits(at: str, one: Identity, other: Identity) -> Allowance:
+    """The limits of both. A limit that differs is refused: it is not clear which of the two is meant."""
     limits = asdict(one.allowance)
     for limit, value in asdict(other.allowance).items():
         if None not in (value, limits[limit]) and value != limits[limit]:
@@ -210,8 +210,8 @@ def _both(at: str, one: Identity, other: Identity) -> Allowance:
     return Allowance(**limits)
 
 
-class KnownCallers:
-    """Credentials by a keyed digest, so that looking one up tells nothing of the others by its time."""
+class CallerTable:
+    """Credentials by a keyed digest, so that the time of a look-up says nothing about the others."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         self._key = secrets.token_bytes(32)
@@ -228,7 +228,7 @@ class KnownCallers:
 
     def of(self, token: str) -> Identity | None:
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
-        found = self._by_token.get(self._blind(digest))
-        if found is None or not hmac.compare_digest(found[0], digest):
+        entry = self._by_token.get(self._blind(digest))
+        if entry is None or not hmac.compare_digest(entry[0], digest):
             return None
-        return found[1]
+        return entry[1]

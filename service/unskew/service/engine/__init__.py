@@ -1,5 +1,5 @@
-"""What each verb does: streams, histograms of batches, planning, rounds of learning, watches, advice on tasks.
+"""What each verb does: streams, reports of batches, planning, rounds of learning, watches, advice on tasks.
 
-``engine`` puts the parts together; each part is one module and decides by ``unskew.core``. Everything that must
-survive goes through ``unskew.service.stores``.
+Begin with ``engine``, which puts the parts together. Each part is one module; decisions are made by ``unskew.core``.
+Whatever must survive a restart is kept by ``unskew.service.stores``.
 """

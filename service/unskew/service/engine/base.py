@@ -10,13 +10,10 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
-from unskew.service.concurrency import SingleFlight, Waiters, finish, monotonic  # for engine/rounds and rest/
-from unskew.service.concurrency import detached_task as apart
 from unskew.service.events.events import Observer, ignore
-from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import Store
 
-__all__ = ["Base", "LruCache", "SingleFlight", "Tuning", "Waiters", "apart", "finish", "monotonic"]
+__all__ = ["Base", "Tuning"]
 
 V = TypeVar("V")
 P = ParamSpec("P")

@@ -1,8 +1,8 @@
-"""What jobs report of their batches, and what follows from it for plans: the histogram to plan from, feedback.
-The advice on parallelism is made of the same reports in ``advice``.
+"""What jobs report of their batches, and what plans are made from: the histogram, and feedback on the last plan. The
+advice on parallelism is made from the same reports in ``scaling_advice``.
 
-A report is kept under (source, batch, run, part): the same again changes nothing, and the highest run counts. A
-histogram remembers the key types of its time, because hashes of other types are other hashes.
+A report is kept under (source, batch, run, part): repeating it changes nothing, and the highest run counts. A histogram
+is stored with its key types, because values of other types have other hashes.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from unskew.service.engine.base import Base
 from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.errors import ConflictError
 from unskew.service.events.events import WorkSeen
-from unskew.service.stores.ports import PartKey, PartOutcome, StoredPart
+from unskew.service.stores.records import PartKey, PartOutcome, StoredPart
 from unskew.wire.histograms import histogram_from_bytes, histogram_to_bytes
 from unskew.wire.streams import work_from_bytes, work_to_bytes
 
 __all__ = ["HISTOGRAM", "WORK", "Batches", "Evidence", "expected", "feedback_of", "whole"]
 
 HISTOGRAM, WORK = "histogram", "work"
-_SMALL = 4096  # keys that are packed on the loop
+_SMALL = 4096  # keys up to which a histogram is encoded on the loop
 _AT_ONCE = 8
-_AGES = 1e12  # seconds, and times what a partition can do: beyond that one is as busy as another
+_AGES = 1e12  # seconds, and multiples of a partition's capacity: larger values are all the same
 _COUNTS = ("rows", "keys", "fragments")
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a plan is made from, in words too. No histogram: nothing was reported."""
+    """What a plan is made from, and a text that says so. No histogram: nothing was reported."""
 
     histogram: Histogram | None
     source: str
@@ -54,8 +54,7 @@ class Batches:
     # -- verbs
 
     async def report_histogram(self, stream: str, part: Part, histogram: Histogram) -> bool:
-        known = await self._streams.get(stream)
-        types = known.spec.key_types
+        types = (await self._streams.get(stream)).spec.key_types
         if len(histogram.hashes) <= _SMALL:
             data = _pack(histogram, types)
         else:
@@ -72,84 +71,86 @@ class Batches:
 
     # -- for plans
 
-    async def evidence(self, known: CachedStream, batch: int | None, *, fresh: bool) -> Evidence:
-        """What was reported for this batch (``fresh``; None: the last one), or for the batches before it."""
+    async def evidence(self, cached: CachedStream, batch: int | None, *, fresh: bool) -> Evidence:
+        """What was reported for this batch (``fresh``; None: the last one), else for those before it."""
         try:
-            return await self._evidence(known, batch, fresh=fresh)
-        except HistogramError as why:  # each report by itself was right
+            return await self._evidence(cached, batch, fresh=fresh)
+        except HistogramError as why:  # each report by itself was valid
             raise ConflictError(
-                f"batch: what was reported for {_asked(batch, fresh=fresh)} is no histogram together: {why}; report "
-                "what is wrong again, under a higher run",
+                f"batch: what was reported for {_batches_of(batch, fresh=fresh)} is no histogram together: {why}; "
+                "report what is wrong again, under a higher run",
                 field="batch",
             ) from None
 
-    async def _evidence(self, known: CachedStream, batch: int | None, *, fresh: bool) -> Evidence:
-        stream, spec = known.record.name, known.spec
+    async def _evidence(self, cached: CachedStream, batch: int | None, *, fresh: bool) -> Evidence:
+        stream, spec = cached.record.name, cached.spec
         if fresh and batch is not None:
             numbers: Sequence[int] = (batch,)
         else:
             numbers = await self._base.store.batches(stream, HISTOGRAM, batch, 1 if fresh else spec.history)
         history = History(spec.history if spec.decay else 1, spec.decay or 1.0)
-        told: list[str] = []
+        names: list[str] = []
         for number, parts in await self.parts(stream, HISTOGRAM, numbers):
-            found = await self._base.heavy(_merged, parts, spec.key_types)
-            if found is not None:
-                history = history.add(found)
-                told.append(_named(number, parts))
-        if not told:
-            return Evidence(None, f"no histogram of {_asked(batch, fresh=fresh)} was reported for keys of these types")
+            merged = await self._base.heavy(_merged, parts, spec.key_types)
+            if merged is not None:
+                history = history.add(merged)
+                names.append(_batch_name(number, parts))
+        if not names:
+            return Evidence(
+                None, f"no histogram of {_batches_of(batch, fresh=fresh)} was reported for keys of these types"
+            )
         histogram = await self._base.heavy(history.merged)
         return Evidence(
-            histogram, f"from {told[0] if len(told) == 1 else f'{len(told)} batches, {told[0]} to {told[-1]}'}"
+            histogram, f"from {names[0] if len(names) == 1 else f'{len(names)} batches, {names[0]} to {names[-1]}'}"
         )
 
-    async def feedback(self, known: CachedStream, before: int | None) -> Feedback:
-        """What the last batch that reported its work took."""
-        stream = known.record.name
+    async def feedback(self, cached: CachedStream, before: int | None) -> Feedback:
+        """The work and times of the last batch that reported them."""
+        stream = cached.record.name
         numbers = await self._base.store.batches(stream, WORK, before, 1)
         for number, parts in await self.parts(stream, WORK, numbers):
-            partitions = known.spec.partitions
+            partitions = cached.spec.partitions
             self._base.observer(WorkSeen(stream, number, await self._base.run(whole, parts), partitions))
             return await self._base.run(feedback_of, parts, partitions)
         return Feedback()
 
     async def parts(self, stream: str, kind: str, numbers: Sequence[int]) -> list[tuple[int, Sequence[StoredPart]]]:
         """The parts of these batches, the earliest batch first."""
-        found: list[tuple[int, Sequence[StoredPart]]] = []
+        batches: list[tuple[int, Sequence[StoredPart]]] = []
         ordered = sorted(numbers)
         for at in range(0, len(ordered), _AT_ONCE):
-            some = ordered[at : at + _AT_ONCE]
-            parts = await asyncio.gather(*(self._base.store.parts(stream, kind, number) for number in some))
-            found.extend((number, of) for number, of in zip(some, parts, strict=True) if of)
-        return found
+            group = ordered[at : at + _AT_ONCE]
+            parts = await asyncio.gather(*(self._base.store.parts(stream, kind, number) for number in group))
+            batches.extend((number, of_batch) for number, of_batch in zip(group, parts, strict=True) if of_batch)
+        return batches
 
 
 def _key(kind: str, part: Part) -> PartKey:
     return PartKey(kind, part.source, part.batch, part.run, part.part, part.parts)
 
 
-def _asked(batch: int | None, *, fresh: bool) -> str:
+def _batches_of(batch: int | None, *, fresh: bool) -> str:
     if batch is None:
         return "the last batch" if fresh else "any batch"
     return f"batch {batch}" if fresh else f"the batches before {batch}"
 
 
-def _named(number: int, parts: Sequence[StoredPart]) -> str:
-    """The batch, and how much of it is there."""
+def _batch_name(number: int, parts: Sequence[StoredPart]) -> str:
+    """The batch, and how many of its parts have come."""
     many = sum(expected(part.key for part in parts).values())
     return f"batch {number}" if len(parts) >= many else f"batch {number} ({len(parts)} of {many} parts)"
 
 
 def expected(keys: Iterable[PartKey]) -> dict[str, int]:
-    """How many parts each source has: as it says, or where it does not know as the highest one tells."""
-    found: dict[str, int] = {}
+    """How many parts each source has: as it says, or where it does not know, by the highest number of a part."""
+    counts: dict[str, int] = {}
     for key in keys:
         many = key.part + 1 if key.parts == UNKNOWN_PARTS else key.parts
-        found[key.source] = max(found.get(key.source, 0), many)
-    return found
+        counts[key.source] = max(counts.get(key.source, 0), many)
+    return counts
 
 
-# -- histograms as bytes, with the key types of their time --------------------------------------------------
+# -- histograms as bytes, with their key types --------------------------------------------------
 
 
 def _pack(histogram: Histogram, key_types: tuple[str, ...]) -> bytes:
@@ -158,19 +159,21 @@ def _pack(histogram: Histogram, key_types: tuple[str, ...]) -> bytes:
 
 def _merged(parts: Sequence[StoredPart], key_types: tuple[str, ...]) -> Histogram | None:
     """All parts that count keys of these types, as one."""
-    found = []
+    histograms = []
     for part in parts:
         types, _, data = part.data.partition(b"\n")
         if tuple(json.loads(types)) == key_types:
-            found.append(histogram_from_bytes(data))
-    return found[0].merge(*found[1:]) if len(found) > 1 else found[0] if found else None
+            histograms.append(histogram_from_bytes(data))
+    if len(histograms) > 1:
+        return histograms[0].merge(*histograms[1:])
+    return histograms[0] if histograms else None
 
 
 # -- work ---------------------------------------------------------------------------------------------------
 
 
 def _check_work(batch: BatchWork) -> None:
-    """What the advice on parallelism could not be made from is refused here, not later."""
+    """Refuse what the advice on parallelism cannot be made from now, and not when it is read."""
     for work in batch.work:
         if not 0 <= work.partition < MAX_PARTITIONS:
             raise ConfigError("partition", work.partition, f"0 to {MAX_PARTITIONS - 1}")
@@ -187,8 +190,8 @@ def whole(parts: Sequence[StoredPart]) -> BatchWork:
     for part in parts:
         batch = work_from_bytes(part.data)
         for work in batch.work:
-            had = by_partition.get(work.partition)
-            by_partition[work.partition] = work if had is None else _plus(had, work)
+            earlier = by_partition.get(work.partition)
+            by_partition[work.partition] = work if earlier is None else _plus(earlier, work)
         whole = BatchWork(
             (),
             max(whole.interval, batch.interval),
@@ -213,11 +216,11 @@ def _plus(one: Work, other: Work) -> Work:
 
 
 def feedback_of(parts: Sequence[StoredPart], partitions: int | None = None) -> Feedback:
-    """What the partitions had and took, in their order; who is busy (the busiest first), idle, or neither, and how
-    much they want. ``partitions``: how many there are; None: as many as have reported."""
+    """Rows and times by partition, in their order; which partitions are busy (the busiest first), idle, or neither, and
+    the share that each of them should have. ``partitions``: how many there are; None: as many as have reported."""
     batch = whole(parts)
     if not batch.work or any(sum(getattr(work, name) for work in batch.work) > MAX_ROWS for name in _COUNTS):
-        return Feedback()  # parts that are right one by one may be more together than there can be: nothing is learned
+        return Feedback()  # parts that are valid one by one may sum up to more than the maximum: ignore them
     timed = any(work.seconds for work in batch.work)
     signals = _signals(batch)
     return Feedback(
@@ -225,34 +228,36 @@ def feedback_of(parts: Sequence[StoredPart], partitions: int | None = None) -> F
         seconds=np.array([min(work.seconds, _AGES) for work in batch.work]) if timed else None,
         keys=np.array([work.keys for work in batch.work], np.int64),
         fragments=np.array([work.fragments for work in batch.work], np.int64),
-        busy=tuple(one.worker for one in sorted(signals, key=_hurry) if one.kind == "busy"),
-        idle=tuple(one.worker for one in sorted(signals, key=_hurry) if one.kind == "idle"),
+        busy=tuple(one.worker for one in sorted(signals, key=_by_urgency) if one.kind == "busy"),
+        idle=tuple(one.worker for one in sorted(signals, key=_by_urgency) if one.kind == "idle"),
         fine=tuple(one.worker for one in signals if one.kind == "fine"),
-        wanted=_wanted(batch, signals, partitions or len(batch.work)),
+        shares=_wanted_shares(batch, signals, partitions or len(batch.work)),
     )
 
 
 def _signals(batch: BatchWork) -> list[Signal]:
-    """CG's signals (``core.grouping.signals``). A partition's utilisation is its time, and that of what waits for it,
-    over the interval; where that is not known, over what all have on average, taken for as much as is wanted."""
+    """CG's signals (``core.grouping.signals``). A partition's utilisation is its time, and that of its queue, over the
+    interval; where that is unknown the average of all partitions is taken for the target utilisation."""
     rules = SignalRules()
     waits = [work.queue / work.capacity if work.capacity else 0.0 for work in batch.work]
     spent = [min(work.seconds + wait, _AGES) for work, wait in zip(batch.work, waits, strict=True)]
     whole = batch.interval or sum(spent) / len(spent) / rules.target
     if not whole:
         return []
-    told = [(work.partition, min(took / whole, _AGES)) for work, took in zip(batch.work, spent, strict=True)]
-    return [sense(rules, partition, utilisation, 0.0) for partition, utilisation in told]
+    return [
+        sense(rules, work.partition, min(took / whole, _AGES), 0.0)
+        for work, took in zip(batch.work, spent, strict=True)
+    ]
 
 
-def _hurry(signal: Signal) -> tuple[float, int]:
-    """Who is busiest, or idlest, comes first."""
+def _by_urgency(signal: Signal) -> tuple[float, int]:
+    """The busiest, or the most idle, comes first."""
     return -signal.share, signal.worker
 
 
-def _wanted(batch: BatchWork, signals: Sequence[Signal], partitions: int) -> dict[int, float]:
-    """The share of the rows that a busy or idle partition would have: what it had, less or more by what it signals. Of
-    partitions that have not reported it is assumed that they had as much as the others."""
+def _wanted_shares(batch: BatchWork, signals: Sequence[Signal], partitions: int) -> dict[int, float]:
+    """The share of the rows that a busy or idle partition should have: what it had, less or more by its signal.
+    Partitions that have not reported are taken to have had as much as the others."""
     rows = {work.partition: work.rows for work in batch.work}
     whole = sum(rows.values()) * max(partitions / len(rows), 1.0)
     sign = {"busy": -1.0, "idle": 1.0}

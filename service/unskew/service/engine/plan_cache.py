@@ -1,6 +1,6 @@
-"""The plans, kept near: each by its version, which says the same for ever, and which is the latest, for a moment.
+"""A cache of plans: by version, which never changes, and the latest of each stream, for a moment.
 
-Where the store cannot be asked the latest that is known here is handed out, and said to be stale.
+Where the store does not answer the latest cached plan is served, marked as stale.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from unskew.service.engine.streams import Streams
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import PlanServed, Skipped
 from unskew.service.lru_cache import LruCache
-from unskew.service.stores.ports import PlanRecord
+from unskew.service.stores.records import PlanRecord
 from unskew.wire.plans import plan_from_bytes
 
 __all__ = ["PlanCache"]
@@ -44,7 +44,7 @@ class PlanCache:
         if version is None:
             record, stale = await self.latest(stream)
         else:
-            await self._streams.get(stream)  # a plan is known for longer than its stream may be there
+            await self._streams.get(stream)  # a plan may be cached for longer than its stream exists
             record, stale = await self.at(stream, version), False
         if record is None:
             raise NotFoundError(
@@ -53,35 +53,35 @@ class PlanCache:
                 else f"version: stream {stream!r} has no plan {version} (any more); ask for the latest",
                 field="version",
             )
-        had = bool(if_none_match) and if_none_match == record.digest
-        self._base.observer(PlanServed(stream, None if had else record.version, stale))
-        return Fetched(b"" if had else record.data, record.digest, had, stale)
+        matches = bool(if_none_match) and if_none_match == record.digest
+        self._base.observer(PlanServed(stream, None if matches else record.version, stale))
+        return Fetched(b"" if matches else record.data, record.digest, matches, stale)
 
     # -- for the other parts
 
     async def latest(self, stream: str, *, fresh: bool = False) -> tuple[PlanRecord | None, bool]:
-        """The latest plan, and whether the store could not be asked for it; None where there is none yet."""
-        known = self._latest.find(stream)
-        if known is not None and not fresh and monotonic() - known.read < self._base.tuning.fresh:
-            return known.record, False
-        asked = self._reads.once(stream, lambda: self._ask(stream))
-        if known is None or known.record is None:
-            return await asked, False
+        """The latest plan, and whether it is a cached one because the store did not answer; None: there is none yet."""
+        cached = self._latest.find(stream)
+        if cached is not None and not fresh and monotonic() - cached.read < self._base.tuning.fresh:
+            return cached.record, False
+        reading = self._reads.once(stream, lambda: self._read(stream))
+        if cached is None or cached.record is None:
+            return await reading, False
         try:
-            return await (asked if fresh else asyncio.wait_for(asked, self._base.tuning.cached_wait)), False
+            return await (reading if fresh else asyncio.wait_for(reading, self._base.tuning.cached_wait)), False
         except (UnavailableError, asyncio.TimeoutError) as why:
             reason = str(why) or "the store does not answer at once"
-            self._base.observer(Skipped(stream, "plan", f"the last one known is served: {reason}"))
-            return known.record, True
+            self._base.observer(Skipped(stream, "plan", f"the cached one is served: {reason}"))
+            return cached.record, True
 
-    async def _ask(self, stream: str) -> PlanRecord | None:
-        asked = monotonic()
+    async def _read(self, stream: str) -> PlanRecord | None:
+        began = monotonic()
         record = await self._base.store.plan(stream)
         if record is None:
             await self._check(stream)
         else:
             self._records.put((stream, record.version), record)
-        self._latest.put(stream, _Latest(record, asked))
+        self._latest.put(stream, _Latest(record, began))
         return record
 
     async def _check(self, stream: str) -> None:
@@ -93,12 +93,12 @@ class PlanCache:
 
     async def at(self, stream: str, version: Version) -> PlanRecord | None:
         """The plan of this version."""
-        found = self._records.find((stream, version))
-        if found is None:
-            found = await self._base.store.plan(stream, version)
-            if found is not None:
-                self._records.put((stream, version), found)
-        return found
+        record = self._records.find((stream, version))
+        if record is None:
+            record = await self._base.store.plan(stream, version)
+            if record is not None:
+                self._records.put((stream, version), record)
+        return record
 
     async def plan(self, stream: str, record: PlanRecord) -> Plan:
         """The plan in these bytes."""
@@ -115,21 +115,21 @@ class PlanCache:
         self._reads.forget(stream)
         self._latest.put(stream, _Latest(record, monotonic()))
 
-    def stale(self, stream: str) -> None:
-        """Ask the store the next time; what is known stays for when it cannot be asked."""
-        known = self._latest.get(stream)
-        if known is not None:
-            self._latest[stream] = _Latest(known.record, float("-inf"))
+    def expire(self, stream: str) -> None:
+        """Ask the store the next time; the cached plan stays for when it does not answer."""
+        cached = self._latest.get(stream)
+        if cached is not None:
+            self._latest[stream] = _Latest(cached.record, float("-inf"))
         self._reads.forget(stream)
 
-    def stale_all(self) -> None:
+    def expire_all(self) -> None:
         for stream in list(self._latest):
-            self.stale(stream)
+            self.expire(stream)
 
     def forget(self, stream: str) -> None:
         """The stream is gone."""
         self._latest.pop(stream, None)
         self._reads.forget(stream)
-        for kept in (self._records, self._plans):
-            for key in [key for key in kept if key[0] == stream]:
-                del kept[key]
+        for cache in (self._records, self._plans):
+            for key in [key for key in cache if key[0] == stream]:
+                del cache[key]

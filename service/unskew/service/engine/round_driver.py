@@ -18,7 +18,8 @@ from unskew.core.rounds.replica import ReplicaState, RoundTiming
 from unskew.core.rounds.round_log import Commit, ReportKey, RoundView, StoredReport
 from unskew.core.rounds.rules import RoundRules
 from unskew.core.rounds.wake_ups import WakeUps
-from unskew.service.engine.base import Base, Waiters, apart, monotonic
+from unskew.service.concurrency import Waiters, detached_task, monotonic
+from unskew.service.engine.base import Base
 from unskew.service.engine.reducer import MergeJob, RecentReports, RoundResult, merged_round, reduce_round, rules_of
 from unskew.service.engine.streams import CachedStream
 from unskew.service.errors import NotFoundError
@@ -53,7 +54,7 @@ class RoundDriver:
         self._reports = RecentReports()
         self._read: tuple[Commit, RoundRules] | None = None  # what the newest answer was read from
         self.error: NotFoundError | None = None
-        self.task = apart(self._run())
+        self.task = detached_task(self._run())
 
     # -- for the verbs
 
@@ -65,7 +66,7 @@ class RoundDriver:
             self.state = self.state.with_rules(rules_of(stream.spec, self._base.tuning))
         if self.task.done():
             self.error = None
-            self.task = apart(self._run())
+            self.task = detached_task(self._run())
 
     def reported(self, key: ReportKey, data: bytes, report: Report) -> None:
         """A report was stored."""
@@ -78,8 +79,8 @@ class RoundDriver:
 
     def wake(self) -> None:
         """Everybody who waits is to see that the replica is closing, or draining."""
-        self.answered.ring()
-        self._wake.ring()
+        self.answered.wake()
+        self._wake.wake()
 
     async def newest(self, *, fresh: bool = False) -> MergedRound | None:
         """The answer of the last merged round."""
@@ -123,7 +124,7 @@ class RoundDriver:
         earlier = wake_ups.look_at < self._wake_ups.look_at
         self._wake_ups = wake_ups
         if earlier:
-            self._wake.ring()
+            self._wake.wake()
 
     async def _turn(self) -> float:
         """Look, and do what is due; how long nothing will be."""
@@ -155,7 +156,7 @@ class RoundDriver:
         """The stream is another one of the same name, or gone."""
         self.state, self._read = state, None
         self._reports.next_round()
-        self.answered.ring()
+        self.answered.wake()
 
     # -- the steps
 
@@ -230,4 +231,4 @@ class RoundDriver:
         if state is not self.state:
             self.state, self._read = state, (commit, rules)
             self._reports.next_round()
-            self.answered.ring()
+            self.answered.wake()

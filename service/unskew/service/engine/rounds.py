@@ -12,7 +12,8 @@ from unskew.core.rounds.reduce_round import as_if_merged
 from unskew.core.rounds.round_log import ReportKey, ReportOutcome
 from unskew.core.rounds.rules import check_report
 from unskew.service.api.verbs import Synced
-from unskew.service.engine.base import Base, finish, monotonic
+from unskew.service.concurrency import finish, monotonic
+from unskew.service.engine.base import Base
 from unskew.service.engine.reducer import merged_round, rules_of
 from unskew.service.engine.round_driver import Recorder, RoundDriver, not_recorded
 from unskew.service.engine.streams import CachedStream, Streams

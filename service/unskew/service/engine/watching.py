@@ -1,7 +1,7 @@
-"""Who is told of news: one listener for the store's wake-ups, and one task for all watchers of a stream.
+"""News and watches: one listener for the store's wake-ups, and one task for all watchers of a stream.
 
-News is only a reason to look: it may be lost, so each task looks by itself too, now and then. A watcher that is slow
-misses what was replaced meanwhile and gets the newest.
+News are only a reason to look: they may be lost, so each task also looks every few seconds. A slow watcher misses plans
+that were replaced meanwhile and gets the newest.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import AsyncGenerator, Callable
 
 from unskew.core.plan.plan import Version
 from unskew.service.api.verbs import Fetched
-from unskew.service.concurrency import Waiters, detached_task, finish
+from unskew.service.concurrency import Signal, Waiters, detached_task, finish
 from unskew.service.engine.base import Base
 from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
 from unskew.service.events.events import Skipped, WatchersSeen
-from unskew.service.stores.ports import News, PlanRecord
+from unskew.service.stores.records import News, PlanRecord
 
 __all__ = ["NewsListener", "Watching"]
 
 
 class NewsListener:
-    """Hands the store's wake-ups on; ``heard(None)``: some may have been missed."""
+    """Passes on the store's wake-ups; ``take(None)``: some may have been missed."""
 
-    def __init__(self, base: Base, heard: Callable[[News | None], None]) -> None:
-        self._base, self._heard = base, heard
+    def __init__(self, base: Base, take: Callable[[News | None], None]) -> None:
+        self._base, self._take = base, take
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -41,74 +41,71 @@ class NewsListener:
             try:
                 async for news in self._base.store.news():
                     pause = self._base.tuning.retry
-                    self._heard(news)
+                    self._take(news)
             except UnavailableError as why:
                 self._base.observer(Skipped("", "news", why.message))
-            self._heard(None)
+            self._take(None)
             await asyncio.sleep(pause)
             pause = min(2 * pause, self._base.tuning.poll)
 
 
 class _Channel:
-    """One watched stream: its newest plan, or why there is none to come."""
+    """One watched stream: its newest plan, or why no other will come."""
 
-    def __init__(self, base: Base, shelf: PlanCache, stream: str) -> None:
-        self._base, self._shelf, self.stream = base, shelf, stream
+    def __init__(self, base: Base, plan_cache: PlanCache, stream: str) -> None:
+        self._base, self._plan_cache, self.stream = base, plan_cache, stream
         self.record: PlanRecord | None = None
         self.ended: ServiceError | None = None
         self.read = False
         self.watchers = 0
-        self.bell, self.poke = Waiters(), asyncio.Event()
+        self.waiters, self.news = Waiters(), Signal()
         self.task = detached_task(self._run())
 
     async def _run(self) -> None:
         while self.ended is None:
-            self.poke.clear()
+            self.news.clear()
             await self._look()
-            self.bell.wake()
-            try:
-                await asyncio.wait_for(self.poke.wait(), self._base.tuning.poll)
-            except asyncio.TimeoutError:
-                continue
+            self.waiters.wake()
+            await self.news.wait(self._base.tuning.poll)
 
     async def _look(self) -> None:
         try:
-            record, stale = await self._shelf.latest(self.stream, fresh=True)
+            record, stale = await self._plan_cache.latest(self.stream, fresh=True)
         except NotFoundError as why:
             self.ended = why
         except UnavailableError as why:
-            if not self.read:  # nothing is known: the watchers are to ask again
+            if not self.read:  # nothing is cached: the watchers have to call again
                 self.ended = why
         else:
             if not self.read:
                 self.read = True
-                self.tell()
-            had = self.record
-            if had is None or (record is not None and not stale and record.version > had.version):
+                self.report_watchers()
+            last = self.record
+            if last is None or (record is not None and not stale and record.version > last.version):
                 self.record = record
 
-    def tell(self) -> None:
-        """Of a stream that is there only: anybody may name another, and each name that is told leaves something."""
+    def report_watchers(self) -> None:
+        """Only for a stream that exists: callers may name any other, and each reported name takes up memory."""
         if self.read and (self.ended is None or not self.watchers):
             self._base.observer(WatchersSeen(self.stream, self.watchers))
 
 
 class Watching:
-    def __init__(self, base: Base, shelf: PlanCache) -> None:
-        self._base, self._shelf = base, shelf
+    def __init__(self, base: Base, plan_cache: PlanCache) -> None:
+        self._base, self._plan_cache = base, plan_cache
         self._channels: dict[str, _Channel] = {}
 
-    def heard(self, stream: str) -> None:
+    def wake(self, stream: str) -> None:
         channel = self._channels.get(stream)
         if channel is not None:
-            channel.poke.set()
+            channel.news.set()
 
-    def heard_all(self) -> None:
+    def wake_all(self) -> None:
         for stream in list(self._channels):
-            self.heard(stream)
+            self.wake(stream)
 
     async def watch(self, stream: str, if_none_match: str) -> AsyncGenerator[Fetched, None]:
-        """The newest plan, then each newer one that routes otherwise."""
+        """The newest plan, then each newer one with other routes."""
         channel = self._join(stream)
         sent: Version | None = None
         digest = if_none_match
@@ -123,21 +120,21 @@ class Watching:
                         continue  # there may be a newer one by now
                 if channel.ended is not None:
                     raise channel.ended
-                await channel.bell.wait()
+                await channel.waiters.wait()
         finally:
             await self._leave(channel)
 
     def _join(self, stream: str) -> _Channel:
         channel = self._channels.get(stream)
         if channel is None or channel.ended is not None:
-            channel = self._channels[stream] = _Channel(self._base, self._shelf, stream)
+            channel = self._channels[stream] = _Channel(self._base, self._plan_cache, stream)
         channel.watchers += 1
-        channel.tell()
+        channel.report_watchers()
         return channel
 
     async def _leave(self, channel: _Channel) -> None:
         channel.watchers -= 1
-        channel.tell()
+        channel.report_watchers()
         if channel.watchers == 0:
             if self._channels.get(channel.stream) is channel:
                 del self._channels[channel.stream]
@@ -147,7 +144,7 @@ class Watching:
         """Ends all watches; ``closing`` is set already."""
         channels = list(self._channels.values())
         for channel in channels:
-            channel.bell.wake()
+            channel.waiters.wake()
         await finish(*(channel.task for channel in channels))
         for channel in channels:
-            channel.bell.wake()
+            channel.waiters.wake()

@@ -1,4 +1,4 @@
-"""What happens in the engine, as values, and who listens: metrics, traces, and the history of a stream.
+"""What happens in the engine, as values, and the observers of it: metrics, the history of a stream, spans of traces.
 
-Begin with ``events``. Listeners are quick and never raise.
+Begin with ``events``. An observer is called on the loop: it is quick and never raises.
 """

@@ -1,46 +1,25 @@
-"""What happens in the engine, as values told to an observer: what metrics and logs are made of, without a change here.
+"""What happens in the engine, as values for observers: metrics, logs, traces and history are made from them.
 
 An observer is called on the loop: it must be quick and must not raise.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 from unskew.core.plan.plan import PlanInfo, Version
 from unskew.core.stream_spec import BatchWork, Part
-from unskew.service.api.verbs import ScaleAnswer
-from unskew.service.stores.ports import (
-    Commit,
-    HistoryEntry,
-    Marks,
-    News,
-    PartKey,
-    PartOutcome,
-    PlanOutcome,
-    PlanRecord,
-    ReportKey,
-    ReportOutcome,
-    RoundView,
-    Store,
-    StoredPart,
-    StoredReport,
-    StreamRecord,
-)
+from unskew.service.stores.metered import StoreCalled
 
 MOST_SHOWN = 256
-"""Partitions of a stream whose loads are told one by one."""
+"""Partitions of a stream whose loads are exported one by one."""
 
 __all__ = [
     "MOST_SHOWN",
-    "AgentsSeen", "BatchSeen", "Event", "ObservedStore", "Observer", "PlanBuilt", "PlanServed", "RoundMerged",
+    "AgentsSeen", "BatchSeen", "Event", "Observer", "PlanBuilt", "PlanServed", "RoundMerged",
     "ScaleAdvised", "Skipped", "StoreCalled", "StreamChanged", "WatchersSeen", "WorkSeen", "ignore", "together",
 ]  # fmt: skip
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -53,9 +32,9 @@ class StreamChanged:
 
 @dataclass(frozen=True)
 class PlanBuilt:
-    """``outcome`` as in ``Built``; ``info`` is that of the plan that was answered. ``by_hash``: the rows per partition
+    """``outcome`` as in ``BuiltPlan``; ``info`` is that of the plan in the answer. ``by_hash``: the rows per partition
     that plain hashing would have given for the same histogram, where they were counted; ``by_plan``: those that the
-    plan gives it, which are not those of ``info`` where an older plan was kept."""
+    plan gives for it, which differ from those of ``info`` where an older plan was kept."""
 
     stream: str
     policy: str
@@ -73,7 +52,7 @@ class PlanBuilt:
 
 @dataclass(frozen=True)
 class PlanServed:
-    """``version`` is None where the caller had it."""
+    """``version`` is None where the caller had it already."""
 
     stream: str
     version: Version | None
@@ -104,9 +83,9 @@ class AgentsSeen:
 
 @dataclass(frozen=True)
 class BatchSeen:
-    """A batch, or a part of it, was reported. ``latest`` is the latest plan's version then; ``promised`` what the plan
-    says of itself that the batch was bound to. Each is None where it is not known. ``partitions``: how many the rows
-    were for, also those that had none."""
+    """A batch, or a part of it, was reported. ``latest``: the latest plan's version then; ``promised``: the info of the
+    plan that the batch was routed by; each is None where it is unknown. ``partitions``: how many there were, also those
+    without rows."""
 
     stream: str
     part: Part
@@ -128,8 +107,14 @@ class WorkSeen:
 
 @dataclass(frozen=True)
 class ScaleAdvised:
+    """How many tasks are advised; see ``api.verbs.ScaleAnswer``."""
+
     stream: str
-    scale: ScaleAnswer
+    map_tasks: int
+    reduce_tasks: int
+    action: str
+    zone: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -138,17 +123,9 @@ class WatchersSeen:
     watchers: int
 
 
-class StoreCalled(NamedTuple):
-    """One operation; ``error`` is the class of what it raised. A tuple: quick to make, one a call."""
-
-    op: str
-    seconds: float
-    error: str | None = None
-
-
 @dataclass(frozen=True)
 class Skipped:
-    """Something was not done, and why; of which version or round, where it is about one."""
+    """Something was not done, and why; with its version or round, where it is about one."""
 
     stream: str
     what: str
@@ -179,94 +156,3 @@ def together(*observers: Observer) -> Observer:
             observer(event)
 
     return each
-
-
-class ObservedStore:
-    """A store whose operations are told to an observer."""
-
-    def __init__(self, store: Store, observer: Observer, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._store, self._observer, self._clock = store, observer, clock
-
-    async def _call(self, op: str, call: Awaitable[T]) -> T:
-        started, error = self._clock(), None
-        try:
-            return await call
-        except BaseException as why:
-            error = type(why).__name__
-            raise
-        finally:
-            self._observer(StoreCalled(op, self._clock() - started, error))
-
-    async def ping(self) -> None:
-        await self._call("ping", self._store.ping())
-
-    async def close(self) -> None:
-        await self._store.close()
-
-    def news(self) -> AsyncIterator[News]:
-        return self._store.news()
-
-    async def put_stream(
-        self, name: str, spec: bytes, floor: int = 0, owner: str = "", most: int | None = None
-    ) -> tuple[StreamRecord, bool]:
-        return await self._call("put_stream", self._store.put_stream(name, spec, floor, owner, most))
-
-    async def stream(self, name: str) -> StreamRecord | None:
-        return await self._call("stream", self._store.stream(name))
-
-    async def streams(self, after: str, limit: int) -> Sequence[StreamRecord]:
-        return await self._call("streams", self._store.streams(after, limit))
-
-    async def delete_stream(self, name: str) -> bool:
-        return await self._call("delete_stream", self._store.delete_stream(name))
-
-    async def renew_stream(self, seen: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
-        return await self._call("renew_stream", self._store.renew_stream(seen, age, floor))
-
-    async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
-        return await self._call("put_part", self._store.put_part(stream, key, data))
-
-    async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
-        return await self._call("parts", self._store.parts(stream, kind, batch))
-
-    async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
-        return await self._call("part_keys", self._store.part_keys(stream, kind, batch))
-
-    async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
-        return await self._call("batches", self._store.batches(stream, kind, before, limit))
-
-    async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
-        return await self._call("marks", self._store.marks(stream, kinds))
-
-    async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
-        return await self._call("put_plan", self._store.put_plan(stream, plan, after))
-
-    async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
-        return await self._call("plan", self._store.plan(stream, version))
-
-    async def plan_for(self, stream: str, purpose: str) -> PlanRecord | None:
-        return await self._call("plan_for", self._store.plan_for(stream, purpose))
-
-    async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
-        return await self._call("report", self._store.report(stream, key, data, lease))
-
-    async def round(self, stream: str) -> RoundView:
-        return await self._call("round", self._store.round(stream))
-
-    async def seal(self, stream: str, epoch: int) -> bool:
-        return await self._call("seal", self._store.seal(stream, epoch))
-
-    async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
-        return await self._call("sealed", self._store.sealed(stream, epoch))
-
-    async def commit(self, stream: str, commit: Commit) -> Commit | None:
-        return await self._call("commit", self._store.commit(stream, commit))
-
-    async def answer(self, stream: str) -> Commit | None:
-        return await self._call("answer", self._store.answer(stream))
-
-    async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
-        await self._call("note", self._store.note(stream, kind, data, keep))
-
-    async def notes(self, stream: str, kind: str, last: int) -> Sequence[HistoryEntry]:
-        return await self._call("notes", self._store.notes(stream, kind, last))

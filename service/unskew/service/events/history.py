@@ -1,7 +1,7 @@
-"""The notes of a stream: what happened to it, small enough to be kept by the hundred and shown over time.
+"""The history of a stream: entries small enough to be kept by the hundred and shown over time.
 
-Each is what REST answers (``overview``) and what the store keeps, as JSON without the time, which the store knows. A
-note that another release left and this one cannot read is passed over.
+Each is what REST answers (``overview``) and what the store keeps, as JSON without its time, which the store adds. An
+entry of another release that this one cannot read is skipped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from unskew.core.quality.measures import load_imbalance
 
 if TYPE_CHECKING:
-    from unskew.service.stores.ports import HistoryEntry
+    from unskew.service.stores.records import HistoryEntry
 
 __all__ = ["AnyNote", "BatchNote", "Expected", "Observed", "PlanNote", "RoundNote", "clipped", "imbalance_of", "read"]
 
@@ -24,7 +24,7 @@ Imbalance = Annotated[float | None, Field(description="fullest partition over me
 
 
 class AnyNote(BaseModel):
-    """``kind`` is its name in the store, where the last ``keep`` stay."""
+    """``kind``: its name in the store, which keeps the last ``keep``."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
     kind: ClassVar[str] = ""
@@ -40,8 +40,8 @@ N = TypeVar("N", bound=AnyNote)
 
 
 class PlanNote(AnyNote):
-    """A plan was made, or kept. ``imbalance`` is what it predicts for the rows that it was asked for with, and
-    ``by_hash`` what plain hashing would give them."""
+    """A plan was made, or kept. ``imbalance`` is what it predicts for the rows that it was made from, and ``by_hash``
+    what plain hashing would give."""
 
     kind: ClassVar[str] = "plan"
 
@@ -56,8 +56,8 @@ class PlanNote(AnyNote):
 
 
 class BatchNote(AnyNote):
-    """A batch was reported. ``source`` is empty where the reports of several were put together; ``version`` is that of
-    the plan that it was bound to, as far as it said."""
+    """A batch was reported. ``source`` is empty where the reports of several were merged; ``version`` is that of the
+    plan that it was routed by, if it was reported."""
 
     kind: ClassVar[str] = "batch"
 
@@ -82,8 +82,8 @@ class RoundNote(AnyNote):
 
 
 class Expected(AnyNote):
-    """Rows per partition that the plan of this digest gives the rows that were reported last, and those that plain
-    hashing would."""
+    """Rows per partition that the plan of this digest gives for the last histogram, and those that plain hashing would
+    give."""
 
     kind: ClassVar[str] = "expected"
     keep: ClassVar[int] = 1
@@ -116,13 +116,13 @@ def clipped(reason: str) -> str:
     return reason if len(reason) <= _LONGEST else f"{reason[: _LONGEST - 3]}..."
 
 
-def read(kind: type[N], notes: Iterable[HistoryEntry]) -> list[N]:
+def read(kind: type[N], entries: Iterable[HistoryEntry]) -> list[N]:
     """Those that can be read, the earliest first."""
-    found = []
-    for note in notes:
+    notes = []
+    for entry in entries:
         try:
-            one = kind.model_validate_json(note.data)
+            note = kind.model_validate_json(entry.data)
         except ValidationError:
             continue
-        found.append(one.model_copy(update={"at": round(note.at, 3)}))
-    return found
+        notes.append(note.model_copy(update={"at": round(entry.at, 3)}))
+    return notes

@@ -1,10 +1,9 @@
-"""What happens to a stream is written down in its store, so that every replica shows the same, also after a restart.
+"""Writes the history of streams to the store, so that every replica shows the same, also after a restart.
 
-An observer (``observing``). It only puts what it hears into a bounded queue; one task writes it down (``notes``), one
-after another. No call waits for that or fails because of it: what does not fit, or what the store does not take, is
-told as skipped, and is a gap in a picture. Written is what this replica did: the plans that it made, the rounds that
-it merged, the batches that were reported to it. Of a batch in several parts all that came is known when a plan is made
-from it.
+An observer. It only puts events into a bounded queue; one task writes them, one after another. No call waits for that
+or fails because of it: what does not fit, or what the store refuses, is reported as skipped and is a gap in a picture.
+Each replica writes what it did itself: the plans that it made, the rounds that it merged, the batches that were
+reported to it. A batch in several parts is written when a plan is made from all of them.
 """
 
 from __future__ import annotations
@@ -43,21 +42,21 @@ from unskew.service.stores.ports import Store
 
 __all__ = ["HistoryWriter"]
 
-_WAITING = 1000  # notes; more are not remembered
+_MAX_QUEUE = 1000  # entries; more are skipped
 _STREAMS = 10_000
-_LAST = 1.0  # seconds that what is left at the end is given
+_FLUSH = 1.0  # seconds to write what is left at the end
 N = TypeVar("N", bound=AnyNote)
 
 
 class HistoryWriter:
-    """``observer`` is told what was not written down."""
+    """``observer``: for what was skipped."""
 
     def __init__(self, store: Store, observer: Observer) -> None:
         self._store, self._observer = store, observer
-        self._waiting: asyncio.Queue[tuple[str, int, AnyNote]] = asyncio.Queue(_WAITING)
-        self._put_in = 0  # notes, so far
-        self._void: dict[str, int] = {}  # streams that went: of what still waits, those up to this one are void
-        self._whole: LruCache[str, int] = LruCache(_STREAMS)  # the last batch that was told as a whole
+        self._waiting: asyncio.Queue[tuple[str, int, AnyNote]] = asyncio.Queue(_MAX_QUEUE)
+        self._count = 0  # entries so far
+        self._void: dict[str, int] = {}  # of streams that were deleted: the number of the last entry that is void
+        self._whole: LruCache[str, int] = LruCache(_STREAMS)  # the last batch that was written as a whole
         self._task: asyncio.Task[None] | None = None
         self._on: dict[type, Callable[[Any], None]] = {
             PlanBuilt: self._plan_built,
@@ -71,17 +70,17 @@ class HistoryWriter:
         self._task = detached_task(self._write())
 
     async def close(self) -> None:
-        """Write what is waiting, if that does not take long."""
+        """Write what is in the queue, if that does not take long."""
         if self._task is not None:
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._waiting.join(), _LAST)
+                await asyncio.wait_for(self._waiting.join(), _FLUSH)
             await finish(self._task)
 
     async def of(self, stream: str, kind: type[N], last: int | None = None) -> list[N]:
-        """What was written of this kind, the earliest first."""
+        """The entries of this kind, the earliest first."""
         return read(kind, await self._store.notes(stream, kind.kind, last or kind.keep))
 
-    # -- what is heard
+    # -- events
 
     def __call__(self, event: Event, /) -> None:
         on = self._on.get(type(event))
@@ -91,17 +90,17 @@ class HistoryWriter:
     def _put(self, stream: str, *notes: AnyNote) -> None:
         for note in notes:
             try:
-                self._waiting.put_nowait((stream, self._put_in + 1, note))
-                self._put_in += 1
+                self._waiting.put_nowait((stream, self._count + 1, note))
+                self._count += 1
             except asyncio.QueueFull:
-                self._observer(Skipped(stream, "note", f"{_WAITING} are waiting to be written"))
+                self._observer(Skipped(stream, "note", f"{_MAX_QUEUE} are waiting to be written"))
 
     def _stream_changed(self, event: StreamChanged) -> None:
-        """What waits is of the life that ended, and no part of the next one."""
+        """What is in the queue belongs to the incarnation that ended, not to the next one."""
         if event.what in ("deleted", "restored"):
             self._whole.pop(event.stream, None)
             if not self._waiting.empty():
-                self._void[event.stream] = self._put_in
+                self._void[event.stream] = self._count
 
     def _plan_built(self, event: PlanBuilt) -> None:
         info = event.info
@@ -165,8 +164,8 @@ class HistoryWriter:
                 if number > self._void.get(stream, 0):
                     await self._store.note(stream, note.kind, note.data(), note.keep)
             except NotFoundError:
-                pass  # the stream was deleted meanwhile, and what was written of it with it
-            except Exception as why:  # noqa: BLE001 - whatever it is, the next note is to be written
+                pass  # the stream was deleted meanwhile, with its history
+            except Exception as why:  # noqa: BLE001 - whatever it is, the next entry is written
                 self._observer(Skipped(stream, "note", f"{type(why).__name__}: {why}"))
             finally:
                 self._waiting.task_done()

@@ -1,4 +1,4 @@
-"""What a call is about, told to whoever traces it: nobody, unless ``telemetry`` is on. Knows of no tracing library."""
+"""Attributes of the present call for its trace, where ``app.telemetry`` is on. Imports no tracing library."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Value = str | int | float | bool
 
 
 class Span(Protocol):
-    """A traced call. What is said after its end is lost."""
+    """A traced call. Attributes that are set after its end are lost."""
 
     def note(self, name: str, value: Value) -> None: ...
 
     def called(self, verb: str, route: str) -> None:
-        """What it turned out to be a call of."""
+        """Set the verb and the route once they are resolved."""
 
     def ids(self) -> tuple[str, str] | None:
         """The trace's id and its own, in hexadecimal digits; None when it has ended."""
@@ -28,14 +28,14 @@ _span: contextvars.ContextVar[Span | None] = contextvars.ContextVar("unskew_span
 
 
 def note(name: str, value: Value) -> None:
-    """Say something of the present call: ``note("stream", "clicks")``."""
+    """Set an attribute of the present call: ``note("stream", "clicks")``."""
     span = _span.get()
     if span is not None:
         span.note(name, value)
 
 
 def called(verb: str, route: str) -> None:
-    """Say which verb the present call is of, where its path has to be looked at first."""
+    """Set the verb of the present call, where its path has to be resolved first."""
     span = _span.get()
     if span is not None:
         span.called(verb, route)
@@ -49,7 +49,7 @@ def ids() -> tuple[str, str] | None:
 
 @contextmanager
 def within(span: Span) -> Iterator[None]:
-    """What is done in here is of this call."""
+    """What is done in here belongs to this call."""
     token = _span.set(span)
     try:
         yield

@@ -1,1 +1,1 @@
-"""The verbs over gRPC: the server, the encoding of messages and errors, and KEDA's external scaler."""
+"""The verbs over gRPC: ``server`` has the handlers, ``codec`` what each call passes, ``keda`` KEDA's scaler."""

@@ -1,6 +1,4 @@
-"""What every gRPC call passes on its way in and out: bytes to a message, who asks, how long it took, an error as a
-status; and reflection, which tells of the calls.
-"""
+"""What every gRPC call passes: bytes to a message, the caller's identity, a timer, errors to statuses."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from grpc_reflection.v1alpha import reflection
 from unskew.service.api.problems import BodyError, Fault
 from unskew.service.auth.access import Access, Identity
 
-__all__ = ["Context", "Observe", "Reflection", "TimedCall", "abort", "identity", "parsed", "sans", "shown"]
+__all__ = ["Context", "Observe", "Reflection", "TimedCall", "abort", "authorization", "identity", "parsed", "sans"]
 
 Context = Any  # grpc.aio.ServicerContext, generic in the stubs and not in the library
 Observe = Callable[[str, str, float], None]
@@ -34,16 +32,16 @@ def parsed(kind: type[M], data: bytes) -> M:
 def identity(access: Access, context: Context) -> Identity:
     if access.open:
         return access.identify(None)
-    return access.identify(shown(context), sans(context))
+    return access.identify(authorization(context), sans(context))
 
 
-def shown(context: Context) -> str | None:
+def authorization(context: Context) -> str | None:
     """The ``Authorization`` header."""
-    found = None
+    header = None
     for key, value in context.invocation_metadata() or ():
         if key == "authorization":
-            found = value if isinstance(value, str) else value.decode("utf-8", "replace")
-    return found
+            header = value if isinstance(value, str) else value.decode("utf-8", "replace")
+    return header
 
 
 def sans(context: Context) -> tuple[str, ...]:
@@ -56,7 +54,7 @@ async def abort(context: Context, fault: Fault) -> None:
 
 
 class TimedCall:
-    """Tells how long a call took, and how it ended. A caller that went away is CANCELLED."""
+    """Reports how long a call took and how it ended. A call whose caller went away is CANCELLED."""
 
     def __init__(self, observe: Observe, verb: str, under_way: set[TimedCall]) -> None:
         self._observe, self._verb, self._under_way = observe, verb, under_way
@@ -79,7 +77,7 @@ class TimedCall:
 
 
 class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # the library has no types
-    """What can be called here, told to whoever has any credential."""
+    """The list of calls, for callers with any valid credential."""
 
     def __init__(self, names: tuple[str, ...], pool: DescriptorPool, access: Access) -> None:
         super().__init__(names, pool)
@@ -88,7 +86,7 @@ class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # th
     async def ServerReflectionInfo(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:  # noqa: N802 - its name
         try:
             self._access.require(identity(self._access, context), "Describe")
-        except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
+        except Exception as why:  # noqa: BLE001 - every error becomes a status
             await abort(context, Fault.of(why))
         async for answer in super().ServerReflectionInfo(requests, context):
             yield answer

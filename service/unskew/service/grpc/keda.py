@@ -1,9 +1,9 @@
-"""Advice as KEDA asks for it: its external scaler (docs/keda.md), one metric a trigger, the tasks that are advised.
+"""KEDA's external scaler (docs/keda.md): one metric a trigger, the number of tasks that is advised.
 
-A trigger says which stream and stage, and how many tasks a replica takes; Kubernetes then has ceil(tasks / that many)
-replicas. It is active while batches are reported: what is not known to be idle is active, because KEDA takes away the
-last replica of what is not. KEDA sends no metadata with its calls, so a token may also be in the trigger, put there by
-KEDA from a secret; a certificate is as good.
+A trigger names a stream and a stage, and says how many tasks a replica runs; Kubernetes then starts ceil(tasks / that
+many) replicas. It is active while batches are reported, and also where that is unknown, because KEDA removes the last
+replica of an inactive one. KEDA sends no metadata with its calls, so a token may also be in the trigger, put there by
+KEDA from a secret; a client certificate works as well.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from unskew.service.auth.access import Identity
 from unskew.service.errors import ConflictError, FieldError
 from unskew.v1 import keda_pb2 as pb
 
-__all__ = ["SERVICE", "Scaler", "bearer", "check_request_size", "described", "trigger_of"]
+__all__ = ["SERVICE", "Scaler", "bearer", "check_request_size", "descriptor_pool", "trigger_of"]
 
 SERVICE = "externalscaler.ExternalScaler"
 _STAGES = ("reduce", "map")
 _IDLE = 600.0
-_MOST_BYTES = 1 << 16  # of a request: it is taken apart before it is known who sends it
-_LEAST, _MOST = 0.001, 1e9  # KEDA counts in thousandths: what is less is 0 to it
+_MOST_BYTES = 1 << 16  # of a request: it is parsed before its sender is identified
+_LEAST, _MOST = 0.001, 1e9  # KEDA counts in thousandths: it takes less for 0
 _METHODS: Mapping[str, tuple[Any, Any]] = {
     "IsActive": (pb.ScaledObjectRef, pb.IsActiveResponse),
     "StreamIsActive": (pb.ScaledObjectRef, pb.IsActiveResponse),
@@ -43,7 +43,7 @@ _METHODS: Mapping[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True)
 class Trigger:
-    """What a ScaledObject says of us, in its trigger's metadata."""
+    """The metadata of a ScaledObject's trigger, as far as it is for this scaler."""
 
     stream: str
     stage: str = "reduce"
@@ -52,7 +52,7 @@ class Trigger:
 
     @property
     def metric(self) -> str:
-        """Without the stream: its name may have what a metric's may not. KEDA tells triggers apart by their index."""
+        """Without the stream, whose name may have characters that a metric's may not. KEDA numbers the triggers."""
         return f"unskew-{self.stage}-tasks"
 
     def tasks(self, scale: ScaleAnswer) -> int:
@@ -67,18 +67,18 @@ class Trigger:
 
 
 def trigger_of(ref: pb.ScaledObjectRef) -> Trigger:
-    """What else is in there is KEDA's own, and is passed over."""
-    told = ref.scaler_metadata
-    stream, stage = told.get("stream", ""), told.get("stage", "reduce")
+    """Other metadata is KEDA's own and is ignored."""
+    metadata = ref.scaler_metadata
+    stream, stage = metadata.get("stream", ""), metadata.get("stage", "reduce")
     if not stream:
         raise FieldError(_field("stream"), stream, "the name of a stream")
     if stage not in _STAGES:
         raise FieldError(_field("stage"), stage, " or ".join(_STAGES))
-    return Trigger(stream, stage, _number(told, "tasksPerReplica", 1.0), _number(told, "idleSeconds", _IDLE))
+    return Trigger(stream, stage, _number(metadata, "tasksPerReplica", 1.0), _number(metadata, "idleSeconds", _IDLE))
 
 
-def _number(told: Mapping[str, str], key: str, default: float) -> float:
-    text = told.get(key, "")
+def _number(metadata: Mapping[str, str], key: str, default: float) -> float:
+    text = metadata.get(key, "")
     try:
         value = float(text) if text else default
     except ValueError:
@@ -92,7 +92,7 @@ def _field(key: str) -> str:
     return f"scalerMetadata.{key}"
 
 
-# -- who asks -------------------------------------------------------------------------------------------------
+# -- credentials -------------------------------------------------------------------------------------------------
 
 
 def check_request_size(size: int) -> None:
@@ -139,16 +139,16 @@ class Scaler:
 
     def watch(self, request: pb.ScaledObjectRef, who: Identity) -> AsyncIterator[pb.IsActiveResponse]:
         trigger = trigger_of(request)
-        return self._watched(trigger, self.calls.watch_scale(trigger.stream, who))
+        return self._changes(trigger, self.calls.watch_scale(trigger.stream, who))
 
-    async def _watched(self, trigger: Trigger, advice: Any) -> AsyncIterator[pb.IsActiveResponse]:
+    async def _changes(self, trigger: Trigger, advice: Any) -> AsyncIterator[pb.IsActiveResponse]:
         """Whether it is active now, and each time that this changes."""
-        told: bool | None = None
+        last: bool | None = None
         async with aclosing(advice):
             async for scale in advice:
                 active = self._active(trigger, scale)
-                if active is not told:
-                    told = active
+                if active is not last:
+                    last = active
                     yield pb.IsActiveResponse(result=active)
 
     def _active(self, trigger: Trigger, scale: ScaleAnswer) -> bool:
@@ -158,9 +158,8 @@ class Scaler:
 # -- reflection -----------------------------------------------------------------------------------------------
 
 
-def described(*files: FileDescriptor) -> DescriptorPool:
-    """These files, what they import, and the scaler under KEDA's own names, which are not in the pool that all of the
-    process share."""
+def descriptor_pool(*files: FileDescriptor) -> DescriptorPool:
+    """These files and their imports, and the scaler under KEDA's own names, which the default pool does not have."""
     pool = DescriptorPool()
     done: set[str] = set()
 
@@ -173,27 +172,27 @@ def described(*files: FileDescriptor) -> DescriptorPool:
 
     for file in files:
         add(file)
-    pool.AddSerializedFile(_as_keda_has_it().SerializeToString())
+    pool.AddSerializedFile(_keda_descriptor().SerializeToString())
     return pool
 
 
-def _as_keda_has_it() -> FileDescriptorProto:
+def _keda_descriptor() -> FileDescriptorProto:
     package, service = SERVICE.split(".")
-    found = FileDescriptorProto()
-    pb.DESCRIPTOR.CopyToProto(found)
-    found.name, found.package = "externalscaler.proto", package
-    for message in found.message_type:
+    file = FileDescriptorProto()
+    pb.DESCRIPTOR.CopyToProto(file)
+    file.name, file.package = "externalscaler.proto", package
+    for message in file.message_type:
         ours = pb.DESCRIPTOR.message_types_by_name[message.name].fields_by_name
         for field in message.field:
             field.name = ours[field.name].camelcase_name
             if field.type_name:
                 field.type_name = field.type_name.replace(f".{pb.DESCRIPTOR.package}.", f".{package}.")
-    served = found.service.add(name=service)
+    added = file.service.add(name=service)
     for name, (takes, gives) in _METHODS.items():
-        served.method.add(
+        added.method.add(
             name=name,
             input_type=f".{package}.{takes.DESCRIPTOR.name}",
             output_type=f".{package}.{gives.DESCRIPTOR.name}",
             server_streaming=name.startswith("Stream"),
         )
-    return found
+    return file

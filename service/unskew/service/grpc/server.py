@@ -1,9 +1,9 @@
-"""The verbs over gRPC: bytes in, ``Calls``, bytes out; statuses with details, health, reflection, drain; and KEDA's
-scaler (``keda``) beside them.
+"""The gRPC handlers: bytes in, ``api.calls``, bytes out; with statuses, health, reflection and drain. KEDA's scaler
+(``keda``) is served beside them.
 
-Messages are parsed here and not by the library: so a caller without a credential is turned away before its bytes are
-looked at, and bytes that are no message are INVALID_ARGUMENT, not INTERNAL. A watch ends well, with OK, when it is old
-or the service drains; its caller begins it anew, perhaps with another replica.
+Messages are parsed here and not by the library: so a caller without a credential is refused before its bytes are read,
+and bytes that are no message are INVALID_ARGUMENT, not INTERNAL. A watch ends with OK when it is old or the service
+drains; its caller then starts a new one, perhaps with another replica.
 """
 
 from __future__ import annotations
@@ -21,11 +21,22 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from unskew.service.api.calls import Calls, check_size, synced_in_bytes
+from unskew.service.api.verbs import BuiltPlan, Synced
 from unskew.service.app.settings import Settings
 from unskew.service.auth.access import Access, Identity
 from unskew.service.errors import LimitError
 from unskew.service.grpc import keda
-from unskew.service.grpc.codec import Context, Observe, Reflection, TimedCall, abort, identity, parsed, sans, shown
+from unskew.service.grpc.codec import (
+    Context,
+    Observe,
+    Reflection,
+    TimedCall,
+    abort,
+    authorization,
+    identity,
+    parsed,
+    sans,
+)
 from unskew.v1 import keda_pb2
 from unskew.v1 import partitioner_pb2 as pb
 
@@ -33,12 +44,13 @@ __all__ = ["SERVICE", "GrpcServer", "options"]
 
 SERVICE = "unskew.v1.PartitionerService"
 M = TypeVar("M", bound=Message)
-Opened = Callable[[type[Any], bytes, Context], tuple[Any, Identity]]  # a message, and who sends it
+T = TypeVar("T")
+Opened = Callable[[type[Any], bytes, Context], tuple[Any, Identity]]  # a message, and its sender
 
 
 def options(settings: Settings) -> list[tuple[str, int]]:
     """Channel arguments of the server. gRPC itself spreads connection ages by 10 %."""
-    found = {
+    arguments = {
         "grpc.so_reuseport": 0,  # a port that is taken is an error, not half of the calls
         "grpc.max_receive_message_length": settings.max_message_bytes,
         "grpc.max_send_message_length": -1,
@@ -47,16 +59,18 @@ def options(settings: Settings) -> list[tuple[str, int]]:
         "grpc.server.max_pending_requests_hard_limit": 2 * settings.max_pending_requests,
         "grpc.keepalive_time_ms": _ms(settings.keepalive),
         "grpc.keepalive_timeout_ms": _ms(settings.keepalive_timeout),
-        "grpc.http2.ping_timeout_ms": _ms(settings.keepalive_timeout),  # a minute by default, whatever that says
+        "grpc.http2.ping_timeout_ms": _ms(
+            settings.keepalive_timeout
+        ),  # a minute by default, whatever the line above says
         "grpc.keepalive_permit_without_calls": 1,
         "grpc.http2.min_ping_interval_without_data_ms": _ms(settings.min_ping_interval),
         "grpc.http2.min_recv_ping_interval_without_data_ms": _ms(settings.min_ping_interval),
     }
     if settings.max_connection_age:
-        found["grpc.max_connection_age_ms"] = _ms(settings.max_connection_age)
-        # Watches end by themselves within this; nothing that is right takes longer.
-        found["grpc.max_connection_age_grace_ms"] = _ms(1.2 * settings.max_watch + 60.0)
-    return list(found.items())
+        arguments["grpc.max_connection_age_ms"] = _ms(settings.max_connection_age)
+        # Watches end by themselves within this time; no other call takes as long.
+        arguments["grpc.max_connection_age_grace_ms"] = _ms(1.2 * settings.max_watch + 60.0)
+    return list(arguments.items())
 
 
 def _ms(seconds: float) -> int:
@@ -65,7 +79,7 @@ def _ms(seconds: float) -> int:
 
 @dataclass(eq=False)
 class GrpcServer:
-    """The service's handlers. ``add_to`` a server; ``ready`` and ``drain`` tell the health service and the waiting."""
+    """``add_to`` registers the handlers. ``ready`` and ``lame`` set the health, ``drain`` ends waits and watches."""
 
     calls: Calls
     access: Access
@@ -87,9 +101,9 @@ class GrpcServer:
             "GetStream": self._unary("GetStream", pb.GetStreamRequest, calls.get_stream),
             "ListStreams": self._unary("ListStreams", pb.ListStreamsRequest, calls.list_streams),
             "DeleteStream": self._unary("DeleteStream", pb.DeleteStreamRequest, calls.delete_stream),
-            "BuildPlan": self._unary("BuildPlan", pb.BuildPlanRequest, self._build_plan),
+            "BuildPlan": self._unary("BuildPlan", pb.BuildPlanRequest, calls.build_plan, encode=_built_in_bytes),
             "GetPlan": self._unary("GetPlan", pb.GetPlanRequest, calls.get_plan),
-            "Sync": self._waiting("Sync", pb.SyncRequest, self._sync),
+            "Sync": self._waiting("Sync", pb.SyncRequest, self._sync, None, synced_in_bytes),
             "ReportBatch": self._unary("ReportBatch", pb.ReportBatchRequest, calls.report_batch),
             "GetScale": self._unary("GetScale", pb.GetScaleRequest, calls.get_scale),
             "Explain": self._unary("Explain", pb.ExplainRequest, calls.explain),
@@ -102,7 +116,7 @@ class GrpcServer:
         names = (SERVICE, keda.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
         files = (pb.DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            Reflection(names, keda.described(*files), self.access), server
+            Reflection(names, keda.descriptor_pool(*files), self.access), server
         )
 
     def _for_keda(self) -> dict[str, Any]:
@@ -115,8 +129,7 @@ class GrpcServer:
         }
 
     async def ready(self, *, store: bool) -> None:
-        """Tell whether the store can be asked: the services by their names are NOT_SERVING without it; the process, by
-        the empty name, serves."""
+        """Without the store the services by their names are NOT_SERVING; the process, by the empty name, is SERVING."""
         state = health_pb2.HealthCheckResponse
         for name in (SERVICE, keda.SERVICE):
             await self._health.set(name, state.SERVING if store else state.NOT_SERVING)
@@ -131,7 +144,7 @@ class GrpcServer:
         return bool(self._under_way)
 
     def drain(self) -> None:
-        """End all waits and watches well."""
+        """End all waits and watches with OK."""
         self._draining = True
         self.calls.verbs.drain()
         for step in self._watching:
@@ -143,29 +156,31 @@ class GrpcServer:
         self,
         verb: str,
         kind: type[M],
-        call: Callable[[M, Identity], Awaitable[Message]],
+        call: Callable[[M, Identity], Awaitable[T]],
         opened: Opened | None = None,
+        encode: Callable[[T], bytes] | None = None,
     ) -> Any:
-        async def handler(request: M, who: Identity, _context: Context) -> Message:
-            return await call(request, who)
+        def at_once(request: M, who: Identity, _context: Context) -> Awaitable[T]:
+            return call(request, who)
 
-        return self._waiting(verb, kind, handler, opened)
+        return self._waiting(verb, kind, at_once, opened, encode or _serialized)
 
     def _waiting(
         self,
         verb: str,
         kind: type[M],
-        call: Callable[[M, Identity, Context], Awaitable[Message | bytes]],
-        opened: Opened | None = None,
+        call: Callable[[M, Identity, Context], Awaitable[T]],
+        opened: Opened | None,
+        encode: Callable[[T], bytes],
     ) -> Any:
+        """As ``_unary``, for a call that looks at its deadline."""
         opened = opened or self._opened
 
         async def handler(data: bytes, context: Context) -> bytes:
             with TimedCall(self.observe, verb, self._under_way) as timed:
                 try:
-                    answer = await call(*opened(kind, data, context), context)
-                    return answer if isinstance(answer, bytes) else answer.SerializeToString()
-                except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
+                    return encode(await call(*opened(kind, data, context), context))
+                except Exception as why:  # noqa: BLE001 - every error becomes a status
                     fault = timed.failed(why)
                 await abort(context, fault)
             raise AssertionError("abort raises")
@@ -178,17 +193,13 @@ class GrpcServer:
         return parsed(kind, data), who
 
     def _opened_for_keda(self, kind: type[Any], data: bytes, context: Context) -> tuple[Any, Identity]:
-        """Its token may be in the message, so that is looked at before; a small one."""
+        """The token may be in the message, which is therefore parsed first, and must be small."""
         keda.check_request_size(len(data))
         request = parsed(kind, data)
-        return request, self.access.identify(shown(context) or keda.bearer(request), sans(context))
+        return request, self.access.identify(authorization(context) or keda.bearer(request), sans(context))
 
-    async def _build_plan(self, request: pb.BuildPlanRequest, who: Identity) -> pb.BuildPlanResponse:
-        answer, _ = await self.calls.build_plan(request, who)
-        return answer
-
-    async def _sync(self, request: pb.SyncRequest, who: Identity, context: Context) -> bytes:
-        return synced_in_bytes(await self.calls.sync(request, who, context.time_remaining()))
+    def _sync(self, request: pb.SyncRequest, who: Identity, context: Context) -> Awaitable[Synced]:
+        return self.calls.sync(request, who, context.time_remaining())
 
     # -- streams ----------------------------------------------------------------------------------------------
 
@@ -196,9 +207,9 @@ class GrpcServer:
         with TimedCall(self.observe, "ReportHistogram", self._under_way) as timed:
             try:
                 who = identity(self.access, context)
-                answer = await self.calls.report_histogram(_each(pb.ReportHistogramRequest, chunks, who), who)
+                answer = await self.calls.report_histogram(_parsed_chunks(pb.ReportHistogramRequest, chunks, who), who)
                 return answer.SerializeToString()
-            except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
+            except Exception as why:  # noqa: BLE001 - every error becomes a status
                 fault = timed.failed(why)
             await abort(context, fault)
         raise AssertionError("abort raises")
@@ -219,11 +230,11 @@ class GrpcServer:
                     request, who = opened(kind, data, context)
                     if self._watchers > self.max_watchers:
                         raise LimitError(f"{self.max_watchers} watches are open here; try again, perhaps elsewhere")
-                    async with contextlib.aclosing(self._while_young(watch(request, who))) as young:
-                        async for message in young:
+                    async with contextlib.aclosing(self._until_old(watch(request, who))) as messages:
+                        async for message in messages:
                             await context.write(message.SerializeToString())
                     return
-                except Exception as why:  # noqa: BLE001 - the border: every error becomes a status
+                except Exception as why:  # noqa: BLE001 - every error becomes a status
                     fault = timed.failed(why)
                 finally:
                     self._watchers -= 1
@@ -231,13 +242,13 @@ class GrpcServer:
 
         return grpc.unary_stream_rpc_method_handler(handler)
 
-    async def _while_young(self, found: AsyncIterator[M]) -> AsyncGenerator[M, None]:
+    async def _until_old(self, watch: AsyncIterator[M]) -> AsyncGenerator[M, None]:
         """Each message, until the watch is old or the service drains."""
         loop = asyncio.get_running_loop()
         end = loop.time() + self.max_watch * random.uniform(0.9, 1.1)
         try:
             while not self._draining:
-                step = asyncio.ensure_future(_next(found))
+                step = asyncio.ensure_future(_next(watch))
                 self._watching.add(step)
                 try:
                     await asyncio.wait((step,), timeout=max(0.0, end - loop.time()))
@@ -248,12 +259,21 @@ class GrpcServer:
                     return
                 yield message
         finally:
-            if (close := getattr(found, "aclose", None)) is not None:
+            if (close := getattr(watch, "aclose", None)) is not None:
                 await close()
 
 
-async def _next(found: AsyncIterator[M]) -> M | None:
-    return await anext(found, None)
+def _serialized(answer: Any) -> bytes:
+    data: bytes = answer.SerializeToString()
+    return data
+
+
+def _built_in_bytes(built: tuple[pb.BuildPlanResponse, BuiltPlan]) -> bytes:
+    return built[0].SerializeToString()
+
+
+async def _next(watch: AsyncIterator[M]) -> M | None:
+    return await anext(watch, None)
 
 
 async def _stopped(step: asyncio.Future[Any]) -> None:
@@ -261,10 +281,10 @@ async def _stopped(step: asyncio.Future[Any]) -> None:
         step.cancel()
         await asyncio.wait((step,))
     if not step.cancelled():
-        step.exception()  # looked at, also where the caller has gone
+        step.exception()  # marked as retrieved, in case that the caller has left
 
 
-async def _each(kind: type[M], chunks: AsyncIterator[bytes], who: Identity) -> AsyncIterator[M]:
+async def _parsed_chunks(kind: type[M], chunks: AsyncIterator[bytes], who: Identity) -> AsyncIterator[M]:
     async for chunk in chunks:
         check_size(who, len(chunk))
         yield parsed(kind, chunk)

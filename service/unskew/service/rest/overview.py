@@ -1,14 +1,15 @@
-"""A stream as the web page shows it, in one document: what stands, plain hashing beside it, and how it went over time.
+"""A stream as the web page shows it, in one document: the stream and its plan now, plain hashing beside it, and its
+history.
 
-Of a plan with more hot keys than can be looked at the heaviest are in it, and of a key in many places the largest
-parts; how many there are is said. The rest is in the plan itself and in ``explain``.
+The document has the heaviest hot keys of a plan, and of a split key the largest fragments; it says how many there are.
+The rest is in the plan itself and in ``explain``.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -17,13 +18,15 @@ from unskew.core.plan.hot_keys import SPLIT
 from unskew.core.plan.plan import Plan, Version
 from unskew.core.plan.slots import UNITS_BITS
 from unskew.service.api.verbs import Overview, Summary
-from unskew.service.engine.base import LruCache
 from unskew.service.events.history import BatchNote, Expected, Imbalance, Observed, PlanNote, RoundNote, imbalance_of
-from unskew.service.rest.json_arrays import Hash
+from unskew.service.lru_cache import LruCache
+from unskew.service.rest.encoder import Encoded, encode
 from unskew.service.rest.models import Fragment, Model, Share, Stream, VersionText
-from unskew.v1 import partitioner_pb2 as pb
+from unskew.service.rest.models.arrays import Hash
+from unskew.service.rest.plans import hot_keys, plan_facts
+from unskew.service.rest.streams import stream_document
 
-__all__ = ["OverviewPage", "Overviews", "StreamOverview", "etag_of", "summaries_page"]
+__all__ = ["OverviewPage", "Overviews", "StreamOverview", "each_once", "summaries_document"]
 
 _HOT, _FRAGMENTS = 500, 16
 _PLANS = 64  # whose documents are kept
@@ -90,91 +93,78 @@ class OverviewPage(Model):
 
 
 class Overviews:
-    """Documents as JSON. The part that is the plan's is made once for each version."""
+    """Makes the documents. The plan's part is encoded once for each version."""
 
     def __init__(self) -> None:
         self._plans: LruCache[tuple[str, Version, str], bytes] = LruCache(_PLANS)
 
-    async def of(self, stream: pb.Stream, found: Overview) -> bytes:
-        plan = b"null" if found.plan is None else await self._plan(stream.name, found.plan)
-        rest = StreamOverview.model_construct(
-            stream=Stream.of(stream),
-            expected=found.expected,
-            observed=found.observed,
-            plans=list(found.plans),
-            batches=each_once(found.batches),
-            rounds=list(found.rounds),
-        )
-        return rest.model_dump_json(exclude={"plan"})[:-1].encode() + b',"plan":' + plan + b"}"
+    async def of(self, overview: Overview) -> dict[str, Any]:
+        """As ``StreamOverview`` describes it."""
+        stream, plan = overview.info.name, overview.plan
+        return {
+            "stream": stream_document(overview.info),
+            "plan": None if plan is None else Encoded(await self._plan(stream, plan)),
+            "expected": overview.expected,
+            "observed": overview.observed,
+            "plans": overview.plans,
+            "batches": each_once(overview.batches),
+            "rounds": overview.rounds,
+        }
 
     async def _plan(self, stream: str, plan: Plan) -> bytes:
         key = stream, plan.version, plan.digest
-        had = self._plans.find(key)
-        return had if had is not None else self._plans.put(key, await asyncio.to_thread(_plan_page, plan))
+        encoded = self._plans.find(key)
+        if encoded is None:
+            encoded = self._plans.put(key, await asyncio.to_thread(lambda: encode(_plan(plan))))
+        return encoded
 
 
-def _plan_page(plan: Plan) -> bytes:
-    info, hot = plan.info, plan.hot
-    heaviest = np.argsort(-hot.rows, kind="stable")[:_HOT].tolist()
-    return (
-        PlanOverview.model_construct(
-            version=str(info.version),
-            digest=plan.digest,
-            policy=info.policy,
-            reason=info.reason,
-            batch=info.batch,
-            previous=None if info.previous is None else str(info.previous),
-            moved_rows=info.moved_rows,
-            moved_keys=info.moved_keys,
-            rows=info.rows,
-            keys=info.keys,
-            partitions=plan.partitions,
-            loads=list(info.loads),
-            imbalance=imbalance_of(info.loads),
-            hot_keys=len(hot),
-            hot=[_hot_key(plan, at) for at in heaviest],
-        )
-        .model_dump_json()
-        .encode()
-    )
+def _plan(plan: Plan) -> dict[str, Any]:
+    info = plan.info
+    heaviest = np.argsort(-plan.hot.rows, kind="stable")[:_HOT]
+    return {
+        **plan_facts(info, plan.digest),
+        "partitions": plan.partitions,
+        "loads": info.loads,
+        "imbalance": imbalance_of(info.loads),
+        "hot_keys": len(plan.hot),
+        "hot": [
+            {
+                "hash": key,
+                "rows": rows,
+                "share": rows / info.rows if info.rows else 0.0,
+                **_places(plan, home),
+                "reason": reason,
+            }
+            for key, home, rows, reason in hot_keys(plan, heaviest)
+        ],
+    }
 
 
-def _hot_key(plan: Plan, at: int) -> HotKeyOverview:
-    hot = plan.hot
-    home, rows = int(hot.home[at]), int(hot.rows[at])
-    units = {home: 1 << UNITS_BITS} if home >= 0 else hot.slots.units(SPLIT - home)
+def _places(plan: Plan, home: int) -> dict[str, Any]:
+    units = {home: 1 << UNITS_BITS} if home >= 0 else plan.hot.slots.units(SPLIT - home)
     largest = sorted(units.items(), key=lambda one: (-one[1], one[0]))[:_FRAGMENTS]
-    parts = [Fragment.model_construct(partition=where, share=unit / 2**UNITS_BITS) for where, unit in largest]
-    return HotKeyOverview.model_construct(
-        hash=int(hot.hashes[at]),
-        rows=rows,
-        share=rows / plan.info.rows if plan.info.rows else 0.0,
-        places=len(units),
-        fragments=parts,
-        reason=hot.reasons[int(hot.reason[at])],
-    )
+    fragments = [{"partition": partition, "share": unit / 2**UNITS_BITS} for partition, unit in largest]
+    return {"places": len(units), "fragments": fragments}
 
 
 def each_once(batches: Iterable[BatchNote]) -> list[BatchNote]:
-    """A batch that was reported again, or that several replicas wrote down, as it was told last; whose reports were put
-    together only where nobody told it as a whole."""
-    told = {(note.source, note.batch): note for note in batches}
-    whole = {batch for source, batch in told if source}
-    return sorted((note for note in told.values() if note.source or note.batch not in whole), key=lambda note: note.at)
+    """Each batch once, by time: of a batch that was reported again, or that several replicas noted, the last note. The
+    note of all sources together is left out if a source noted the whole batch."""
+    last = {(note.source, note.batch): note for note in batches}
+    whole = {batch for source, batch in last if source}
+    return sorted((note for note in last.values() if note.source or note.batch not in whole), key=lambda note: note.at)
 
 
-def summaries_page(found: Sequence[tuple[pb.Stream, Summary]], following: str) -> bytes:
+def summaries_document(summaries: Sequence[Summary], following: str) -> dict[str, Any]:
+    """As ``OverviewPage`` describes it."""
     streams = [
-        StreamSummary.model_construct(
-            stream=Stream.of(stream),
-            planned=summary.plan.imbalance if summary.plan else None,
-            by_hash=summary.plan.by_hash if summary.plan else None,
-            observed=summary.batch.imbalance if summary.batch else None,
-        )
-        for stream, summary in found
+        {
+            "stream": stream_document(summary.info),
+            "planned": summary.plan.imbalance if summary.plan else None,
+            "by_hash": summary.plan.by_hash if summary.plan else None,
+            "observed": summary.batch.imbalance if summary.batch else None,
+        }
+        for summary in summaries
     ]
-    return OverviewPage.model_construct(streams=streams, next=following).model_dump_json().encode()
-
-
-def etag_of(page: bytes) -> str:
-    return hashlib.blake2b(page, digest_size=16).hexdigest()
+    return {"streams": streams, "next": following}

@@ -1,4 +1,8 @@
-"""The stores behind ``unskew.service.stores.ports``: one URL says which, and how."""
+"""What must be atomic and survive a replica: streams, reports, plans, rounds, history. Begin with ``ports``.
+
+``memory`` and ``redis`` implement the ports, ``metered`` and ``recovering`` wrap either of them, ``records`` has the
+values. One URL says which store is used (``address``).
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,8 @@ def open_store(
     clock: Callable[[], float] = time.time,
     limits: Limits | None = None,
 ) -> Store:
-    """The store of this URL (``stores.address``); nothing is connected yet.
-
-    ``clock`` is the memory store's: Redis has its own.
+    """The store of this URL (``stores.address``); nothing is connected yet. ``clock``: for the memory store; Redis has
+    its own.
 
     >>> type(open_store("memory://")).__name__
     'MemoryStore'
@@ -35,24 +38,24 @@ def open_store(
     from unskew.service.stores.redis.redis_client import Patience
     from unskew.service.stores.redis.store import RedisStore
 
-    given, usual = address.options, Patience()
-    timeout = _number(given, "timeout", usual.timeout)
+    options, default = address.options, Patience()
+    timeout = _number(options, "timeout", default.timeout)
     patience = Patience(
         timeout=timeout,
-        deadline=_number(given, "deadline", max(usual.deadline, timeout)),
-        connections=int(_number(given, "connections", usual.connections)),
+        deadline=_number(options, "deadline", max(default.deadline, timeout)),
+        connections=int(_number(options, "connections", default.connections)),
     )
     return RedisStore(
         address,
-        prefix=given.get("prefix", "unskew"),
-        ttl=_number(given, "ttl", 30 * _DAYS),
+        prefix=options.get("prefix", "unskew"),
+        ttl=_number(options, "ttl", 30 * _DAYS),
         limits=limits,
         patience=patience,
     )
 
 
-def _number(options: Mapping[str, str], name: str, usual: float) -> float:
+def _number(options: Mapping[str, str], name: str, default: float) -> float:
     try:
-        return float(options.get(name, usual))
+        return float(options.get(name, default))
     except ValueError:
         raise ConfigError(name, options[name], "a number") from None

@@ -4,8 +4,8 @@
 - ``redis+sentinel://[user:password@]host[:port],host[:port].../service[/db]``: the Sentinels, not the servers
 - ``redis+cluster://[user:password@]host[:port],host[:port]...``: any of its nodes
 
-``rediss`` for ``redis`` is TLS. After ``?`` come options (``OPTIONS``), also such as are no part of an address: what is
-set of a store is one text.
+``rediss`` for ``redis`` is TLS. After ``?`` come options (``OPTIONS``), not only of the address: all settings of a
+store are one text.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def read_address(url: str) -> Address:
     kind = _KINDS.get(scheme.replace("rediss", "redis", 1))
     if kind is None or not rest:
         raise ConfigError("store", f"{scheme}://..." if rest else "***", _FORMS)
-    # urlsplit knows of one host only: the list is taken apart here.
+    # urlsplit takes one host only: the list is split here.
     parts = urlsplit(f"//{rest}")
     user, at, hosts = parts.netloc.rpartition("@")
     name, colon, password = user.partition(":")
@@ -90,12 +90,12 @@ def read_address(url: str) -> Address:
 def _host(text: str, port: int) -> tuple[str, int]:
     try:
         parts = urlsplit(f"//{text}")
-        host, found = parts.hostname, parts.port
+        host, given = parts.hostname, parts.port
     except ValueError:
-        host, found = None, None
-    if not host or found == 0:
+        host, given = None, None
+    if not host or given == 0:
         raise ConfigError("store", text, f"host:port; {_FORMS}")
-    return host, port if found is None else found
+    return host, port if given is None else given
 
 
 def _path(kind: str, path: str) -> tuple[str, int]:

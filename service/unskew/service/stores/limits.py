@@ -1,7 +1,4 @@
-"""What both stores have in common: how much is kept of a stream, who is told that something changed, what is refused.
-
-An operation that needs a stream raises ``NotFoundError`` where it is gone; one that only looks finds nothing.
-"""
+"""What both stores share: how much is kept of a stream, the errors that they raise, and the delivery of news."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from dataclasses import dataclass
 
 from unskew.core.errors import ConfigError
 from unskew.service.errors import ConflictError, LimitError, NotFoundError
-from unskew.service.stores.ports import News, PartKey
+from unskew.service.stores.records import News, PartKey
 
 __all__ = ["MOST_INCARNATION", "Hub", "Limits", "check_floor", "missing", "other_parts", "too_many"]
 
@@ -24,8 +21,8 @@ _MOST_NEWS = 4096
 
 @dataclass(frozen=True)
 class Limits:
-    """What is kept of a stream: the latest plans, the batches last reported to (of each kind), and for how many seconds
-    after its lease an agent is remembered, so that a report under way for longer would be taken for a new one."""
+    """What is kept of a stream: so many latest plans, so many batches of each kind that were reported last, and for how
+    many seconds after its lease an agent: a report that is under way for longer counts as a new one."""
 
     plans: int = 64
     batches: int = 64
@@ -40,7 +37,7 @@ class Limits:
 
 
 def check_floor(floor: int) -> int:
-    """An incarnation that can be asked for, or a ``ConfigError``."""
+    """Refuse an incarnation that is out of range."""
     if not 0 <= floor < MOST_INCARNATION:
         raise ConfigError("incarnation", floor, f"microseconds since 1970, 0 to {MOST_INCARNATION - 1}")
     return floor
@@ -68,7 +65,7 @@ def other_parts(key: PartKey, parts: int) -> ConflictError:
 
 
 class Inbox:
-    """The wake-ups of one listener that it has not looked at, each once; the oldest go where there are too many."""
+    """The wake-ups that one listener has not read yet, each once; where there are too many the oldest is dropped."""
 
     def __init__(self, most: int = _MOST_NEWS) -> None:
         self._most = most
@@ -102,7 +99,7 @@ class Inbox:
 
 
 class Hub:
-    """All listeners of this process. One that nobody holds any more is forgotten."""
+    """All listeners of this process. One that is garbage-collected is dropped."""
 
     def __init__(self) -> None:
         self._inboxes: weakref.WeakSet[Inbox] = weakref.WeakSet()
@@ -115,7 +112,7 @@ class Hub:
         self._inboxes.add(inbox)
         return inbox
 
-    def tell(self, stream: str, what: str, rounds: tuple[int, int] | None = None) -> None:
+    def publish(self, stream: str, what: str, rounds: tuple[int, int] | None = None) -> None:
         news = News(stream, what, rounds)
         for inbox in list(self._inboxes):
             inbox.put(news)

@@ -1,7 +1,7 @@
-"""The store of a single process: everything in dictionaries, nothing outlives it (DESIGN, section 6).
+"""The store of a single process: everything is in dictionaries and ends with it (DESIGN, section 6).
 
-No operation waits, so each is atomic on the one loop that it is for. What is kept is bounded by ``Limits``; reports go
-when their round is merged. Incarnations rise over all streams, so that a stream put again never meets its old numbers.
+No operation waits, so each is atomic on its one loop. What is kept is bounded by ``Limits``; reports are dropped when
+their round is merged. Incarnations rise over all streams, so that a stream that is put again never gets old numbers.
 """
 
 from __future__ import annotations
@@ -12,10 +12,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from unskew.core.plan.plan import Version
-from unskew.core.rounds.round_log import RoundLog
+from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundLog, RoundView, StoredReport
 from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts, too_many
-from unskew.service.stores.ports import (
-    Commit,
+from unskew.service.stores.records import (
     HistoryEntry,
     Marks,
     News,
@@ -23,25 +22,21 @@ from unskew.service.stores.ports import (
     PartOutcome,
     PlanOutcome,
     PlanRecord,
-    ReportKey,
-    ReportOutcome,
-    RoundView,
     StoredPart,
-    StoredReport,
     StreamRecord,
 )
 
 __all__ = ["MemoryStore"]
 
-_REMEMBERED, _DAY = 10_000, 86_400.0
+_TOMBSTONES, _DAY = 10_000, 86_400.0
 
 
 @dataclass
 class _Batch:
-    """Reports of one batch and kind: of each source its highest run, how many parts that has, and those that came."""
+    """Reports of one batch and kind: of each source its highest run with its number of parts, and the parts of it."""
 
     runs: dict[str, tuple[int, int]] = field(default_factory=dict)
-    held: dict[PartKey, bytes] = field(default_factory=dict)
+    data: dict[PartKey, bytes] = field(default_factory=dict)
     mark: int = 0
 
     def put(self, key: PartKey, data: bytes) -> PartOutcome:
@@ -50,12 +45,12 @@ class _Batch:
             return PartOutcome.OLDER
         if key.run == run and key.parts != parts:
             raise other_parts(key, parts)
-        if key in self.held:
+        if key in self.data:
             return PartOutcome.REPEATED
         if key.run > run:
-            self.held = {old: kept for old, kept in self.held.items() if old.source != key.source}
+            self.data = {other: part for other, part in self.data.items() if other.source != key.source}
             self.runs[key.source] = (key.run, key.parts)
-        self.held[key] = data
+        self.data[key] = data
         return PartOutcome.STORED
 
 
@@ -118,7 +113,7 @@ class MemoryStore:
         self._names: list[str] = []
         self._owned: Counter[str] = Counter()
         self._incarnation = 0
-        self._gone: dict[str, int] = {}  # deleted streams, by the incarnations that may not come back
+        self._deleted: dict[str, int] = {}  # up to which incarnation a deleted stream may not be renewed
         self._hub = Hub()
 
     async def ping(self) -> None:
@@ -130,11 +125,11 @@ class MemoryStore:
     def news(self) -> AsyncIterator[News]:
         return self._hub.listen()
 
-    def _of(self, stream: str) -> _StoredStream:
-        found = self._streams.get(stream)
-        if found is None:
+    def _existing(self, stream: str) -> _StoredStream:
+        entry = self._streams.get(stream)
+        if entry is None:
             raise missing(stream)
-        return found
+        return entry
 
     # -- streams
 
@@ -142,12 +137,12 @@ class MemoryStore:
         self, name: str, spec: bytes, floor: int = 0, owner: str = "", most: int | None = None
     ) -> tuple[StreamRecord, bool]:
         check_floor(floor)
-        had = self._streams.get(name)
-        if had is not None:
-            if had.record.spec != spec:
-                had.record = replace(had.record, spec=spec)
-                self._hub.tell(name, "stream")
-            return had.record, False
+        entry = self._streams.get(name)
+        if entry is not None:
+            if entry.record.spec != spec:
+                entry.record = replace(entry.record, spec=spec)
+                self._hub.publish(name, "stream")
+            return entry.record, False
         if most is not None and self._owned[owner] >= most:
             raise too_many(owner, most)
         return self._begin(name, spec, floor, owner), True
@@ -160,122 +155,122 @@ class MemoryStore:
             self._owned[owner] += 1
             bisect.insort(self._names, name)
         self._streams[name] = _StoredStream(record)
-        self._hub.tell(name, "stream")
+        self._hub.publish(name, "stream")
         return record
 
-    async def renew_stream(self, seen: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
-        floor, had = max(check_floor(floor), check_floor(seen.incarnation) + 1), self._streams.get(seen.name)
-        if had is not None and had.record.incarnation > seen.incarnation:
-            return had.record, False
-        if had is None and (age > _DAY or self._gone.get(seen.name, -1) >= seen.incarnation):
+    async def renew_stream(self, last: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
+        floor, entry = max(check_floor(floor), check_floor(last.incarnation) + 1), self._streams.get(last.name)
+        if entry is not None and entry.record.incarnation > last.incarnation:
+            return entry.record, False
+        if entry is None and (age > _DAY or self._deleted.get(last.name, -1) >= last.incarnation):
             return None
-        as_it_was = seen if had is None else had.record
-        return self._begin(seen.name, as_it_was.spec, floor, as_it_was.owner), True
+        settings = last if entry is None else entry.record
+        return self._begin(last.name, settings.spec, floor, settings.owner), True
 
     async def stream(self, name: str) -> StreamRecord | None:
-        found = self._streams.get(name)
-        return None if found is None else found.record
+        entry = self._streams.get(name)
+        return None if entry is None else entry.record
 
     async def streams(self, after: str, limit: int) -> Sequence[StreamRecord]:
         start = bisect.bisect_right(self._names, after)
         return tuple(self._streams[name].record for name in self._names[start : start + limit])
 
     async def delete_stream(self, name: str) -> bool:
-        gone = self._streams.pop(name, None)
-        self._gone.pop(name, None)
-        self._gone[name] = max(self._incarnation, int(self._clock() * 1e6))
-        while len(self._gone) > _REMEMBERED:
-            del self._gone[next(iter(self._gone))]
-        if gone is None:
+        deleted = self._streams.pop(name, None)
+        self._deleted.pop(name, None)
+        self._deleted[name] = max(self._incarnation, int(self._clock() * 1e6))
+        while len(self._deleted) > _TOMBSTONES:
+            del self._deleted[next(iter(self._deleted))]
+        if deleted is None:
             return False
-        self._owned[gone.record.owner] -= 1
+        self._owned[deleted.record.owner] -= 1
         del self._names[bisect.bisect_left(self._names, name)]
-        self._hub.tell(name, "stream")
+        self._hub.publish(name, "stream")
         return True
 
     # -- parts of batches
 
     async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
-        return self._of(stream).put_part(key, data, self._limits.batches)
+        return self._existing(stream).put_part(key, data, self._limits.batches)
 
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
-        found = self._streams.get(stream)
-        held = found.batches.get(kind, {}).get(batch) if found else None
-        return () if held is None else tuple(StoredPart(key, held.held[key]) for key in sorted(held.held))
+        entry = self._streams.get(stream)
+        parts = entry.batches.get(kind, {}).get(batch) if entry else None
+        return () if parts is None else tuple(StoredPart(key, parts.data[key]) for key in sorted(parts.data))
 
     async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
         return tuple(part.key for part in await self.parts(stream, kind, batch))
 
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
-        found = self._streams.get(stream)
-        numbers = found.batches.get(kind, {}) if found else {}
+        entry = self._streams.get(stream)
+        numbers = entry.batches.get(kind, {}) if entry else {}
         return tuple(sorted((n for n in numbers if before is None or n < before), reverse=True)[:limit])
 
     async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
-        found = self._streams.get(stream)
-        if found is None:
+        entry = self._streams.get(stream)
+        if entry is None:
             return None
-        of = {kind: {number: batch.mark for number, batch in found.batches.get(kind, {}).items()} for kind in kinds}
-        return Marks(found.record.incarnation, of)
+        of = {kind: {number: batch.mark for number, batch in entry.batches.get(kind, {}).items()} for kind in kinds}
+        return Marks(entry.record.incarnation, of)
 
     # -- plans
 
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
-        found = self._of(stream)
-        before = len(found.plans), found.latest()
-        outcome = found.put_plan(plan, after, self._limits.plans)
-        if (len(found.plans), found.latest()) != before:
-            self._hub.tell(stream, "plan")
+        entry = self._existing(stream)
+        before = len(entry.plans), entry.latest()
+        outcome = entry.put_plan(plan, after, self._limits.plans)
+        if (len(entry.plans), entry.latest()) != before:
+            self._hub.publish(stream, "plan")
         return outcome
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
-        found = self._streams.get(stream)
-        if found is None:
+        entry = self._streams.get(stream)
+        if entry is None:
             return None
-        return found.latest() if version is None else found.plans.get(version)
+        return entry.latest() if version is None else entry.plans.get(version)
 
     async def plan_for(self, stream: str, purpose: str) -> PlanRecord | None:
-        found = self._streams.get(stream)
-        version = found.purposes.get(purpose) if found else None
-        return found.plans[version] if found and version else None
+        entry = self._streams.get(stream)
+        version = entry.purposes.get(purpose) if entry else None
+        return entry.plans[version] if entry and version else None
 
     # -- rounds
 
     async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
-        return self._of(stream).rounds.report(key, data, self._clock(), lease)
+        return self._existing(stream).rounds.report(key, data, self._clock(), lease)
 
     async def round(self, stream: str) -> RoundView:
-        found = self._of(stream)
-        return found.rounds.view(self._clock(), found.record.incarnation)
+        entry = self._existing(stream)
+        return entry.rounds.view(self._clock(), entry.record.incarnation)
 
     async def seal(self, stream: str, epoch: int) -> bool:
-        rounds = self._of(stream).rounds
+        rounds = self._existing(stream).rounds
         if rounds.seal(epoch):
-            self._hub.tell(stream, "round", (rounds.open, rounds.merged))
+            self._hub.publish(stream, "round", (rounds.open, rounds.merged))
         return epoch < rounds.open
 
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
-        found = self._streams.get(stream)
-        return found.rounds.sealed(epoch) if found else ()
+        entry = self._streams.get(stream)
+        return entry.rounds.sealed(epoch) if entry else ()
 
     async def commit(self, stream: str, commit: Commit) -> Commit | None:
-        rounds = self._of(stream).rounds
+        rounds = self._existing(stream).rounds
         if rounds.commit(commit, self._clock(), self._limits.forget):
-            self._hub.tell(stream, "round", (rounds.open, rounds.merged))
+            self._hub.publish(stream, "round", (rounds.open, rounds.merged))
         return rounds.last if commit.epoch <= rounds.merged else None
 
     async def answer(self, stream: str) -> Commit | None:
-        found = self._streams.get(stream)
-        return None if found is None else found.rounds.last
+        entry = self._streams.get(stream)
+        return None if entry is None else entry.rounds.last
 
     # -- notes
 
     async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
-        of = self._of(stream).notes
-        had = of.get(kind, ())
-        more = () if had and had[-1].data == data else (HistoryEntry(self._clock(), data),)
-        of[kind] = deque((*had, *more), keep)
+        notes = self._existing(stream).notes
+        entries = notes.get(kind, ())
+        more = () if entries and entries[-1].data == data else (HistoryEntry(self._clock(), data),)
+        notes[kind] = deque((*entries, *more), keep)
 
     async def notes(self, stream: str, kind: str, last: int) -> Sequence[HistoryEntry]:
-        found = self._streams.get(stream)
-        return tuple(found.notes.get(kind, ()))[-last:] if found else ()
+        entry = self._streams.get(stream)
+        return tuple(entry.notes.get(kind, ()))[-last:] if entry else ()

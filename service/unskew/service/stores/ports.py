@@ -1,152 +1,45 @@
-"""The store that the verbs stand on: what must be atomic, in outcomes with names. Memory and Redis both keep to it.
+"""The ports of the store: what must be atomic, in outcomes with names. Memory and Redis both keep to them.
 
-Everything of a stream is under its name. Values are bytes: a store never looks into them. Any replica may send any
-message, and every operation may be repeated: the second time it says that it was done.
+Everything of a stream is under its name. Any replica may send any message, and every operation may be repeated: the
+second time the outcome says that it was done. An operation that needs the stream raises ``NotFoundError`` where there
+is none; one that only reads returns nothing. Every operation raises ``UnavailableError`` where the store does not
+answer in time: then it may have been done, or not.
 
 A round of cooperative learning goes REPORT, SEAL, COMMIT (DESIGN, section 6). Reports are kept under the open epoch.
-``seal(e)`` closes epoch e for all at once, and only if it is the open one; what comes later counts in the next.
-``commit(e)`` puts the answer, and only if the last merged epoch is e - 1. Who merges is of no account: the sealed
-reports are the same for everybody, and merging is a pure function of them. A store that was wiped starts a new
-incarnation, so that no older answer or plan is taken for news.
+``seal(e)`` closes epoch e for all at once, and only if it is the open one; later reports count in the next.
+``commit(e)`` stores the answer, and only if the last merged epoch is e - 1. It does not matter which replica merges:
+the sealed reports are the same for all, and merging is a pure function of them. A store that was wiped starts a new
+incarnation, so that no older answer or plan is taken for a new one.
+
+A new operation is one method in a port here, one in ``memory`` and one in ``redis.store`` with its script. ``metered``
+and ``recovering`` cover it without a change.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import Enum
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from unskew.core.plan.plan import Version
-from unskew.core.rounds.round_log import Commit, Member, ReportKey, ReportOutcome, RoundView, StoredReport
+from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundView, StoredReport
+from unskew.service.stores.records import (
+    HistoryEntry,
+    Marks,
+    News,
+    PartKey,
+    PartOutcome,
+    PlanOutcome,
+    PlanRecord,
+    StoredPart,
+    StreamRecord,
+)
 
-__all__ = [
-    "Commit",
-    "HistoryEntry",
-    "Member",
-    "News",
-    "PartKey",
-    "PartOutcome",
-    "PlanOutcome",
-    "PlanRecord",
-    "ReportKey",
-    "ReportOutcome",
-    "RoundView",
-    "Store",
-    "StoredPart",
-    "StoredReport",
-    "StreamRecord",
-]
+__all__ = ["HistoryStore", "PartStore", "PlanStore", "RoundStore", "Store", "StreamStore"]
 
 
-@dataclass(frozen=True)
-class StreamRecord:
-    """A stream as it was put. ``incarnation``: microseconds since 1970 at which its numbering began. ``owner`` is who
-    created it, whoever changed it since."""
+class StreamStore(Protocol):
+    """The streams and their settings."""
 
-    name: str
-    spec: bytes
-    created: float  # seconds since 1970, by the store's clock
-    incarnation: int
-    owner: str = ""
-
-
-# -- histograms and batch reports ---------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, order=True)
-class PartKey:
-    """Which part of which batch of whom a report is about, and of which kind ("histogram", "work")."""
-
-    kind: str
-    source: str
-    batch: int
-    run: int
-    part: int
-    parts: int
-
-
-@dataclass(frozen=True)
-class StoredPart:
-    """A report that counts: of the highest run of its (kind, source, batch) that anything was heard of."""
-
-    key: PartKey
-    data: bytes
-
-
-class PartOutcome(Enum):
-    """What became of a report."""
-
-    STORED = "stored"
-    REPEATED = "repeated"  # this part of this run was there: it stays as it was
-    OLDER = "older"  # a later run of the batch was there
-
-
-@dataclass(frozen=True)
-class Marks:
-    """Of each batch of a stream, by kind and number, a mark that is another one after each report to it."""
-
-    incarnation: int
-    of: Mapping[str, Mapping[int, int]]
-
-
-# -- plans --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PlanRecord:
-    """A plan's bytes. ``purpose`` names what it was made for ("batch:17"), so that it is made once."""
-
-    version: Version
-    digest: str
-    data: bytes
-    purpose: str = ""
-
-
-class PlanOutcome(Enum):
-    """What became of a new plan."""
-
-    STORED = "stored"
-    PURPOSE_TAKEN = "purpose taken"  # there is a plan for this purpose: take that one
-    NOT_NEXT = "not next"  # another plan came between: plan again from it
-
-
-# -- news ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class News:
-    """Something of a stream changed: look again. A wake-up only; it may come twice, late or not at all. News of a round
-    say how far the rounds are, so that who knows need not look."""
-
-    stream: str
-    what: str  # "plan", "round", "stream"
-    rounds: tuple[int, int] | None = field(default=None, compare=False)  # the open epoch and the last merged one
-
-
-# -- notes --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class HistoryEntry:
-    """Something that happened to a stream, kept to be shown; and when, in seconds since 1970 by the store's clock."""
-
-    at: float
-    data: bytes
-
-
-class Store(Protocol):
-    """Raises ``UnavailableError`` where it cannot be asked in time: then it may have done what was asked, or not."""
-
-    async def ping(self) -> None:
-        """Whether it can be asked at all."""
-
-    async def close(self) -> None: ...
-
-    def news(self) -> AsyncIterator[News]:
-        """Wake-ups of all streams, from now on."""
-
-    # streams
     async def put_stream(
         self, name: str, spec: bytes, floor: int = 0, owner: str = "", most: int | None = None
     ) -> tuple[StreamRecord, bool]:
@@ -159,19 +52,23 @@ class Store(Protocol):
         """By name."""
 
     async def delete_stream(self, name: str) -> bool:
-        """Whether there was one. It stays deleted: also where the store had lost it."""
+        """Whether there was one. It stays deleted, also where the store had lost it."""
 
-    async def renew_stream(self, seen: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
-        """The life of the stream that was ``seen``, ``age`` seconds ago, was lost, wholly or its latest part: begin a
-        newer one, of an incarnation of at least ``floor``. Where a newer one has begun already it is that; None where
-        the stream was deleted since, or so long ago was seen that nobody can tell. Whether it began here and now.
-        Where some of it is there its settings are those, else those that were seen."""
+    async def renew_stream(self, last: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
+        """Begin a new incarnation, of at least ``floor``, of a stream that the store lost wholly or in part; whether
+        it began here and now. ``last``: the record that a replica last read, ``age`` seconds ago.
 
-    # parts of batches
+        Where a newer incarnation has begun already it is returned; where the stream was deleted since, or may have been
+        deleted because ``last`` is too old, None. Settings that the store still has win over those of ``last``."""
+
+
+class PartStore(Protocol):
+    """What jobs report of their batches, in parts."""
+
     async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome: ...
 
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
-        """The reports that count, of one batch, of all sources; in the order of their keys."""
+        """The parts of one batch that count, of all sources, in the order of their keys."""
 
     async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
         """Their keys alone: the data may be megabytes."""
@@ -180,20 +77,26 @@ class Store(Protocol):
         """The latest batches that have reports, descending, all smaller than ``before``."""
 
     async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
-        """Whether anything was reported since somebody looked last; None where there is no such stream. A look like
-        this does not put off the day on which a stream that nobody uses goes."""
+        """The marks of all batches; None where there is no such stream. Unlike every other operation this one does not
+        extend the time for which a stream that nobody uses is kept."""
 
-    # plans
+
+class PlanStore(Protocol):
+    """The latest plans of each stream."""
+
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
-        """Make this the latest plan, if ``after`` still is, and if there is none for its purpose. "Stored" is said
-        again of the very same record only: another's of the same routes may be for another purpose."""
+        """Make this the latest plan, if ``after`` still is, and if there is none for its purpose. Repeating the very
+        same record is "stored" again; an equal plan for another purpose is not."""
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
         """A plan by version, or the latest."""
 
     async def plan_for(self, stream: str, purpose: str) -> PlanRecord | None: ...
 
-    # rounds
+
+class RoundStore(Protocol):
+    """The rounds of cooperative learning."""
+
     async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
         """Keep a report and renew its agent's lease by so many seconds."""
 
@@ -206,15 +109,31 @@ class Store(Protocol):
         """The reports of a sealed epoch, in the order of their keys; empty where it is merged."""
 
     async def commit(self, stream: str, commit: Commit) -> Commit | None:
-        """Put the answer of an epoch, if it is sealed and the one before it is the last merged. The answer that stands
-        now: this one, or what another made of the epoch or of a later one; None where the epoch is not merged."""
+        """Store the answer of an epoch, if it is sealed and the one before it is the last merged. Returns the answer
+        that is valid now: this one, or another replica's of the same or a later epoch; None where the epoch is not
+        merged."""
 
     async def answer(self, stream: str) -> Commit | None:
         """The answer of the last merged epoch."""
 
-    # notes
+
+class HistoryStore(Protocol):
+    """What happened to each stream, to be shown."""
+
     async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
-        """Add a note, unless it says what the last one of its kind does; of each kind the last ``keep`` stay."""
+        """Add an entry, unless it equals the last one of its kind. The last ``keep`` of each kind stay."""
 
     async def notes(self, stream: str, kind: str, last: int) -> Sequence[HistoryEntry]:
         """The last so many of this kind, the earliest first."""
+
+
+class Store(StreamStore, PartStore, PlanStore, RoundStore, HistoryStore, Protocol):
+    """All ports over one state, with its health and its news."""
+
+    async def ping(self) -> None:
+        """Raises ``UnavailableError`` where the store does not answer."""
+
+    async def close(self) -> None: ...
+
+    def news(self) -> AsyncIterator[News]:
+        """Wake-ups of all streams, from now on."""

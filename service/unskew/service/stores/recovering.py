@@ -1,14 +1,14 @@
-"""A store that lost what it had said yes to, and how the streams that it held go on (DESIGN, section 6).
+"""How streams go on after the store lost what it had confirmed (DESIGN, section 6).
 
-Redis may come back empty, with the state of an hour ago, or, after a failover, without the last writes. What is lost is
-noticed by whoever has seen it: this wraps the store of one replica and remembers of each stream its settings, its
-latest plan and its last merged round. Where the store knows less than that, the stream begins anew, once for all
-replicas, in an incarnation above the one that was lost: so no number ever means two things, and agents adopt what
-comes. The last plan known is put back as the first of the new life, under a new version with the same routes. What was
-reported and learned is not: a slower start, and no wrong answer.
+Redis may come back empty, with a snapshot of an hour ago or, after a failover, without the last writes. A replica
+notices by what it has read before: this wraps its store, and remembers the settings, the latest plan and the last
+merged round of each stream. Where the store is behind that, the stream begins a new incarnation above the lost one,
+once for all replicas: so no number ever means two things, and agents adopt whatever comes. The latest plan that the
+replica remembers is stored as the first one of the new incarnation, under a new version with the same routes. Reports
+and learned tables are lost: the stream starts slower, and gives no wrong answer.
 
-A stream that somebody deleted stays deleted: the store remembers that for longer than is believed here what was seen.
-A stream that no replica remembers is gone; whoever wants it puts it again.
+A deleted stream stays deleted: the store remembers it for longer than any replica trusts what it has read. A stream
+that no replica remembers is gone until somebody puts it again.
 """
 
 from __future__ import annotations
@@ -16,44 +16,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, cast
 
 from unskew.core.errors import UnskewError
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, RoundView
 from unskew.service.concurrency import SingleFlight, monotonic
 from unskew.service.errors import NotFoundError, UnavailableError
-from unskew.service.events.events import Observer, StreamChanged, ignore
 from unskew.service.lru_cache import LruCache
-from unskew.service.stores.ports import (
-    Commit,
-    HistoryEntry,
-    Marks,
-    News,
-    PartKey,
-    PartOutcome,
-    PlanOutcome,
-    PlanRecord,
-    ReportKey,
-    ReportOutcome,
-    RoundView,
-    Store,
-    StoredPart,
-    StoredReport,
-    StreamRecord,
-)
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import News, PlanOutcome, PlanRecord, StreamRecord
 from unskew.wire.plans import plan_from_bytes, plan_to_bytes
 
-__all__ = ["RecoveringStore"]
+__all__ = ["RecoveringStore", "recovering"]
 
-T = TypeVar("T")
-_KEPT = 10_000
+_REMEMBERED = 10_000
+_MAX_REASON = 2000
 _log = logging.getLogger("unskew.service")
 
 
+def recovering(store: Store, floor: Callable[[str], int], restored: Callable[[str], None]) -> Store:
+    """The same store. ``floor``: the least incarnation that a stream may begin with, from what agents have shown.
+    ``restored`` is called with the name of each stream that began anew here."""
+    return cast(Store, RecoveringStore(store, floor, restored))
+
+
 @dataclass(frozen=True)
-class _Seen:
+class _LastRead:
     """A stream as the store had it, and when."""
 
     record: StreamRecord
@@ -61,29 +52,40 @@ class _Seen:
 
 
 class RecoveringStore:
-    """``Store``. ``floor``: the least incarnation that a stream may begin with, from what agents have shown."""
+    """Has a method of its own only where an operation shows that something was lost; every other operation that misses
+    its stream is repeated once the stream has begun anew."""
 
-    def __init__(self, store: Store, observer: Observer = ignore) -> None:
-        self._store, self._observer = store, observer
-        self.floor: Callable[[str], int] = lambda _stream: 0
-        self._seen: LruCache[str, _Seen] = LruCache(_KEPT)
-        self._plans: LruCache[str, PlanRecord] = LruCache(_KEPT)
-        self._rounds: LruCache[str, tuple[int, int]] = LruCache(_KEPT)  # incarnation and last merged epoch
-        self._mends: SingleFlight[StreamRecord | None] = SingleFlight()
+    def __init__(self, store: Store, floor: Callable[[str], int], restored: Callable[[str], None]) -> None:
+        self._store, self._floor, self._restored = store, floor, restored
+        self._streams: LruCache[str, _LastRead] = LruCache(_REMEMBERED)
+        self._plans: LruCache[str, PlanRecord] = LruCache(_REMEMBERED)
+        self._rounds: LruCache[str, tuple[int, int]] = LruCache(_REMEMBERED)  # incarnation and last merged epoch
+        self._recoveries: SingleFlight[StreamRecord | None] = SingleFlight()
 
-    async def ping(self) -> None:
-        await self._store.ping()
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        return self._repeating(op)
 
-    async def close(self) -> None:
-        await self._store.close()
+    def _repeating(self, op: str) -> Callable[..., Any]:
+        """The operation, done once more where its stream was lost and is there again."""
+        call = getattr(self._store, op)
+
+        async def repeating(*args: Any, **named: Any) -> Any:
+            try:
+                return await call(*args, **named)
+            except NotFoundError:
+                if not await self._recovered(args[0]):
+                    raise
+            return await call(*args, **named)
+
+        return repeating
 
     def news(self) -> AsyncIterator[News]:
-        return self._looked_at(self._store.news())
+        return self._checked(self._store.news())
 
-    async def _looked_at(self, told: AsyncIterator[News]) -> AsyncIterator[News]:
-        """What is told of a stream's settings may be that it was deleted: that is to be known here."""
-        async for news in told:
-            if news.what == "stream" and news.stream in self._seen:
+    async def _checked(self, messages: AsyncIterator[News]) -> AsyncIterator[News]:
+        """News of a stream's settings may mean that it was deleted: this replica must not bring it back."""
+        async for news in messages:
+            if news.what == "stream" and news.stream in self._streams:
                 with contextlib.suppress(UnavailableError):
                     await self.stream(news.stream)
             yield news
@@ -93,204 +95,152 @@ class RecoveringStore:
     async def put_stream(
         self, name: str, spec: bytes, floor: int = 0, owner: str = "", most: int | None = None
     ) -> tuple[StreamRecord, bool]:
-        before = self._seen.get(name)
+        last = self._streams.get(name)
         record, created = await self._store.put_stream(name, spec, floor, owner, most)
-        if before is not None and record.incarnation < before.record.incarnation:
-            record = await self._mend(name, before.record.incarnation) or record
-        self._saw(record)
+        if last is not None and record.incarnation < last.record.incarnation:
+            record = await self._recover(name, last.record.incarnation) or record
+        self._remember(record)
         return record, created
 
     async def stream(self, name: str) -> StreamRecord | None:
-        before = self._seen.get(name)
+        last = self._streams.get(name)
         record = await self._store.stream(name)
-        if before is not None and (record is None or record.incarnation < before.record.incarnation):
-            return await self._mend(name, before.record.incarnation)
+        if last is not None and (record is None or record.incarnation < last.record.incarnation):
+            return await self._recover(name, last.record.incarnation)
         if record is not None:
-            self._saw(record)
+            self._remember(record)
         return record
 
     async def streams(self, after: str, limit: int) -> Sequence[StreamRecord]:
         page = await self._store.streams(after, limit)
         names, end = {record.name for record in page}, page[-1].name if len(page) >= limit else None
-        lost = [name for name in self._seen if name not in names and name > after and (end is None or name < end)]
+        lost = [name for name in self._streams if name not in names and name > after and (end is None or name < end)]
         if any([await self.stream(name) for name in sorted(lost)[:limit]]):
             page = await self._store.streams(after, limit)
         for record in page:
-            self._saw(record)
+            self._remember(record)
         return page
 
     async def delete_stream(self, name: str) -> bool:
-        known = self._seen.get(name) is not None
-        there = await self._store.delete_stream(name)
+        remembered = name in self._streams
+        deleted = await self._store.delete_stream(name)
         self._forget(name)
-        return there or known
+        return deleted or remembered
 
-    async def renew_stream(self, seen: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
-        return await self._store.renew_stream(seen, age, floor)
-
-    # -- parts of batches
-
-    async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
-        return await self._there(stream, lambda: self._store.put_part(stream, key, data))
-
-    async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
-        return await self._store.parts(stream, kind, batch)
-
-    async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
-        return await self._store.part_keys(stream, kind, batch)
-
-    async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
-        return await self._store.batches(stream, kind, before, limit)
-
-    async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
-        return await self._store.marks(stream, kinds)
-
-    # -- plans
+    # -- plans and history
 
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
-        outcome = await self._there(stream, lambda: self._store.put_plan(stream, plan, after))
+        outcome: PlanOutcome = await self._repeating("put_plan")(stream, plan, after)
         if outcome is PlanOutcome.STORED:
-            self._took(stream, plan)
+            self._remember_plan(stream, plan)
         return outcome
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
-        known = self._plans.get(stream) if version is None else None
-        found = await self._store.plan(stream, version)
-        if known is not None and _behind(found, known):
-            await self._mend(stream, known.version.incarnation)
-            found = await self._store.plan(stream)
-        if found is not None and version is None:
-            self._took(stream, found)
-            if stream not in self._seen:  # who only watches plans has not asked for it yet
+        last = self._plans.get(stream) if version is None else None
+        record = await self._store.plan(stream, version)
+        if last is not None and _is_behind(record, last):
+            await self._recover(stream, last.version.incarnation)
+            record = await self._store.plan(stream)
+        if record is not None and version is None:
+            self._remember_plan(stream, record)
+            if stream not in self._streams:  # a replica that only watches plans has not read the settings yet
                 await self.stream(stream)
-        return found
+        return record
 
-    async def plan_for(self, stream: str, purpose: str) -> PlanRecord | None:
-        return await self._store.plan_for(stream, purpose)
+    async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
+        """Not repeated: an entry belongs to the incarnation that was lost."""
+        await self._store.note(stream, kind, data, keep)
 
     # -- rounds
 
-    async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
-        return await self._there(stream, lambda: self._store.report(stream, key, data, lease))
-
     async def round(self, stream: str) -> RoundView:
-        known = self._rounds.get(stream, (0, 0))
-        view = await self._there(stream, lambda: self._store.round(stream))
-        if view.incarnation <= known[0] and (view.incarnation, view.merged) < known:
-            await self._mend(stream, known[0])
+        last = self._rounds.get(stream, (0, 0))
+        view: RoundView = await self._repeating("round")(stream)
+        if view.incarnation <= last[0] and (view.incarnation, view.merged) < last:
+            await self._recover(stream, last[0])
             view = await self._store.round(stream)
-        self._merged(stream, view.incarnation, view.merged)
+        self._remember_round(stream, view.incarnation, view.merged)
         return view
 
-    async def seal(self, stream: str, epoch: int) -> bool:
-        return await self._there(stream, lambda: self._store.seal(stream, epoch))
-
-    async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
-        return await self._store.sealed(stream, epoch)
-
     async def commit(self, stream: str, commit: Commit) -> Commit | None:
-        life = self._rounds.get(stream, (0, 0))[0]
-        stands = await self._there(stream, lambda: self._store.commit(stream, commit))
-        if stands is not None and life == self._rounds.get(stream, (0, 0))[0]:
-            self._merged(stream, life, stands.epoch)
-        return stands
+        incarnation = self._rounds.get(stream, (0, 0))[0]
+        valid: Commit | None = await self._repeating("commit")(stream, commit)
+        if valid is not None and incarnation == self._rounds.get(stream, (0, 0))[0]:
+            self._remember_round(stream, incarnation, valid.epoch)
+        return valid
 
-    async def answer(self, stream: str) -> Commit | None:
-        return await self._store.answer(stream)
+    # -- what this replica remembers
 
-    # -- notes: those of a life that was lost are lost with it
+    def _remember(self, record: StreamRecord) -> None:
+        last = self._streams.get(record.name)
+        if last is None or last.record.incarnation <= record.incarnation:
+            self._streams.put(record.name, _LastRead(record, monotonic()))
 
-    async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
-        await self._store.note(stream, kind, data, keep)
-
-    async def notes(self, stream: str, kind: str, last: int) -> Sequence[HistoryEntry]:
-        return await self._store.notes(stream, kind, last)
-
-    # -- what was seen
-
-    def _saw(self, record: StreamRecord) -> None:
-        had = self._seen.get(record.name)
-        if had is None or had.record.incarnation <= record.incarnation:
-            self._seen.put(record.name, _Seen(record, monotonic()))
-
-    def _took(self, stream: str, plan: PlanRecord) -> None:
-        had = self._plans.get(stream)
-        if had is None or had.version <= plan.version:
+    def _remember_plan(self, stream: str, plan: PlanRecord) -> None:
+        last = self._plans.get(stream)
+        if last is None or last.version <= plan.version:
             self._plans.put(stream, plan)
 
-    def _merged(self, stream: str, incarnation: int, epoch: int) -> None:
+    def _remember_round(self, stream: str, incarnation: int, epoch: int) -> None:
         self._rounds.put(stream, max(self._rounds.get(stream, (0, 0)), (incarnation, epoch)))
 
     def _forget(self, stream: str) -> None:
-        for kept in (self._seen, self._plans, self._rounds):
-            kept.pop(stream, None)
+        for cache in (self._streams, self._plans, self._rounds):
+            cache.pop(stream, None)
 
     # -- beginning anew
 
-    async def _there(self, stream: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask; once more, if the stream was lost and is there again."""
-        try:
-            return await ask()
-        except NotFoundError:
-            seen = self._seen.get(stream)
-            if seen is None or await self._mend(stream, seen.record.incarnation) is None:
-                raise
-            return await ask()
+    async def _recovered(self, stream: str) -> bool:
+        """Whether a stream that the store does not have is there again."""
+        last = self._streams.get(stream)
+        return last is not None and await self._recover(stream, last.record.incarnation) is not None
 
-    async def _mend(self, stream: str, lost: int) -> StreamRecord | None:
-        """The stream in its newest life, in a new one if there is none above ``lost``; None where it is to be gone."""
-        seen = self._seen.get(stream)
-        if seen is None:
+    async def _recover(self, stream: str, lost: int) -> StreamRecord | None:
+        """The stream in its newest incarnation, which begins here if there is none above ``lost``; None where it was
+        deleted."""
+        last = self._streams.get(stream)
+        if last is None:
             return await self._store.stream(stream)
-        return await self._mends.once((stream, lost), lambda: self._renew(seen, lost))
+        return await self._recoveries.once((stream, lost), lambda: self._renew(last, lost))
 
-    async def _renew(self, seen: _Seen, lost: int) -> StreamRecord | None:
-        stream = seen.record.name
-        known, left = self._plans.get(stream), await self._store.plan(stream)
-        shown = [
-            seen.record.incarnation,
-            self._rounds.get(stream, (0, 0))[0],
-            known.version.incarnation if known else 0,
-        ]
-        floor, age = max(self.floor(stream), *(incarnation + 1 for incarnation in shown)), monotonic() - seen.at
-        renewed = await self._store.renew_stream(replace(seen.record, incarnation=lost), age, floor)
+    async def _renew(self, last: _LastRead, lost: int) -> StreamRecord | None:
+        stream = last.record.name
+        plans = [plan for plan in (self._plans.get(stream), await self._store.plan(stream)) if plan is not None]
+        incarnations = [last.record.incarnation, self._rounds.get(stream, (0, 0))[0]]
+        incarnations += [plan.version.incarnation for plan in plans[:1]]
+        floor, age = max(self._floor(stream), *(number + 1 for number in incarnations)), monotonic() - last.at
+        renewed = await self._store.renew_stream(replace(last.record, incarnation=lost), age, floor)
         self._forget(stream)
         if renewed is None:
             return None
-        record, anew = renewed
-        self._saw(record)
-        if anew:
-            _log.warning("the store has lost what it knew of a stream: it begins anew", extra={"stream": stream})
-            self._observer(StreamChanged(stream, "restored"))
-            await self._put_back(record, max((one for one in (known, left) if one), key=_version, default=None))
+        record, begun = renewed
+        self._remember(record)
+        if begun:
+            _log.warning("the store has lost a stream: it begins anew", extra={"stream": stream})
+            self._restored(stream)
+            if plans:
+                await self._store_again(record, max(plans, key=lambda plan: plan.version))
         return record
 
-    async def _put_back(self, record: StreamRecord, plan: PlanRecord | None) -> None:
-        """The routes of before, as the first plan of this life. Where that fails the next build makes one."""
-        if plan is None:
-            return
+    async def _store_again(self, record: StreamRecord, plan: PlanRecord) -> None:
+        """The last routes, as the first plan of this incarnation. Where that fails the next build makes one."""
         try:
-            again = await asyncio.to_thread(_again, plan, Version(record.incarnation, 1))
-            await self._store.put_plan(record.name, again, None)
+            first = await asyncio.to_thread(_renumbered, plan, Version(record.incarnation, 1))
+            await self._store.put_plan(record.name, first, None)
         except (UnskewError, ValueError) as why:
             _log.warning("the last plan was not put back: %s", why, extra={"stream": record.name})
 
 
-def _version(plan: PlanRecord) -> Version:
-    return plan.version
-
-
-def _behind(found: PlanRecord | None, known: PlanRecord) -> bool:
-    """Whether what the store has is not what it had: less, or something else of the same number."""
-    if found is None or found.version < known.version:
+def _is_behind(record: PlanRecord | None, last: PlanRecord) -> bool:
+    """Whether the store's latest plan is not what it was: an older one, or another one of the same number."""
+    if record is None or record.version < last.version:
         return True
-    return found.version == known.version and found.digest != known.digest
+    return record.version == last.version and record.digest != last.digest
 
 
-def _again(record: PlanRecord, version: Version) -> PlanRecord:
+def _renumbered(record: PlanRecord, version: Version) -> PlanRecord:
     """The same routes under another version."""
     plan = plan_from_bytes(record.data)
-    reason = f"put back after the store had lost it: {plan.info.reason}"[:2000]
+    reason = f"put back after the store had lost it: {plan.info.reason}"[:_MAX_REASON]
     info = replace(plan.info, version=version, previous=plan.version, reason=reason, moved_rows=0.0, moved_keys=0.0)
-    data = plan_to_bytes(replace(plan, info=info))
-    return PlanRecord(version, record.digest, data)
+    return PlanRecord(version, record.digest, plan_to_bytes(replace(plan, info=info)))

@@ -1,7 +1,8 @@
 """``unskew demo``: one stream, placed by Spark's hash and by unskew's plans, side by side, with proof of equal results.
 
-The stream is made up (``stream``); everything else is real: Spark, the embedded service, the plans, the agents that
-learn beside it. How it is shown is decided in ``unskew.cli``.
+The stream is synthetic (``stream``); everything else is real: Spark, the embedded service, the plans, the agents that
+learn beside it. Decided here: what both arms run and how it is measured; how it is shown is decided in
+``unskew.cli.demo``. Begin with ``play``.
 """
 
 from __future__ import annotations

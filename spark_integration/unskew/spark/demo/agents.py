@@ -1,8 +1,8 @@
 """Two learning partitioners beside the stream: real agents of the embedded service, as a streaming job would run them.
 
-They get the same key hashes as the arms, in small pieces while a batch runs, each half of them, and learn with Dalton's
-rounds where hot keys should go. Nothing is routed by what they say here: it shows what the other half of unskew does,
-tuple by tuple, where there is no batch to plan for. Their interval DSYNC, the rounds and the Q-table are the service's.
+Each gets half of the key hashes that the arms get, in small pieces while a batch runs, and learns with Dalton's rounds
+where hot keys should go. No row of the arms is routed by them: they show how unskew routes row by row, without batches
+and plans. Their interval DSYNC, the rounds and the Q-table are the service's.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unskew.client import Agent, Client, Synced
-from unskew.client.client import PendingSync
 from unskew.core.dalton.qtable import QTable
-from unskew.core.rounds.messages import Answer, Report
+from unskew.core.rounds.messages import Answer
 from unskew.core.stream_spec import StreamSpec
 from unskew.spark.demo.settings import Demo
 
@@ -29,14 +27,14 @@ U64 = NDArray[np.uint64]
 
 _AGENTS = 2
 _PIECE = 1_000  # rows an agent gets at a time
-_SPREAD = 5.0  # times the least that a batch can take: over so long its rows are fed
+_SPREAD = 5.0  # the rows are fed over so many times the least time of a batch
 _SLIDES = 50
 _DSYNC, DSYNC_LEAST, DSYNC_MOST = 4.0, 0.5, 16.0
 
 
 @dataclass(frozen=True)
 class Round:
-    """A round as an agent heard of it: ``at`` seconds since the start, the interval from then on, tuples in it."""
+    """A round: ``at`` seconds since the start, the new interval, the rows and the hot keys in it."""
 
     at: float
     epoch: int
@@ -45,63 +43,48 @@ class Round:
     hot: int
 
 
-class _Noted(PendingSync):
-    """A report under way, whose answer is noted when it comes."""
+class RoundLog:
+    """The rounds that the agents took part in, each once, and the newest Q-table. Thread-safe."""
 
-    def __init__(self, inner: PendingSync, listener: Listener) -> None:
-        self._inner, self._listener = inner, listener
-
-    def result(self) -> Synced:
-        synced = self._inner.result()
-        if synced.answer is not None:
-            self._listener.note(synced.answer)
-        return synced
-
-    def cancel(self) -> None:
-        self._inner.cancel()
-
-
-class Listener(Client):
-    """A client that keeps what the service answers to its agents."""
-
-    def __init__(self, target: str, **settings: Any) -> None:
-        super().__init__(target, **settings)
-        self._began, self._heard = time.monotonic(), threading.Lock()
+    def __init__(self) -> None:
+        self._started, self._lock = time.monotonic(), threading.Lock()
         self.rounds: list[Round] = []
         self.table: QTable | None = None
         self._newest = (0, 0)
 
     def clock(self) -> float:
-        return time.monotonic() - self._began
+        """Seconds since the start."""
+        return time.monotonic() - self._started
 
-    def begin_sync(
-        self,
-        stream: str,
-        report: Report,
-        *,
-        wait: float = 0.0,
-        known: tuple[int, int] = (0, 0),
-        timeout: float | None = None,
-    ) -> PendingSync:
-        return _Noted(super().begin_sync(stream, report, wait=wait, known=known, timeout=timeout), self)
-
-    def note(self, answer: Answer) -> None:
-        """Each round once, whichever agent heard of it first."""
-        with self._heard:
+    def add(self, answer: Answer) -> None:
+        with self._lock:
             if answer.version <= self._newest:
                 return
             self._newest = answer.version
             self.rounds.append(Round(self.clock(), answer.epoch, answer.dsync, answer.records, len(answer.table)))
-            if answer.records and len(answer.table):  # between batches the agents forget, and the table with them
+            if answer.records and len(answer.table):  # between batches the agents forget their rows, and the table too
                 self.table = answer.table
 
 
+class LoggedAgent(Agent):
+    """An agent that writes the answers of the service into a log."""
+
+    def __init__(self, log: RoundLog, *args: Any, **settings: Any) -> None:
+        self._log = log
+        super().__init__(*args, **settings)
+
+    def take(self, synced: Synced) -> None:
+        super().take(synced)
+        if synced.answer is not None:
+            self._log.add(synced.answer)
+
+
 class Agents:
-    """``feed`` a batch when it begins, ``settle`` when it has ended: how the agents spread its rows."""
+    """The agents. ``feed`` them a batch when it begins; ``settle``, when it has ended, gives their imbalance."""
 
     def __init__(self, target: str, demo: Demo, stream: str = "demo-agents") -> None:
         self._stream, self._demo = stream, demo
-        self._client = Listener(target, timeout=10.0)
+        self._client, self._log = Client(target, timeout=10.0), RoundLog()
         spec = StreamSpec(demo.partitions, "dalton", dsync=_DSYNC, seed=demo.seed)
         spec = replace(spec, dsync_min=DSYNC_LEAST, dsync_max=DSYNC_MOST)
         try:
@@ -117,7 +100,8 @@ class Agents:
 
     def _agent(self, number: int, demo: Demo) -> Agent:
         window = float(max(demo.rows // _AGENTS, _SLIDES))
-        return Agent(
+        return LoggedAgent(
+            self._log,
             self._stream,
             self._client,
             workers=demo.partitions,
@@ -129,26 +113,26 @@ class Agents:
         )
 
     def clock(self) -> float:
-        """Seconds since they began, as rounds have it."""
-        return self._client.clock()
+        """Seconds since the agents started, as in ``Round.at``."""
+        return self._log.clock()
 
     @property
     def rounds(self) -> tuple[Round, ...]:
-        return tuple(self._client.rounds)
+        return tuple(self._log.rounds)
 
     @property
     def table(self) -> QTable | None:
         """The newest global Q-table that has a key, of a round with tuples."""
-        return self._client.table
+        return self._log.table
 
     def feed(self, hashes: U64) -> None:
-        """These rows, while the caller goes on."""
+        """Route these rows in a thread."""
         self._loads = np.zeros(self._demo.partitions, np.int64)
         self._feeding = threading.Thread(target=self._feed, args=(hashes,), name="unskew demo agents", daemon=True)
         self._feeding.start()
 
     def settle(self) -> float:
-        """Wait until all are routed: the fullest partition of them over its fair share."""
+        """Wait until all rows are routed; the fullest partition over its fair share."""
         if self._feeding is not None:
             self._feeding.join()
             self._feeding = None
@@ -165,7 +149,7 @@ class Agents:
                     self._loads += np.bincount(agent.route(piece), minlength=self._demo.partitions)
                 if self._stopped.wait(pause):
                     return
-        except BaseException as why:  # noqa: BLE001 - raised again where the batch is settled
+        except BaseException as why:  # noqa: BLE001 - raised again by ``settle``
             self._failed = why
 
     def close(self) -> None:
@@ -179,7 +163,5 @@ class Agents:
     def __enter__(self) -> Agents:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

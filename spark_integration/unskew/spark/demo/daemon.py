@@ -1,9 +1,9 @@
-"""The process that Spark's Python workers are forked from, with what each of them would load loaded once.
+"""The process that Spark's Python workers are forked from, with the modules that they need already imported.
 
-A worker takes a second and a half of processor time to load pandas and pyarrow; sixteen at once, on two cores, keep the
-first batch waiting for ten. And after each task a worker collects garbage, among all that it has loaded: once that is
-frozen it takes nothing, instead of 60 ms. Spark starts this module instead of ``pyspark.daemon`` where
-``spark.python.daemon.module`` names it.
+A worker needs a second and a half of processor time to import pandas and pyarrow; sixteen at once, on two cores, delay
+the first batch by ten seconds. And after each task a worker collects garbage among all imported objects: once these are
+frozen that takes no time, instead of 60 ms. Spark starts this module instead of ``pyspark.daemon`` if
+``spark.python.daemon.module`` is set to its name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A local Spark that keeps quiet, and is gone with the block.
+"""A local Spark session without output on the terminal, which ends with the block.
 
-What Java and its log have to say goes to a file, from the first line on: it would tear a live table to pieces. If Spark
-does not start, the end of that file says why.
+The output of Java goes to a file from the first line on, because it would break a live table. If Spark does not start,
+the error quotes the end of that file.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _SPARE = 2  # slots for the jobs that plan while a batch runs
 _VERSION = re.compile(r'version "(\d+)')
 _LAST_LINES = 8
 STEADY = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-# Two cores run the compiler of the JVM too: for two minutes the quick one is the better, for both arms.
+# The JVM's compiler uses the same two cores: in a run of two minutes C1 alone is better, for both arms.
 QUICK = f"-XX:TieredStopAtLevel=1 {STEADY}"
-_ANOTHER = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_SUBMIT_ARGS")
+_OTHER_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_SUBMIT_ARGS")
 _INSTALL = (
     f"Spark needs Java {_OLDEST_JAVA} or newer: install a JRE (Debian, Ubuntu: apt-get install "
     "openjdk-17-jre-headless) or set JAVA_HOME; `make demo` in a clone finds or installs one"
@@ -50,26 +50,26 @@ def check_java() -> None:
     if java is None:
         raise DemoError(f"no java is on the PATH and JAVA_HOME is not set. {_INSTALL}")
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
     except OSError as why:
         raise DemoError(f"{java} cannot be run ({why.strerror}). {_INSTALL}") from None
-    found = _VERSION.search(said)
-    if found is None or int(found.group(1)) < _OLDEST_JAVA:
-        raise DemoError(f"{java} is Java {found.group(1) if found else 'of an unknown version'}. {_INSTALL}")
+    version = _VERSION.search(output)
+    if version is None or int(version.group(1)) < _OLDEST_JAVA:
+        raise DemoError(f"{java} is Java {version.group(1) if version else 'of an unknown version'}. {_INSTALL}")
 
 
 @contextmanager
 def local_spark(partitions: int, folder: Path, java: str = QUICK) -> Iterator[SparkSession]:
     """A session with a slot for each partition; its files live in ``folder``. ``java``: options of its Java."""
     log = folder / "spark.log"
-    logging.getLogger().addHandler(logging.NullHandler())  # py4j and agents say much after Ctrl-C
+    logging.getLogger().addHandler(logging.NullHandler())  # py4j and agents log much after Ctrl-C
     with _interrupts() as interrupts, ExitStack() as stack:
         stack.callback(end_gateway)
         interrupts.held = True
         with _stderr_to(log):
             try:
                 spark = _started(partitions, folder, java)
-            except Exception as why:  # PySpark and py4j have many kinds; each is told with the log's reason
+            except Exception as why:  # PySpark and py4j raise many types
                 raise DemoError(f"Spark did not start: {_why(why, log)}") from why
         stack.callback(spark.stop)
         interrupts.listen()
@@ -79,29 +79,29 @@ def local_spark(partitions: int, folder: Path, java: str = QUICK) -> Iterator[Sp
 
 
 class _Interrupts:
-    """Ctrl-C. While ``held`` it waits, a second one does not; afterwards it is told as what it is, whatever pyspark
-    makes of it.
+    """Handles Ctrl-C: while ``held`` the first one waits, and a second one does not. Afterwards it is always raised as
+    ``KeyboardInterrupt``, whatever exception pyspark turned it into.
 
-    It is held while pyspark waits for Java to come up: nobody here could end that process, and it does not always end
-    by itself.
+    It is held while pyspark waits for Java to start: we could not end that process, and it does not always end by
+    itself.
     """
 
     def __init__(self) -> None:
-        self.held, self._came = False, False
+        self.held, self._interrupted = False, False
 
     def __call__(self, *_: object) -> None:
-        waits = self.held and not self._came
-        self._came = True
+        waits = self.held and not self._interrupted
+        self._interrupted = True
         if not waits:
             raise KeyboardInterrupt
 
     def listen(self) -> None:
-        """From now on; pyspark sets a handler of its own when it starts."""
-        if threading.current_thread() is threading.main_thread():  # no signal comes to another one
+        """Handle the signal from now on. Called again after pyspark's start, which sets a handler of its own."""
+        if threading.current_thread() is threading.main_thread():  # other threads get no signals
             signal.signal(signal.SIGINT, self)
 
     def check(self) -> None:
-        if self._came:
+        if self._interrupted:
             raise KeyboardInterrupt
 
 
@@ -111,7 +111,7 @@ def _interrupts() -> Iterator[_Interrupts]:
     ours.listen()
     try:
         yield ours
-    except Exception:  # what broke because of Ctrl-C is told as Ctrl-C
+    except Exception:  # an error that Ctrl-C caused is raised as Ctrl-C
         ours.check()
         raise
     finally:
@@ -120,7 +120,7 @@ def _interrupts() -> Iterator[_Interrupts]:
 
 
 def _started(partitions: int, folder: Path, java: str) -> SparkSession:
-    for name in _ANOTHER:  # what the environment says of another Spark
+    for name in _OTHER_SPARK:  # settings of another Spark in the environment
         os.environ.pop(name, None)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{partitions + _SPARE}]").appName("unskew-demo")
@@ -151,17 +151,17 @@ def _settings(partitions: int, folder: Path, java: str) -> dict[str, str]:
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """What is started inside writes its errors there; this process gets its own back."""
+    """Processes started inside the block write stderr to the log; after the block this process has its own again."""
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr = os.dup(2)
     sink = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.dup2(sink, 2)
         yield
     finally:
         sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
         os.close(sink)
 
 

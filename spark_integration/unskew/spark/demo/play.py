@@ -1,20 +1,20 @@
-"""The demo itself: every batch through both arms' queries, one after the other, and what came of it.
+"""The demo itself: runs every batch through both arms' queries, one after the other, and measures them.
 
 - ``hash``: ``foreachBatch`` with ``repartition(n, key)``, Spark as it comes, AQE on.
 - ``unskew``: ``foreachBatch`` by ``Unskew.for_each_batch``: each batch by a plan from those before. The demo waits for
-  the next plan at the end of a batch, which a stream does not, so planning is in the arm's time. Nothing is known
-  before the first batch, so that goes by hash; and a batch in which other keys have become hot meets a plan for the
-  keys that were, as it would in production.
+  the next plan at the end of a batch, which a stream does not, so planning is in the arm's time. There is no plan for
+  the first batch, which goes by hash; and a batch in which other keys become hot goes by a plan for the old hot keys,
+  as it would in production.
 
-Which arm goes first alternates. Both have run once, unseen, before the first batch: Java, Python workers and kernels
-are slow when they are new, and the arm that went first would pay for it.
+Which arm goes first alternates. Both run once before the first batch, unmeasured: Java, Python workers and kernels are
+slow at first, and that would count against the arm that goes first.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,17 +43,16 @@ __all__ = ["ARMS", "DemoBatch", "Outcome", "Step", "Watcher", "play"]
 
 HASH, UNSKEW = ARMS = ("hash", "unskew")
 _KEY, _SPREAD = "word", "id"
-_TIMEOUT = 60.0  # seconds: what the embedded service may take while two cores are busy with Spark
-_LOOKED_AT = 60_000  # rows of the sample: enough at once for so few partitions
+_TIMEOUT = 60.0  # seconds for a call to the embedded service, while two cores are busy with Spark
+_SAMPLED = 60_000  # rows of the sample: enough for so few partitions
 _WARM_ROWS = 12_000
 _WARM, _WARM_AGENTS = "demo-warm", "demo-warm-agents"
 
 
 @dataclass(frozen=True)
 class DemoBatch:
-    """A batch by both arms. ``plan`` is the one that unskew's arm was bound to, None in the first batch; ``changed``:
-    other keys have become hot with this batch; ``learned``: imbalance of the agents; ``began``: seconds since the
-    agents did."""
+    """A batch by both arms. ``plan`` is the plan of unskew's arm, None in the first batch; ``changed``: other keys
+    become hot with this batch; ``learned``: imbalance of the agents; ``began``: seconds since the agents started."""
 
     number: int
     hot: str
@@ -72,7 +71,7 @@ class DemoBatch:
 
 @dataclass(frozen=True)
 class Outcome:
-    """All that the report shows."""
+    """The results of the demo."""
 
     demo: Demo
     stream: Stream
@@ -84,9 +83,10 @@ class Outcome:
     cores: int
     seconds: float
 
-    def of(self, arm: str) -> tuple[MeasuredRun, ...]:
-        """What an arm did, batch by batch."""
-        return tuple(batch.hash if arm == HASH else batch.unskew for batch in self.batches)
+    def of(self, arm: str, batches: Sequence[DemoBatch] | None = None) -> tuple[MeasuredRun, ...]:
+        """An arm's runs of these batches, or of all."""
+        chosen = self.batches if batches is None else batches
+        return tuple(batch.hash if arm == HASH else batch.unskew for batch in chosen)
 
     def total(self, arm: str) -> float:
         return sum((ran.seconds for ran in self.of(arm)), 0.0)
@@ -106,13 +106,13 @@ class Outcome:
 
     @property
     def planned(self) -> tuple[DemoBatch, ...]:
-        """Batches whose plan knew the hot keys."""
+        """Batches whose plan was made for their hot keys."""
         return tuple(batch for batch in self.batches if batch.plan is not None and not batch.changed)
 
 
 @dataclass(frozen=True)
 class Step:
-    """What runs: an arm of a batch; ``share`` is that of its hottest key."""
+    """The arm and the batch that run now; ``share`` is that of the batch's hottest key."""
 
     batch: int
     hot: str
@@ -121,13 +121,13 @@ class Step:
 
 
 class Watcher(Protocol):
-    """Who is told how far it is."""
+    """Shows the progress."""
 
     def phase(self, what: str) -> None:
         """Something other than a batch begins."""
 
     def page(self, address: str) -> None:
-        """Where a browser can watch."""
+        """The address of the service's page."""
 
     def running(self, step: Step) -> None:
         """An arm begins."""
@@ -137,8 +137,7 @@ class Watcher(Protocol):
 
 
 def play(demo: Demo, folder: Path, watcher: Watcher, service: str = "") -> Outcome:
-    """Run it all; what it writes while it runs stays in ``folder``. ``service``: one that runs already, else one is
-    started."""
+    """Run the demo. Its files stay in ``folder``; ``service``: the target of a running one; else one is started."""
     began = time.monotonic()
     watcher.phase("making the stream")
     stream = make_stream(demo)
@@ -161,7 +160,7 @@ def play(demo: Demo, folder: Path, watcher: Watcher, service: str = "") -> Outco
 
 
 def _started(stack: ExitStack, watcher: Watcher) -> str:
-    """A service of the demo's own; its address for clients."""
+    """Start a service; its target."""
     watcher.phase("starting the service")
     own = stack.enter_context(embedded())
     watcher.page(f"{own.http}/")
@@ -169,7 +168,7 @@ def _started(stack: ExitStack, watcher: Watcher) -> str:
 
 
 def _cores() -> int:
-    """Those that this process may use."""
+    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -180,14 +179,14 @@ def _session(spark: SparkSession, name: str, demo: Demo, service: str) -> Unskew
         partitions=demo.partitions,
         service=service,
         seed=demo.seed,
-        sampling=Sampling(min(1.0, _LOOKED_AT / demo.rows), demo.seed),
+        sampling=Sampling(min(1.0, _SAMPLED / demo.rows), demo.seed),
         required=True,
         timeout=_TIMEOUT,
     )
 
 
 def _warm_up(spark: SparkSession, demo: Demo, folder: Path, service: str) -> None:
-    """Each arm twice on rows of another seed, and agents once: none of it is measured or kept."""
+    """Run each arm twice and the agents once on rows of another seed, without measuring them."""
     small = replace(demo, seed=demo.seed ^ 1, batches=2, rows=_WARM_ROWS, wait=0.0)
     stream = make_stream(small)
     with Agents(service, small, _WARM_AGENTS) as agents, _session(spark, _WARM, small, service) as sk:
@@ -199,7 +198,7 @@ def _warm_up(spark: SparkSession, demo: Demo, folder: Path, service: str) -> Non
             for arm, placed in ((HASH, _hashed(df, small)), (UNSKEW, sk.repartition(df, _KEY, plan))):
                 job(placed, small.partitions, 0.0, folder_of(folder / "warmed" / arm, batch))
         agents.settle()
-    with Client(service, timeout=_TIMEOUT) as client:  # whoever watches sees the two streams that matter
+    with Client(service, timeout=_TIMEOUT) as client:  # so that the service's page shows the demo's own streams only
         for name in (_WARM, _WARM_AGENTS):
             client.delete_stream(name)
 
@@ -260,7 +259,7 @@ class _DemoRun:
         self._job(UNSKEW, placed, number)
 
     def _settled(self, planned: ForEachBatch, df: DataFrame, number: int) -> None:
-        """The batch, and what is made of it for the next one: in the arm's time, though a stream would not wait."""
+        """Run the batch and wait for the next plan, which a stream would not do: so planning is in the arm's time."""
         planned(df, number)
         if not planned.settle(_TIMEOUT):
             raise StalledError(f"no plan was made after batch {number} in {_TIMEOUT:.0f} s")
@@ -271,7 +270,7 @@ class _DemoRun:
 
 
 def _hashed(df: DataFrame, demo: Demo) -> DataFrame:
-    """As Spark places rows by itself."""
+    """Placed by Spark's own hash."""
     return df.repartition(demo.partitions, _KEY)
 
 

@@ -1,7 +1,7 @@
-"""Are both results the same, and those of the stream? Asked of Spark, on what the arms wrote.
+"""Compares both arms' results with each other and with the stream, by Spark, from the files that the arms wrote.
 
-Twice: as multisets of every key of every batch, each less the other; and as a SHA-256 over the sorted lines of the
-final merge, one a key, beside that of a plain ``groupBy`` over the events, which none of the arms had a hand in.
+Twice: as multisets of every key of every batch, each minus the other; and as a SHA-256 over the sorted lines of the
+final merge, one a key, beside that of a plain ``groupBy`` over the events, independent of both arms.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESULT = "word string, n bigint, amount bigint, ids bigint"
 
 @dataclass(frozen=True)
 class Digest:
-    """What a result holds: keys, rows counted, and the SHA-256 of its sorted lines."""
+    """The keys and rows of a result, and the SHA-256 of its sorted lines."""
 
     keys: int
     rows: int
@@ -34,7 +34,7 @@ class Digest:
 
 @dataclass(frozen=True)
 class Proof:
-    """``digests`` by name (``stream``, ``hash``, ``unskew``); how many results one arm has and the other has not."""
+    """``digests`` by name (``stream``, ``hash``, ``unskew``); how many results only one arm has."""
 
     digests: Mapping[str, Digest]
     only_hash: int
@@ -46,7 +46,7 @@ class Proof:
 
 
 def prove(spark: SparkSession, stream: Path, hashed: Path, planned: Path) -> Proof:
-    """Compare what was written."""
+    """Compare the stream and the files of both arms."""
     events = spark.read.schema(f"{SCHEMA}, batch int").parquet(str(stream))
     truth = events.groupBy("batch", "word").agg(
         F.count(F.lit(1)).alias("n"), F.sum("amount").alias("amount"), F.sum("id").alias("ids")
@@ -62,5 +62,5 @@ def _digest(results: DataFrame) -> Digest:
     line = F.concat_ws("\t", "word", "n", "amount", "ids")
     lines = F.concat_ws("\n", F.array_sort(F.collect_list(line)))
     row = merged.agg(F.count(F.lit(1)), F.sum("n"), F.sha2(lines, 256)).head()
-    assert row is not None  # of an aggregate without keys there is one row, always
+    assert row is not None  # an aggregate without keys has one row
     return Digest(int(row[0]), int(row[1] or 0), str(row[2]))

@@ -1,8 +1,8 @@
-"""The two arms as streaming queries over files that land, batch by batch.
+"""The two arms as streaming queries over files that are added batch by batch.
 
-Each has its own folder, checkpoint and handler. A batch lands for one arm, is worked on to its end, and lands for the
-other one then: two queries at a time on two cores would measure each other. A folder of files appears in one rename, so
-that all of them are one micro-batch.
+Each has its own folder, checkpoint and handler. A batch is added for one arm, and for the other when the first has
+finished it: two queries at a time on two cores would slow each other. The files of a batch appear with one rename of
+their folder, so that they are one micro-batch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from unskew.core.errors import UnskewError
@@ -24,34 +23,32 @@ if TYPE_CHECKING:
 
 __all__ = ["Query", "StalledError", "checkpoint_of"]
 
-_POLLED = "100 milliseconds"  # looking for files takes processor time
+_TRIGGER = "100 milliseconds"  # listing files takes processor time
 _LONGEST = 600.0
 _KEPT = 8
-"""Batches that stay where they landed. Of more than 32 folders Spark makes a job to list them, at each look."""
+"""Batches that stay in the folder. Spark would run a job to list more than 32 folders, at each trigger."""
 
 
 class StalledError(UnskewError):
-    """A batch has not come out of its query."""
+    """A query did not finish a batch."""
 
 
 class Query:
-    """One arm's query. ``work`` gets each batch and its number; ``checkpoint`` is where Spark and pins are kept."""
+    """One arm's query. ``work`` gets each batch and its number."""
 
     def __init__(self, spark: SparkSession, home: Path, work: Callable[[DataFrame, int], None]) -> None:
         self._landing = home / "landing"
         self._landing.mkdir(parents=True)
         self._work, self._done = work, queue.SimpleQueue[float]()
         files = spark.readStream.schema(SCHEMA).parquet(f"{self._landing}/batch=*")
-        writer = files.writeStream.foreachBatch(self._timed).trigger(processingTime=_POLLED)
+        writer = files.writeStream.foreachBatch(self._timed).trigger(processingTime=_TRIGGER)
         self._query = writer.option("checkpointLocation", str(checkpoint_of(home))).start()
 
     def run(self, source: Path, number: int) -> float:
-        """Let this batch land, and wait until it is worked on: how many seconds its handler took."""
-        coming = self._landing / f"_{number}"
-        shutil.copytree(
-            folder_of(source, number), coming, copy_function=os.link
-        )  # no file to be left open by an interrupt
-        coming.rename(folder_of(self._landing, number))
+        """Add this batch and wait until it is done; how many seconds its handler took."""
+        hidden = self._landing / f"_{number}"
+        shutil.copytree(folder_of(source, number), hidden, copy_function=os.link)  # an interrupt leaves no file open
+        hidden.rename(folder_of(self._landing, number))
         until = time.monotonic() + _LONGEST
         while time.monotonic() < until:
             try:
@@ -76,9 +73,7 @@ class Query:
     def __enter__(self) -> Query:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._query.stop()
 
 

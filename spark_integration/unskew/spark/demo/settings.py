@@ -1,8 +1,8 @@
-"""How large the demo is, and what is allowed.
+"""The sizes of the demo, and their bounds.
 
-The work of a row is a fixed wait, so many microseconds, slept once an Arrow batch: as a call to another system costs
-it. A wait needs no processor, so on two cores sixteen tasks wait at once as they would on a cluster, and the longest
-task is what decides how long a batch takes.
+The work of a row is a fixed wait, as for a call to another system; a task sleeps once an Arrow batch. A wait needs no
+processor, so sixteen tasks can run at once on two cores as on a cluster, and the longest task decides how long a batch
+takes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ BOUNDS = {
 
 @dataclass(frozen=True)
 class Demo:
-    """``rows`` a batch; after every ``change`` batches the hottest ``hot`` keys give way to others; ``wait`` seconds of
-    work a row; how often a key comes follows Zipf's law with ``exponent``."""
+    """``rows`` a batch; after every ``change`` batches other keys are the hottest ``hot``; ``wait`` seconds of work a
+    row; the keys' frequencies follow Zipf's law with ``exponent``."""
 
     batches: int = 9
     rows: int = 120_000
@@ -43,10 +43,10 @@ class Demo:
 
     @property
     def least_seconds(self) -> float:
-        """What a batch takes at least, if all partitions have the same: work over slots."""
+        """The least time of a batch, with equal partitions: work over slots."""
         return self.rows * self.wait / self.partitions
 
 
 def quick() -> Demo:
-    """Seconds instead of minutes, to see that it runs: Spark's own time weighs more in it than placement does."""
+    """A run of seconds instead of minutes, as a trial: most of its time is Spark's own, not the placement's."""
     return Demo(batches=3, rows=20_000, partitions=6, change=2, wait=2e-4)

@@ -1,7 +1,6 @@
-"""The demo's stream: a flow of events, each with a key in words, whose hot keys change every few batches.
+"""The demo's stream: events whose keys are words, with other hot keys every few batches; a function of the seed.
 
-A function of the seed alone. Each batch is a folder of Parquet files, as a stream that lands in files has it, so both
-arms read the same bytes and Spark knows nothing about them beforehand.
+Each batch is a folder of Parquet files, so both arms read the same bytes and Spark has no statistics of them.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Stream:
     hashes: U64
 
     def table(self, batch: int) -> pa.Table:
-        """The events of a batch: an id of their own, the key, and an amount."""
+        """The events of a batch: a unique id, the key, and an amount."""
         numbers = self.numbers[batch]
         first = batch * len(numbers)
         ids = np.arange(first, first + len(numbers), dtype=np.int64)
@@ -67,8 +66,8 @@ class Stream:
 
     def hashes_of(self, batch: int) -> U64:
         """The key hash of each row, as Spark's ``xxhash64(word)``."""
-        found: U64 = self.hashes[self.numbers[batch]]
-        return found
+        hashes: U64 = self.hashes[self.numbers[batch]]
+        return hashes
 
     def named(self, key: int) -> str:
         """The key with this hash."""
@@ -77,12 +76,12 @@ class Stream:
 
 
 def folder_of(folder: Path, batch: int) -> Path:
-    """Where the batch stands, by the name that Spark reads as a column ``batch``."""
+    """The batch's folder, with a name that Spark reads as a column ``batch``."""
     return folder / f"batch={batch}"
 
 
 def words(keys: int, rng: np.random.Generator) -> pa.StringArray:
-    """So many different names, in random order, so that hot keys do not look alike."""
+    """As many different names as ``keys``, in random order, so that hot keys have unlike names."""
     first, second = _FIRST.split(), _SECOND.split()
     pairs = len(first) * len(second)
     names = [

@@ -1,8 +1,8 @@
-"""What each arm does with its rows, and how that is measured: the same code for both, only the placement differs.
+"""The job of each arm and how it is measured: the same code for both, only the placement of rows differs.
 
-The job counts events by key, with the sum of their amounts and of their ids: state that can be merged. A task holds its
-keys' state in Python and pays the wait of each row; then Spark merges what the tasks have. The sum of ids is there for
-the proof: a row lost and another one doubled would not show in counts.
+The job counts events by key, with the sums of their amounts and ids: state that can be merged. A task holds its keys'
+state in Python and waits for each row; then Spark merges the tasks' states. The sum of ids is for the proof: counts
+would not show that one row was lost and another one doubled.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _PARTIAL = "word string, n bigint, amount bigint, ids bigint, task int, seconds 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A batch by one arm. ``seconds``: from asking for it until its result is written; ``loads``: rows by partition;
-    ``tasks``: seconds that each partition worked; ``states``: keys' states held, over all partitions."""
+    """A batch by one arm. ``seconds``: from its start until its result is written; ``loads``: rows by partition;
+    ``tasks``: seconds that each partition worked; ``states``: states of keys, summed over partitions."""
 
     seconds: float
     loads: tuple[int, ...]
@@ -49,15 +49,17 @@ class MeasuredRun:
 
 
 def counted(wait: float, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The task: each row's wait, then the state of each key that came here."""
+    """The task: waits for each row, then gives the state of each of its keys."""
     began = time.perf_counter()
-    seen = []
+    received = []
     for batch in batches:
         time.sleep(batch.num_rows * wait)
-        seen.append(batch)
-    if not seen:
+        received.append(batch)
+    if not received:
         return
-    sums = pa.Table.from_batches(seen).group_by("word").aggregate([("id", "count"), ("amount", "sum"), ("id", "sum")])
+    sums = (
+        pa.Table.from_batches(received).group_by("word").aggregate([("id", "count"), ("amount", "sum"), ("id", "sum")])
+    )
     context = TaskContext.get()
     task = np.full(len(sums), 0 if context is None else context.partitionId(), np.int32)
     took = np.full(len(sums), time.perf_counter() - began)
@@ -66,24 +68,24 @@ def counted(wait: float, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def job(placed: DataFrame, partitions: int, wait: float, out: Path) -> tuple[tuple[int, ...], tuple[float, ...], int]:
-    """Run the job on placed rows and write its result: rows and seconds of each partition, and states held."""
-    seen = Observation()
-    partials = placed.mapInArrow(partial(counted, wait), _PARTIAL).observe(seen, *_watched(partitions))
+    """Run the job on placed rows and write its result; rows and seconds of each partition, and the states."""
+    observation = Observation()
+    partials = placed.mapInArrow(partial(counted, wait), _PARTIAL).observe(observation, *_metrics(partitions))
     merged = partials.groupBy("word").agg(
         F.sum("n").alias("n"), F.sum("amount").alias("amount"), F.sum("ids").alias("ids")
     )
     merged.write.parquet(str(out))
-    found = seen.get
-    loads = tuple(int(found[f"n{task}"] or 0) for task in range(partitions))
-    tasks = tuple(float(found[f"s{task}"] or 0.0) for task in range(partitions))
-    return loads, tasks, int(found["states"])
+    metrics = observation.get
+    loads = tuple(int(metrics[f"n{task}"] or 0) for task in range(partitions))
+    tasks = tuple(float(metrics[f"s{task}"] or 0.0) for task in range(partitions))
+    return loads, tasks, int(metrics["states"])
 
 
-def _watched(partitions: int) -> list[Column]:
-    """What Spark is to note while the job runs, at no job of its own."""
-    watched = [F.count(F.lit(1)).alias("states")]
+def _metrics(partitions: int) -> list[Column]:
+    """What Spark counts while the job runs."""
+    metrics = [F.count(F.lit(1)).alias("states")]
     for task in range(partitions):
         here = F.col("task") == task
-        watched += [F.sum(F.when(here, F.col("n"))).alias(f"n{task}")]
-        watched += [F.max(F.when(here, F.col("seconds"))).alias(f"s{task}")]
-    return watched
+        metrics += [F.sum(F.when(here, F.col("n"))).alias(f"n{task}")]
+        metrics += [F.max(F.when(here, F.col("seconds"))).alias(f"s{task}")]
+    return metrics

@@ -19,7 +19,7 @@ import numpy as np
 from pyspark.sql.types import StructType
 
 from unskew.core.errors import ConfigError, KeyTypeError, StateError
-from unskew.core.operators.keyed_plan import HOSTS, first_plan, lengthened, next_plan, record_of
+from unskew.core.operators.keyed_plan import HOSTS, first_plan, history_of, next_plan, with_batch
 from unskew.core.planners import Origin
 from unskew.spark.frame.jvm import run_of
 from unskew.spark.frame.keys import Columns, helper, key_of, quoted
@@ -32,7 +32,7 @@ from unskew.spark.stateful.settings import StatefulSettings, arrow_schema, check
 from unskew.spark.stateful.task import Task
 from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote
 from unskew.spark.streaming.settings import names_only
-from unskew.wire.manifests import Done, Figures, Identity, Manifest, done_from_bytes
+from unskew.wire.manifests import Figures, Identity, Manifest, TaskResult, task_result_from_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -212,7 +212,7 @@ class _StatefulQuery:
     def _origin(self, number: int) -> Origin:
         return Origin(stream=self._settings.stream, batch=number, key_types=self._types)
 
-    def _work(self, df: DataFrame, batch: StatefulBatch) -> list[Done]:
+    def _work(self, df: DataFrame, batch: StatefulBatch) -> list[TaskResult]:
         """One job: the rows to their places, and what each place's task did."""
         name = helper(df.columns, "hash")
         hashed = df.withColumn(name, key_of(df, self._key, plan=batch.plan).hash)
@@ -222,7 +222,7 @@ class _StatefulQuery:
         if not rows:  # Spark starts no tasks for a frame that it finds empty, and keys may expire or move all the same
             each = df.sparkSession.range(0, batch.plan.partitions, 1, batch.plan.partitions)
             rows = each.mapInArrow(Task(batch, empty=True), "done binary").collect()
-        results = sorted((done_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
+        results = sorted((task_result_from_bytes(bytes(row[0])) for row in rows), key=lambda done: done.partition)
         if [done.partition for done in results] != list(range(batch.plan.partitions)):
             raise StateError(
                 f"{len(results)} tasks have reported, of {batch.plan.partitions} partitions: something has "
@@ -230,14 +230,14 @@ class _StatefulQuery:
             )
         return results
 
-    def _folded(self, batch: StatefulBatch, before: Manifest | None, results: Sequence[Done]) -> Manifest:
+    def _folded(self, batch: StatefulBatch, before: Manifest | None, results: Sequence[TaskResult]) -> Manifest:
         """All that the tasks did as one commit, and the plan that follows."""
         figures = Figures()
         keys = np.zeros(HOSTS, np.int64) if before is None else before.host_keys.copy()
         for done in results:
-            figures, keys = figures.plus(done.figures), keys + done.grown
-        history = lengthened(
-            record_of() if before is None else before.history, (done.rows for done in results), batch.plan.partitions
+            figures, keys = figures.plus(done.figures), keys + done.keys_added
+        history = with_batch(
+            history_of() if before is None else before.history, (done.rows for done in results), batch.plan.partitions
         )
         latest = [done.latest for done in results if done.latest is not None]
         if before is not None and before.latest is not None:

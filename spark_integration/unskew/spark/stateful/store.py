@@ -15,14 +15,14 @@ from unskew.core.operators.keyed_state import (
     Spans,
     StateFile,
     StatePart,
-    carried,
-    departed,
     expired,
+    holding,
     in_use,
+    moved_away,
     no_blocks,
-    over,
-    runs_of,
-    with_hashes,
+    overlapping,
+    runs,
+    to_empty,
 )
 from unskew.spark.stateful.batch import DATA, StatefulBatch, file_name
 from unskew.spark.stateful.blocks import EXPIRES, HASH, Reader, Writer, micros
@@ -133,11 +133,11 @@ class Store:
         if self._idle:
             return self._held(self._schema.empty_table())
         self._index = self._reader.index(self._part)
-        touched = with_hashes(self._index, hashes)
+        touched = holding(self._index, hashes)
         if clock is not None:
             touched |= expired(self._index, clock)
         for spans in coming.values():
-            touched |= over(self._index, spans)
+            touched |= overlapping(self._index, spans)
         self._touched = touched
         own = self._here(self._reader.table(self._part, self._index[touched]), self.partition)
         return self._held(pa.concat_tables([own, *(self._arriving(old, spans) for old, spans in coming.items())]))
@@ -146,7 +146,7 @@ class Store:
         """The states that come here from another partition."""
         part = self.batch.part(old)
         index = self._reader.index(part)
-        states = self._here(self._reader.table(part, index[over(index, spans)]), old)
+        states = self._here(self._reader.table(part, index[overlapping(index, spans)]), old)
         self.moved += states.num_rows
         return states
 
@@ -195,9 +195,9 @@ class Store:
         table, hashes = self._table(held)
         if not len(self._index):
             return writer.add(table, self.batch.job.block)
-        stays = self._index[~self._touched & ~departed(self._index, self.batch.plan, self.partition)]
+        stays = self._index[~self._touched & ~moved_away(self._index, self.batch.plan, self.partition)]
         pieces = [stays]
-        for start, stop in runs_of(self._touched):
+        for start, stop in runs(self._touched):
             low = 0 if start == 0 else int(np.searchsorted(hashes, self._index["first"][start]))
             high = len(hashes) if stop == len(self._index) else int(np.searchsorted(hashes, self._index["first"][stop]))
             pieces.append(writer.add(table.slice(low, high - low), self.batch.job.block))
@@ -209,7 +209,7 @@ class Store:
         files = self._part.files
         live = in_use(index, len(files) + 1)[:-1]
         size = np.array([file.size for file in files], np.int64)
-        empty = np.append(carried(live, size, writer.size), False)
+        empty = np.append(to_empty(live, size, writer.size), False)
         chosen = np.flatnonzero(empty[index["file"]])
         if len(chosen):
             index = index.copy()

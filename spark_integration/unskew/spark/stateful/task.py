@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from unskew.core.errors import PlanError
 from unskew.core.histogram.histogram import Histogram
-from unskew.core.operators.keyed_plan import LISTED, brief, grown
+from unskew.core.operators.keyed_plan import LISTED, keys_added, shortened
 from unskew.spark.place.executor import this_partition
 from unskew.spark.stateful.batch import OUTPUT, StatefulBatch, file_name
 from unskew.spark.stateful.calls import KeyedRows, call
 from unskew.spark.stateful.grouping import key_codes
 from unskew.spark.stateful.store import LoadedStates, Store, at, instants
-from unskew.wire.manifests import Done, Figures, done_to_bytes
+from unskew.wire.manifests import Figures, TaskResult, task_result_to_bytes
 
 __all__ = ["Task"]
 
@@ -39,9 +39,9 @@ class Task:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         own = [batch for batch in batches if not self.empty]
         done = self.done(this_partition(), own)
-        yield pa.record_batch([pa.array([done_to_bytes(done)], pa.binary())], ["done"])
+        yield pa.record_batch([pa.array([task_result_to_bytes(done)], pa.binary())], ["done"])
 
-    def done(self, partition: int, batches: Iterable[pa.RecordBatch]) -> Done:
+    def done(self, partition: int, batches: Iterable[pa.RecordBatch]) -> TaskResult:
         """The same for a partition by its number."""
         return _Run(self.batch, partition).run([batch for batch in batches if batch.num_rows])
 
@@ -55,7 +55,7 @@ class _Run:
     output: list[pa.Table] = field(default_factory=list)
     figures: Figures = field(default_factory=Figures)
 
-    def run(self, batches: list[pa.RecordBatch]) -> Done:
+    def run(self, batches: list[pa.RecordBatch]) -> TaskResult:
         rows, hashes, code = self._rows(batches)
         groups = np.unique(code, return_index=True)[1] if len(code) else code
         store = Store(self.batch, self.partition)
@@ -75,8 +75,10 @@ class _Run:
                 bytes_rows=sum(batch.nbytes for batch in batches),
             )
         )
-        counted = brief(Histogram.from_hashes(hashes), LISTED)
-        return Done(self.partition, part, output, figures, counted, grown(before, held.hashes), self._latest(rows))
+        counted = shortened(Histogram.from_hashes(hashes), LISTED)
+        return TaskResult(
+            self.partition, part, output, figures, counted, keys_added(before, held.hashes), self._latest(rows)
+        )
 
     def _rows(self, batches: list[pa.RecordBatch]) -> tuple[pa.Table, NDArray[np.uint64], NDArray[np.int64]]:
         """The rows, key after key, the hash of each and the number of its key."""

@@ -130,7 +130,7 @@ def for_each_batch(
     interval : Seconds from one batch to the next, as the trigger has it.
     elastic : Change the number of partitions by measured batch times.
     misses
-        After so many batches in a row whose rows lay otherwise than their plan foretold, batches are counted first.
+        After so many batches in a row whose rows lay otherwise than their plan predicted, batches are counted first.
 
     Returns
     -------

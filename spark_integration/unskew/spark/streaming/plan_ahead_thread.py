@@ -130,7 +130,7 @@ class PlanAheadThread:
         self._publish(step)
 
     def _took(self, batch: int, seconds: float) -> None:
-        step = self._machine.took(batch, seconds, self._session())
+        step = self._machine.add_seconds(batch, seconds, self._session())
         self._resize()
         self._publish(step)
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import heaviest, marked
 from unskew.core.errors import ConfigError
-from unskew.core.histogram.histogram import Histogram, host_of, top_rows
+from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import MAX_LISTED, host_bits, listed_budget
 from unskew.core.plan.build import Placement
 from unskew.core.plan.plan import Plan
@@ -78,11 +79,10 @@ class Items:
     ) -> Items:
         """The top ``limit`` keys, and with ``keep_table`` also those that ``previous`` routes explicitly."""
         before = previous if previous is not None and previous.partitions == common.partitions else None
-        index = top_rows(histogram.hashes, histogram.counts, limit)
+        index = heaviest(histogram.hashes, histogram.counts, limit)
         if keep_table and before is not None:
             index = _with_table(index, histogram, before)
-        listed = np.zeros(len(histogram.hashes), bool)
-        listed[index] = True
+        listed = marked(index, len(histogram.hashes))
         bits = host_bits(common.partitions)
         hashes, tail = histogram.hashes[index], hash_tail(common)
         rows = histogram.fold(listed, bits).rows.astype(np.float64)
@@ -131,10 +131,10 @@ class Items:
 
 
 def _with_table(index: NDArray[np.intp], histogram: Histogram, before: Plan) -> NDArray[np.intp]:
-    known = np.flatnonzero(np.isin(histogram.hashes, before.hot.hashes))
-    joined = np.union1d(index, known)
-    order = np.lexsort((histogram.hashes[joined], -histogram.counts[joined]))
-    return joined[order].astype(np.intp)[: listed_budget(before.partitions)]
+    in_table = np.flatnonzero(np.isin(histogram.hashes, before.hot.hashes))
+    joined = np.union1d(index, in_table)
+    order = heaviest(histogram.hashes[joined], histogram.counts[joined], listed_budget(before.partitions))
+    return joined[order].astype(np.intp)
 
 
 def _places(before: Plan | None, hashes: NDArray[np.uint64]) -> I32:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import descending
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
@@ -80,7 +81,7 @@ def _leaving(items: Items, at: I32, load: NDArray[np.float64], limit: float) -> 
     ratio = items.load / np.maximum(items.state, 1e-12)
     over = load > limit * items.relative
     candidates = np.flatnonzero(over[at])
-    for i in candidates[np.argsort(-ratio[candidates], kind="stable")].tolist():
+    for i in candidates[descending(ratio[candidates])].tolist():
         if load[at[i]] > limit * items.relative[at[i]]:
             load[at[i]] -= items.load[i]
             out.append(i)

@@ -64,17 +64,17 @@ class _Readjustment:
     def __init__(self, items: Items) -> None:
         self.items, self.at = items, items.start
         self.load = items.loads(self.at)
-        self.held: list[list[_Item]] = [[] for _ in self.load]
+        self.items_of: list[list[_Item]] = [[] for _ in self.load]
         for i in range(len(items) - 1, -1, -1):
-            insort(self.held[int(self.at[i])], (float(items.load[i]), i))
+            insort(self.items_of[int(self.at[i])], (float(items.load[i]), i))
 
     def run(self, bound: float) -> int:
         """Steps taken until balanced within ``bound`` mean loads, or until none gains."""
-        for done in range(_STEPS_PER_ITEM * len(self.items)):
+        for step in range(_STEPS_PER_ITEM * len(self.items)):
             scaled = self.load / self.items.relative
             loaded = int(np.argmax(scaled))
             if scaled[loaded] <= bound or not self._relieve(loaded, scaled):
-                return done
+                return step
         return _STEPS_PER_ITEM * len(self.items)
 
     def _relieve(self, loaded: int, scaled: NDArray[np.float64]) -> bool:
@@ -93,7 +93,7 @@ class _Readjustment:
             / (weight[loaded] + weight[partner])
         )
         best: _Step | None = None
-        for give, take in _near(self.held[loaded], self.held[partner], ideal):
+        for give, take in _near(self.items_of[loaded], self.items_of[partner], ideal):
             over = give[0] - (take[0] if take else 0.0)
             larger = max((self.load[loaded] - over) / weight[loaded], (self.load[partner] + over) / weight[partner])
             if best is None or larger < best.larger:
@@ -106,25 +106,25 @@ class _Readjustment:
             self._move(step.take, partner, loaded)
 
     def _move(self, item: _Item, source: int, target: int) -> None:
-        del self.held[source][bisect_left(self.held[source], item)]
-        insort(self.held[target], item)
+        del self.items_of[source][bisect_left(self.items_of[source], item)]
+        insort(self.items_of[target], item)
         self.at[item[1]] = target
         self.load[source] -= item[0]
         self.load[target] += item[0]
 
 
-def _near(ours: list[_Item], theirs: list[_Item], ideal: float) -> Iterator[tuple[_Item, _Item | None]]:
+def _near(loaded_items: list[_Item], partner_items: list[_Item], ideal: float) -> Iterator[tuple[_Item, _Item | None]]:
     """Moves and swaps that hand over about the ideal. The larger load falls and then rises with what is handed
     over, so for each item of the shorter list only its two nearest counterparts need a look."""
-    for give in _neighbours(ours, ideal):
+    for give in _neighbours(loaded_items, ideal):
         yield give, None
-    if len(ours) <= len(theirs):
-        for give in ours:
-            for take in _neighbours(theirs, give[0] - ideal):
+    if len(loaded_items) <= len(partner_items):
+        for give in loaded_items:
+            for take in _neighbours(partner_items, give[0] - ideal):
                 yield give, take
     else:
-        for take in theirs:
-            for give in _neighbours(ours, take[0] + ideal):
+        for take in partner_items:
+            for give in _neighbours(loaded_items, take[0] + ideal):
                 yield give, take
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.kernels import base as kernels
+from unskew.core.kernels import ring as kernels
 from unskew.core.routers.base import RouterSettings
 from unskew.core.routers.consistent.circle import Circle
 

@@ -1,8 +1,8 @@
 """Group affinity with imbalance minimization (AM and cAM; Holistic, Algorithms 3 and 4, which differ in one word).
 
 A key stays in its window with the choice that has it; a new one goes to the choice with fewest keys (AM) or fewest rows
-(cAM). Never splits a key inside a window with exact sets; with HyperLogLog some new keys are taken for known ones and
-some known ones change their worker (``quality.split_share`` says how many). Counts start anew with each window.
+(cAM). With exact sets no key is ever split inside a window; with HyperLogLog some new keys are mistaken for old ones,
+and some old ones change their worker (``quality.split_share`` says how many). Counts start anew with each window.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What Holistic's routers remember of a window: which workers hold which key, and how many keys and rows each has.
+"""The state of Holistic's routers in a window: which workers hold which key, and each worker's keys and rows.
 
-Exact (Holistic, section 3.2.1): one open table of keys, whose memory grows with the distinct keys of a window; or one
-HyperLogLog a worker (section 3.2.2), whose memory is n x 2**register_bits bytes whatever comes. Everything starts anew
-with each window (Algorithm 1).
+Exact (Holistic, section 3.2.1): one open table of keys, whose memory grows with the distinct keys of a window. Or one
+HyperLogLog a worker (section 3.2.2), whose memory is always n x 2**register_bits bytes. Each window starts empty
+(Algorithm 1).
 
 Deviations from the paper, for HyperLogLog only (docs/decisions/0010): registers are bytes, not 5 bits; cardinality is
 the martingale estimate, which is more accurate for a sketch that is never merged; of several choices that seem to have
@@ -37,8 +37,8 @@ _NEVER = np.iinfo(np.int64).min
 
 @dataclass(frozen=True)
 class HolisticRule:
-    """How a router chooses: what it keeps ``even`` (a BY_ of ``kernels_holistic``), whether a key stays where it is
-    (``affinity``), LM's bias, and whether the paper's listing is followed to the letter."""
+    """How a router chooses: what it keeps ``even`` (a BY_ of ``kernels.holistic``), whether a key stays with its worker
+    (``affinity``), LM's bias, and whether it follows the paper's listing to the letter."""
 
     even: int
     affinity: bool = False
@@ -47,7 +47,7 @@ class HolisticRule:
 
 
 class Memory(Protocol):
-    """Exact or not, it routes."""
+    """The state of a window, exact or in sketches, and the routing by it."""
 
     @property
     def nbytes(self) -> int:
@@ -67,12 +67,12 @@ def memory(common: RouterSettings, choices: int, rule: HolisticRule, cardinality
     counts = Counts.of(common, choices)
     if cardinality == "hll":
         return Sketches(common, rule, counts, register_bits)
-    return Homes(common, rule, counts) if rule.affinity else KeySets(common, rule, counts)
+    return KeyWorkers(common, rule, counts) if rule.affinity else KeyWorkerSets(common, rule, counts)
 
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """What all three have: choices, the window in use, rows a worker and their extent."""
+    """What all three kinds share: choices, the window in use, and the rows of each worker."""
 
     salts: U64
     picked: I64
@@ -110,8 +110,8 @@ class _Table:
 
 
 @dataclass(eq=False)
-class Homes:
-    """AM and cAM, exact: a key's one worker."""
+class KeyWorkers:
+    """AM and cAM, exact: the one worker of each key."""
 
     common: RouterSettings
     rule: HolisticRule
@@ -126,20 +126,20 @@ class Homes:
         return self._table.rows.nbytes + self.counts.load.nbytes
 
     def route(self, keys: U64, slides: I64, out: I32) -> None:
-        of, span, by_rows, done = self.counts, self.common.slides, int(self.rule.even == exact.BY_ROWS), 0
+        of, span, by_rows, routed = self.counts, self.common.slides, int(self.rule.even == exact.BY_ROWS), 0
         while True:
-            done = exact.route_affine(
-                keys, slides, out, done, span, by_rows, of.salts, of.picked, of.clock, of.load,
+            routed = exact.route_affine(
+                keys, slides, out, routed, span, by_rows, of.salts, of.picked, of.clock, of.load,
                 self._table.shift, self._table.rows,
             )  # fmt: skip
-            if done == len(keys):
+            if routed == len(keys):
                 return
             self._table.grow(int(of.clock[exact.TURN]))
 
 
 @dataclass(eq=False)
-class KeySets:
-    """CM and LM, exact: a key's workers as bits, and how many keys each worker has."""
+class KeyWorkerSets:
+    """CM and LM, exact: the workers of each key as bits, and the number of keys of each worker."""
 
     common: RouterSettings
     rule: HolisticRule
@@ -158,21 +158,21 @@ class KeySets:
         return self._table.rows.nbytes + self.counts.load.nbytes + self._cardinality.nbytes
 
     def route(self, keys: U64, slides: I64, out: I32) -> None:
-        of, rule, done = self.counts, self.rule, 0
+        of, rule, routed = self.counts, self.rule, 0
         while True:
-            done = exact.route_even(
-                keys, slides, out, done, self.common.slides, rule.even, rule.bias, int(rule.published),
+            routed = exact.route_even(
+                keys, slides, out, routed, self.common.slides, rule.even, rule.bias, int(rule.published),
                 of.salts, of.picked, of.clock, of.load, self._cardinality, of.of_rows, self._of_keys,
                 self._table.shift, self._table.rows,
             )  # fmt: skip
-            if done == len(keys):
+            if routed == len(keys):
                 return
             self._table.grow(int(of.clock[exact.TURN]))
 
 
 @dataclass(eq=False)
 class Sketches:
-    """All four with HyperLogLog: 2**bits registers a worker, of one byte."""
+    """All four routers with HyperLogLog: 2**bits registers of one byte for each worker."""
 
     common: RouterSettings
     rule: HolisticRule
@@ -181,24 +181,24 @@ class Sketches:
     registers: NDArray[np.uint8] = field(init=False)
     estimate: NDArray[np.float64] = field(init=False)
     _of_keys: NDArray[np.float64] = field(init=False)
-    _left: I64 = field(init=False)
+    _chance: I64 = field(init=False)
     _test: int = field(init=False)
 
     def __post_init__(self) -> None:
         n = self.common.workers
         self.registers = np.zeros((1 << self.bits, n), np.uint8)
-        self.estimate, self._left, self._of_keys = np.zeros(n), np.zeros(n, np.int64), np.zeros(3)
-        found = loglog.FIRST_FOUND if self.rule.published else loglog.BY_HEIGHT
-        self._test = found if self.rule.affinity else loglog.UNTESTED
+        self.estimate, self._chance, self._of_keys = np.zeros(n), np.zeros(n, np.int64), np.zeros(3)
+        match = loglog.FIRST_MATCH if self.rule.published else loglog.BEST_MATCH
+        self._test = match if self.rule.affinity else loglog.NO_TEST
 
     @property
     def nbytes(self) -> int:
-        return self.registers.nbytes + self.counts.load.nbytes + self.estimate.nbytes + self._left.nbytes
+        return self.registers.nbytes + self.counts.load.nbytes + self.estimate.nbytes + self._chance.nbytes
 
     def route(self, keys: U64, slides: I64, out: I32) -> None:
         of, rule = self.counts, self.rule
         loglog.route_loglog(
             keys, slides, out, self.common.slides, rule.even, self._test, rule.bias, int(rule.published),
             np.uint64(SKETCH_SALT), of.salts, of.picked, of.clock, of.load, self.estimate, of.of_rows,
-            self._of_keys, self.registers, self._left, self.bits,
+            self._of_keys, self.registers, self._chance, self.bits,
         )  # fmt: skip

@@ -2,10 +2,10 @@
 
 redis-py has a connection for each command that is under way, and three tasks and a dozen layers around it: 200 us of
 the processor for one script, more than everything else that a report costs. Here a command is a write and a future. The
-connection is still redis-py's, which knows of TLS, users and Sentinels.
+connection is still redis-py's, which handles TLS, users and Sentinels.
 
-One timer looks after the oldest command under way. Where that has no answer in time the connection is given up, with
-all that was sent on it; the next command makes another.
+One timer checks the age of the oldest command. Where that has no answer in time the connection is closed, and all
+commands on it fail; the next command makes another connection.
 """
 
 from __future__ import annotations
@@ -27,42 +27,43 @@ from unskew.service.concurrency import detached_task, finish
 
 __all__ = ["PipelinedConnection"]
 
-_LOOKS = 8  # at the oldest command, in the time that it has
+_CHECKS = 8  # of the oldest command, within its timeout
 
 
-class _Line:
-    """A connection, and who waits for an answer on it since when."""
+class _Pipeline:
+    """A connection, and the commands that wait for an answer on it, each since when."""
 
     def __init__(self, connection: Any, timeout: float) -> None:
         self._connection, self._timeout = connection, timeout
         self._waiting: deque[tuple[asyncio.Future[Any], float]] = deque()
-        self._looking: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self.reading = detached_task(self._read())
 
-    async def ask(self, words: tuple[Any, ...]) -> Any:
+    async def send(self, words: tuple[Any, ...]) -> Any:
+        """The answer to a command."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         packed = self._connection.pack_command(*words)
         self._waiting.append((future, time.monotonic()))
-        if self._looking is None:
-            self._looking = loop.call_later(self._timeout / _LOOKS, self._look, loop)
+        if self._timer is None:
+            self._timer = loop.call_later(self._timeout / _CHECKS, self._check_oldest, loop)
         try:
             # Up to its first wait this is one step: no other command is written in between.
             await self._connection.send_packed_command(packed, check_health=False)
         except BaseException:
-            self.reading.cancel()  # who knows how much of it was written
+            self.reading.cancel()  # the command may have been written in part
             if future.done() and not future.cancelled():
                 future.exception()
             raise
         return await future
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._looking = None
+    def _check_oldest(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None
         if self._waiting:
             if time.monotonic() - self._waiting[0][1] > self._timeout:
-                self._give_up(TimeoutError("no answer in time"))
+                self._fail_all(TimeoutError("no answer in time"))
             else:
-                self._looking = loop.call_later(self._timeout / _LOOKS, self._look, loop)
+                self._timer = loop.call_later(self._timeout / _CHECKS, self._check_oldest, loop)
 
     async def _read(self) -> None:
         try:
@@ -73,18 +74,18 @@ class _Line:
                     answer, error = None, why
                 future, _ = self._waiting.popleft()
                 if future.done():
-                    continue  # whoever asked has gone
+                    continue  # the caller has left
                 if error is None:
                     future.set_result(answer)
                 else:
                     future.set_exception(error)
         except (RedisError, OSError) as why:
-            self._give_up(why)
+            self._fail_all(why)
         finally:
-            self._give_up(ConnectionError("the connection was closed"))
+            self._fail_all(ConnectionError("the connection was closed"))
             await self._connection.disconnect(nowait=True)
 
-    def _give_up(self, why: Exception) -> None:
+    def _fail_all(self, why: Exception) -> None:
         self.reading.cancel()
         while self._waiting:
             future, _ = self._waiting.popleft()
@@ -93,44 +94,44 @@ class _Line:
 
 
 class PipelinedConnection:
-    """What is used of redis-py's client, over one connection. ``connection`` makes one that is not connected and knows
-    no timeout of its own."""
+    """Redis-py's client, as far as it is used here, over one connection. ``connection`` makes one that is not connected
+    and has no timeout of its own."""
 
     def __init__(self, connection: Callable[[], Any], timeout: float) -> None:
         self._make, self._timeout = connection, timeout
-        self._line: _Line | None = None
-        self._connecting: asyncio.Task[_Line] | None = None
+        self._pipeline: _Pipeline | None = None
+        self._connecting: asyncio.Task[_Pipeline] | None = None
 
     async def execute_command(self, *words: Any) -> Any:
-        line = self._line
-        if line is None or line.reading.done():
-            line = await self._connected()
-        return await line.ask(words)
+        pipeline = self._pipeline
+        if pipeline is None or pipeline.reading.done():
+            pipeline = await self._connected()
+        return await pipeline.send(words)
 
-    async def _connected(self) -> _Line:
-        """Whoever asks meanwhile waits for the same."""
+    async def _connected(self) -> _Pipeline:
+        """All that ask meanwhile wait for the same connection."""
         if self._connecting is None:
             self._connecting = detached_task(self._connect())
             self._connecting.add_done_callback(self._ended)
         return await asyncio.shield(self._connecting)
 
-    async def _connect(self) -> _Line:
+    async def _connect(self) -> _Pipeline:
         connection = self._make()
         try:
             await asyncio.wait_for(connection.connect(), self._timeout)
         except asyncio.TimeoutError:
             await connection.disconnect(nowait=True)
             raise TimeoutError("no connection in time") from None
-        self._line = _Line(connection, self._timeout)
-        return self._line
+        self._pipeline = _Pipeline(connection, self._timeout)
+        return self._pipeline
 
-    def _ended(self, task: asyncio.Task[_Line]) -> None:
+    def _ended(self, task: asyncio.Task[_Pipeline]) -> None:
         self._connecting = None
         if not task.cancelled():
-            task.exception()  # looked at, also where everybody who asked has gone
+            task.exception()  # marked as retrieved, in case that every caller has left
 
     async def aclose(self) -> None:
         if self._connecting is not None:
             await finish(self._connecting)
-        if self._line is not None:
-            await finish(self._line.reading)
+        if self._pipeline is not None:
+            await finish(self._pipeline.reading)

@@ -9,14 +9,13 @@ Keys of a stream, all under one hash tag ``{prefix:stream}:``
 - ``b:<kind>`` zset of batches by when they were last reported to; ``h:<kind>:<batch>`` hash: source -> "run parts";
   ``p:<kind>:<batch>`` hash: "part source" -> data.
 - ``vs`` zset of plan versions, all of score 0, so in their order; ``v:<version>`` hash; ``w`` hash: purpose -> version.
-- ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> when it came, digest, size; ``a`` zset of agents
-  by lease;
-  ``q`` hash: agent -> the last name taken and the last merged; ``c`` hash: the last commit.
-- ``n:<kind>`` list: notes, each behind the time it came.
+- ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> arrival, digest, size; ``a`` zset of agents by
+  lease; ``q`` hash: agent -> its last report that was taken and its last merged one; ``c`` hash: the last commit.
+- ``n:<kind>`` list: entries of the history, each behind its time.
 
 Times are whole microseconds by Redis TIME. A number that may pass 2^53 (session, seq, run, version) is 20 digits of
 text, which compare as they should. ``#!lua`` lets Redis refuse a script as a whole, before it has written anything: on
-a replica, when memory is full, when too few replicas follow. Those that look or make room run when memory is full.
+a replica, when memory is full, when too few replicas follow. Those that only read or free memory run when it is full.
 
 ``KEYS[1]`` is ``m``; ARGV: time to live in ms, news channel, stream, then what the operation takes.
 """
@@ -31,7 +30,7 @@ __all__ = ["SCRIPTS", "Script"]
 
 @dataclass(frozen=True)
 class Script:
-    """A script, and the name by which Redis knows it once it has seen it."""
+    """A script, and the hash by which Redis finds it once it has run it."""
 
     name: str
     text: str = field(repr=False)
@@ -49,8 +48,8 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local expires
 local function whole(number) return string.format('%.0f', number) end
-local function tell(what) redis.call('PUBLISH', channel, what .. ' ' .. stream) end
-local function tell_rounds(open, merged)
+local function publish(what) redis.call('PUBLISH', channel, what .. ' ' .. stream) end
+local function publish_rounds(open, merged)
   redis.call('PUBLISH', channel, 'round ' .. stream .. ' ' .. whole(open) .. ' ' .. whole(merged))
 end
 -- After a write that may have made the key.
@@ -68,8 +67,8 @@ local function clear()
   for _, key in ipairs(redis.call('SMEMBERS', K)) do redis.call('UNLINK', key) end
   redis.call('UNLINK', M, K)
 end
--- All keys of a stream expire in the same millisecond; the time is put off only when half of it is gone.
-local function put_off()
+-- All keys of a stream expire in the same millisecond; the time is extended only when half of it is gone.
+local function extend()
   local at = math.floor(now / 1000)
   if expires and expires - at >= ttl / 2 then return end
   expires = whole(at + ttl)
@@ -81,22 +80,22 @@ end
 local function alive()
   expires = tonumber(redis.call('HGET', M, 'expires') or nil)
   if not expires then return false end
-  put_off()
+  extend()
   expires = whole(expires)
   return true
 end
 """
 
 _BEGIN = """
--- A new life of the stream, above ``least`` and above what was deleted.
+-- A new incarnation of the stream, above ``least`` and above a deleted one.
 local function begin(spec, owner, least)
   clear()
   local last = tonumber(redis.call('GET', base .. 't') or '0')
   local inc = whole(math.max(now, least, last + 1))
   redis.call('HSET', M, 'spec', spec, 'created', whole(now), 'inc', inc, 'open', '1', 'merged', '0', 'owner', owner)
   expires = nil
-  put_off()
-  tell('stream')
+  extend()
+  publish('stream')
 end
 """
 
@@ -106,7 +105,7 @@ local created = 0
 if alive() then
   if redis.call('HGET', M, 'spec') ~= spec then
     redis.call('HSET', M, 'spec', spec)
-    tell('stream')
+    publish('stream')
   end
 else
   begin(spec, owner, floor)
@@ -116,17 +115,17 @@ local at = redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
 return {{created, at[1], at[2], at[3], at[4]}}
 """
 
-# What was seen of a stream is not here, or no longer: begin anew, once for all who saw it, and not if it was deleted.
+# The incarnation that replicas remember is lost: begin a new one, once for all of them, unless it was deleted.
 _RENEW_STREAM = f"""{_BEGIN}
-local spec, owner, seen, floor, recent = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
+local spec, owner, lost, floor, recent = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
 if alive() then
   local at = redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
-  if tonumber(at[3]) > seen then return {{0, at[1], at[2], at[3], at[4]}} end
+  if tonumber(at[3]) > lost then return {{0, at[1], at[2], at[3], at[4]}} end
   spec, owner = at[1], at[4] or ''
-elseif not recent or tonumber(redis.call('GET', base .. 't') or '0') >= seen then
+elseif not recent or tonumber(redis.call('GET', base .. 't') or '0') >= lost then
   return false
 end
-begin(spec, owner, math.max(floor, seen + 1))
+begin(spec, owner, math.max(floor, lost + 1))
 local at = redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
 return {{1, at[1], at[2], at[3], at[4]}}
 """
@@ -137,7 +136,7 @@ return redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
 """
 
 _DELETE_STREAM = """
--- One that this Redis has lost is deleted too: nobody who has seen it may bring it back.
+-- A stream that this Redis has lost is deleted, too: no replica that remembers it may renew it.
 if not alive() then
   local last = tonumber(redis.call('GET', base .. 't') or '0')
   redis.call('SET', base .. 't', whole(math.max(last, now)), 'PX', 86400000)
@@ -146,26 +145,25 @@ end
 local owner = redis.call('HGET', M, 'owner') or ''
 redis.call('SET', base .. 't', redis.call('HGET', M, 'inc'), 'PX', 86400000)
 clear()
-tell('stream')
+publish('stream')
 return owner
 """
 
-# The streams that one owner created are a zset beside them, each by when it was claimed: claimed before it is created,
-# and released after it has gone. So the list may name too many for a while, and whoever finds it full looks.
+# The streams of one owner are a zset beside them, each by when it was claimed (``owner_quotas``).
 _CLAIM = """
 local owned, name, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local time, had = redis.call('TIME'), redis.call('ZSCORE', owned, name)
-if not had and most and redis.call('ZCARD', owned) >= most then return 'full' end
+local time, claimed = redis.call('TIME'), redis.call('ZSCORE', owned, name)
+if not claimed and most and redis.call('ZCARD', owned) >= most then return 'full' end
 redis.call('ZADD', owned, string.format('%.0f', time[1] * 1000000 + time[2]), name)
-return had and 'had' or 'new'
+return claimed and 'had' or 'new'
 """
 
-# Not what was claimed since it was looked at, nor at most so long ago that it may be about to be created.
+# Not if it was claimed again since it was read, nor if the claim is so young that the stream may still be created.
 _RELEASE = """
-local owned, name, seen, age = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local owned, name, claimed, age = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local time = redis.call('TIME')
 local at = tonumber(redis.call('ZSCORE', owned, name) or nil)
-if not at or (seen and at ~= seen) or time[1] * 1000000 + time[2] - at < age then return 0 end
+if not at or (claimed and at ~= claimed) or time[1] * 1000000 + time[2] - at < age then return 0 end
 return redis.call('ZREM', owned, name)
 """
 
@@ -176,11 +174,11 @@ local where = kind .. ':' .. batch
 local H, P, B = base .. 'h:' .. where, base .. 'p:' .. where, base .. 'b:' .. kind
 local field, line = part .. ' ' .. source, redis.call('HGET', H, source)
 if line then
-  local had, had_parts = string.sub(line, 1, 20), string.sub(line, 22)
-  if run < had then return 'older' end
-  if run == had and parts ~= had_parts then return 'parts ' .. had_parts end
-  if run == had and redis.call('HEXISTS', P, field) == 1 then return 'repeated' end
-  if run > had then
+  local last, last_parts = string.sub(line, 1, 20), string.sub(line, 22)
+  if run < last then return 'older' end
+  if run == last and parts ~= last_parts then return 'parts ' .. last_parts end
+  if run == last and redis.call('HEXISTS', P, field) == 1 then return 'repeated' end
+  if run > last then
     for _, old in ipairs(redis.call('HKEYS', P)) do
       if string.sub(old, string.find(old, ' ', 1, true) + 1) == source then redis.call('HDEL', P, old) end
     end
@@ -198,19 +196,19 @@ end
 return 'stored'
 """
 
-# A hash of data and the small one beside it: all at once, if it is not too much for one answer; else names and sizes.
-_SHELF = """
-local data, beside, most = base .. ARGV[4], base .. ARGV[5], tonumber(ARGV[6])
+# A large hash and its small index: all at once, if it is not too much for one reply; else names and sizes.
+_READ_HASH = """
+local data, index, most = base .. ARGV[4], base .. ARGV[5], tonumber(ARGV[6])
 local names, sizes, size = redis.call('HKEYS', data), {}, 0
 for number, name in ipairs(names) do
   sizes[number] = redis.call('HSTRLEN', data, name)
   size = size + sizes[number]
 end
-if size > most then return {redis.call('HGETALL', beside), names, sizes} end
-return {redis.call('HGETALL', beside), redis.call('HGETALL', data)}
+if size > most then return {redis.call('HGETALL', index), names, sizes} end
+return {redis.call('HGETALL', index), redis.call('HGETALL', data)}
 """
 
-_BOOKS = """
+_READ_FIELDS = """
 return {redis.call('HGETALL', base .. ARGV[5]), redis.call('HMGET', base .. ARGV[4], unpack(ARGV, 6))}
 """
 
@@ -221,17 +219,17 @@ return redis.call('ZRANGE', base .. 'b:' .. ARGV[4], 0, -1)
 _MARKS = """
 local inc = redis.call('HGET', M, 'inc')
 if not inc then return false end
-local found = {inc}
-for at = 4, #ARGV do found[at - 2] = redis.call('ZRANGE', base .. 'b:' .. ARGV[at], 0, -1, 'WITHSCORES') end
-return found
+local reply = {inc}
+for at = 4, #ARGV do reply[at - 2] = redis.call('ZRANGE', base .. 'b:' .. ARGV[at], 0, -1, 'WITHSCORES') end
+return reply
 """
 
 _PUT_PLAN = """
 local version, digest, data, purpose, after, most = unpack(ARGV, 4)
 if not alive() then return 'gone' end
 local V, VS, W = base .. 'v:' .. version, base .. 'vs', base .. 'w'
-local had = redis.call('HMGET', V, 'digest', 'data', 'purpose')
-if had[1] == digest and had[2] == data and had[3] == purpose then return 'stored' end
+local present = redis.call('HMGET', V, 'digest', 'data', 'purpose')
+if present[1] == digest and present[2] == data and present[3] == purpose then return 'stored' end
 if purpose ~= '' and redis.call('HEXISTS', W, purpose) == 1 then return 'purpose taken' end
 local latest = redis.call('ZRANGE', VS, -1, -1)[1] or ''
 if latest ~= after or version <= latest then return 'not next' end
@@ -248,7 +246,7 @@ while redis.call('ZCARD', VS) > tonumber(most) do
   redis.call('HDEL', W, redis.call('HGET', old, 'purpose') or '')
   drop(old)
 end
-tell('plan')
+publish('plan')
 return 'stored'
 """
 
@@ -283,11 +281,11 @@ local function take(agent, name, data, digest, lease)
     here = here or redis.call('HEXISTS', base .. 'r:' .. whole(epoch), field) == 1
   end
   if name < latest and name ~= done and not here then return 'older' end
-  -- An older one is no sign of life: it may have been under way since before its agent died.
+  -- An older report does not renew the lease: it may have been sent before its agent died.
   if name >= latest then redis.call('ZADD', A, 'GT', whole(now + lease), agent) end
   if here then return 'repeated' end
   if name == done then return 'merged' end
-  -- One vote a round: an older life of the agent makes room. Of one life nothing that was taken is given up.
+  -- One session of an agent counts in a round: a newer one replaces an older one. Within a session nothing is replaced.
   if redis.call('HEXISTS', R, agent .. ' ' .. latest) == 1 then
     for _, old in ipairs(redis.call('HKEYS', R)) do
       if string.sub(old, 1, -42) == agent and string.sub(old, -40, -21) < string.sub(name, 1, 20) then
@@ -315,7 +313,7 @@ end
 return outcomes
 """
 
-# The names in a sealed round, and what is known of each: when it came, its digest, its size.
+# The names in a sealed round; of each its arrival, digest and size.
 _SEALED = """
 local epoch = tonumber(ARGV[4])
 if epoch >= tonumber(redis.call('HGET', M, 'open') or '0') then return {{}, {}} end
@@ -339,12 +337,12 @@ local epoch = tonumber(ARGV[4])
 if not alive() then return 'gone' end
 local at = redis.call('HMGET', M, 'open', 'merged')
 local open, merged = tonumber(at[1]), tonumber(at[2])
--- What was seen in it may be lost since: an empty round would have no answer, and the next would wait for it.
+-- Its reports may be lost: an empty round would have no answer, and the next one would wait for it.
 if epoch == open and redis.call('EXISTS', base .. 'r:' .. ARGV[4]) == 1 then
   open = open + 1
   redis.call('HSET', M, 'open', whole(open))
   redis.call('HDEL', M, 'opened')
-  tell_rounds(open, merged)
+  publish_rounds(open, merged)
 end
 return epoch < open and 1 or 0
 """
@@ -356,14 +354,14 @@ if not alive() then return 'gone' end
 local number, at = tonumber(epoch), redis.call('HMGET', M, 'open', 'merged')
 local open, merged = tonumber(at[1]), tonumber(at[2])
 local A, C, Q, R = base .. 'a', base .. 'c', base .. 'q', base .. 'r:' .. epoch
--- The very same again is merged too: whoever sent it may not have heard so.
+-- The very same commit again is merged, too: its sender may not have got the answer.
 if number <= merged then
-  local had = redis.call('HMGET', C, 'epoch', 'answer', 'keep', 'names')
-  if had[1] == epoch and had[2] == answer and had[3] == keep and had[4] == names then return 'merged' end
-  return had
+  local last = redis.call('HMGET', C, 'epoch', 'answer', 'keep', 'names')
+  if last[1] == epoch and last[2] == answer and last[3] == keep and last[4] == names then return 'merged' end
+  return last
 end
 if number > merged + 1 or number >= open then return 'not sealed' end
--- Exactly the reports that are in it: else what was merged is of another life of this Redis.
+-- Exactly the reports that are in it: else the answer is of an earlier state of this Redis.
 if redis.call('HLEN', R) ~= #ARGV - first + 1 then return 'not sealed' end
 for i = first, #ARGV do
   if redis.call('HEXISTS', R, ARGV[i]) == 0 then return 'not sealed' end
@@ -392,7 +390,7 @@ for _, agent in ipairs(redis.call('ZRANGEBYSCORE', A, '-inf', whole(now - forget
     redis.call('HDEL', Q, agent)
   end
 end
-tell_rounds(open, number)
+publish_rounds(open, number)
 return 'merged'
 """
 
@@ -417,7 +415,7 @@ _NOTES = """
 return redis.call('LRANGE', base .. 'n:' .. ARGV[4], '-' .. ARGV[5], '-1')
 """
 
-_TEXTS = {
+_WRITES = {
     "put_stream": _PUT_STREAM,
     "renew_stream": _RENEW_STREAM,
     "put_part": _PUT_PART,
@@ -425,11 +423,11 @@ _TEXTS = {
     "report": _REPORT,
     "note": _NOTE,
 }
-_EVEN_WHEN_FULL = {
+_ALLOWED_WHEN_FULL = {
     "stream": _STREAM,
     "delete_stream": _DELETE_STREAM,
-    "shelf": _SHELF,
-    "books": _BOOKS,
+    "read_hash": _READ_HASH,
+    "read_fields": _READ_FIELDS,
     "batches": _BATCHES,
     "marks": _MARKS,
     "plan": _PLAN,
@@ -443,8 +441,8 @@ _EVEN_WHEN_FULL = {
     "notes": _NOTES,
 }
 
-SCRIPTS = {name: Script(name, f"#!lua\n{_COMMON}{body}") for name, body in _TEXTS.items()} | {
-    name: Script(name, f"#!lua flags=allow-oom\n{_COMMON}{body}") for name, body in _EVEN_WHEN_FULL.items()
+SCRIPTS = {name: Script(name, f"#!lua\n{_COMMON}{body}") for name, body in _WRITES.items()} | {
+    name: Script(name, f"#!lua flags=allow-oom\n{_COMMON}{body}") for name, body in _ALLOWED_WHEN_FULL.items()
 }
 SCRIPTS["claim"] = Script("claim", f"#!lua\n{_CLAIM}")
 SCRIPTS["release"] = Script("release", f"#!lua flags=allow-oom\n{_RELEASE}")

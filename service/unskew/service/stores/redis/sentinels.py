@@ -1,6 +1,6 @@
-"""Sentinels, asked one at a time: redis-py turns its list of them round while it asks for the master, so that of two
-askers at once one may overwrite what the other has moved. One of three is then asked no more, for ever, and its
-connection is left open. Here whoever asks meanwhile is given the same answer.
+"""Asks the Sentinels for the master once at a time: redis-py reorders its list of them while it asks, so that of two
+calls at once one may overwrite the order of the other. One of three Sentinels is then never asked again, and its
+connection stays open. Here all calls that come meanwhile get the same answer.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Sentinels(Sentinel):
         self._asking: asyncio.Task[_Address] | None = None
 
     async def discover_master(self, service_name: str) -> _Address:
-        """For one service, as a link has one."""
+        """Of the one service that a client has."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._ask(service_name))
-            self._asking.add_done_callback(_looked_at)
+            self._asking.add_done_callback(_retrieve)
         return await asyncio.shield(self._asking)
 
     async def _ask(self, service_name: str) -> _Address:
@@ -38,7 +38,7 @@ class Sentinels(Sentinel):
         await super().aclose()
 
 
-def _looked_at(task: asyncio.Task[_Address]) -> None:
-    """Also where everybody who asked has gone."""
+def _retrieve(task: asyncio.Task[_Address]) -> None:
+    """Mark the exception as retrieved, in case that every caller has left."""
     if not task.cancelled():
         task.exception()

@@ -1,64 +1,72 @@
 """The store that replicas share: Redis 7, alone, behind Sentinels or as a cluster (DESIGN, section 6).
 
 Each operation is one script (``scripts``) on the keys of one stream, which share a hash tag. Only the list of streams
-stands beside them: a name may be on it for a stream that is gone, which whoever lists then takes off. What Redis does
-with a full memory must be to refuse (``maxmemory-policy noeviction``): a report that was taken must not be thrown away.
+and the owners' quotas stand beside them: a name may be on the list for a stream that is gone, and is taken off by
+whoever lists it. Redis must refuse writes when its memory is full (``maxmemory-policy noeviction``): a report that was
+taken must not be evicted.
 
-Published news wake listeners up; nothing depends on them. A Redis that lost its data has no streams: whoever has seen
-them puts them back (``mending``), and they get a new incarnation. One that was deleted is remembered for a day as such.
+Published news wake listeners up; nothing depends on them. A Redis that lost its data has no streams: replicas that
+remember them put them back (``recovering``), in a new incarnation. A deleted stream is remembered as such for a day.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from typing import Any
 
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundView, StoredReport
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.address import Address
-from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts, too_many
-from unskew.service.stores.ports import (
-    Commit,
+from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts
+from unskew.service.stores.records import (
     HistoryEntry,
     Marks,
-    Member,
     News,
     PartKey,
     PartOutcome,
     PlanOutcome,
     PlanRecord,
-    ReportKey,
-    ReportOutcome,
-    RoundView,
     StoredPart,
-    StoredReport,
     StreamRecord,
 )
+from unskew.service.stores.redis.owner_quotas import OwnerQuotas
 from unskew.service.stores.redis.redis_client import Patience, RedisClient
-from unskew.service.stores.redis.report_batches import Pairs, Reports, field_of, groups, key_of, pairs
+from unskew.service.stores.redis.replies import (
+    Pairs,
+    commit_of,
+    digits,
+    groups,
+    history_entry_of,
+    micros,
+    names_text,
+    pairs,
+    part_keys_of,
+    plan_of,
+    report_field,
+    round_of,
+    stream_of,
+    version_text,
+)
+from unskew.service.stores.redis.report_batches import WrittenReports
 from unskew.service.stores.redis.scripts import SCRIPTS
 
 __all__ = ["RedisStore"]
 
-_MICROS = 1e6
 _JITTER = 0.1
-_NEVER = "0" * 40
-_DELETED = 86_400.0  # seconds that a deleted stream is known to be (scripts)
+_DELETED = 86_400.0  # seconds for which a deleted stream is remembered (scripts)
 _CERTAIN = 0.45  # of the time to live
 _PAGE = 100
 _TRIES = 5
-_LOOKED, _AT_ONCE = 1000, 50  # streams of an owner that are looked at where it seems to have too many
-_CLAIMED = 60.0  # seconds that a claim stands before the stream is there
 
 
 class RedisStore:
-    """``ttl``: seconds that a stream is kept at most after anybody asked for it; 0.45 of that are certain.
-    ``answer``: bytes of data that are asked for at once, so that no answer takes long."""
+    """``Store``. ``ttl``: seconds that a stream is kept at most after its last use; 0.45 of that are certain.
+    ``reply``: bytes of data that are asked for at once, so that no reply takes long."""
 
     def __init__(
         self,
@@ -68,26 +76,28 @@ class RedisStore:
         ttl: float = 30 * 86_400.0,
         limits: Limits | None = None,
         patience: Patience | None = None,
-        answer: int = 4 << 20,
+        reply: int = 4 << 20,
     ) -> None:
         if not prefix or set(prefix) & set("{}"):
             raise ConfigError("prefix", prefix, "some text without { and }")
         if not 60.0 <= ttl <= 1e9:
             raise ConfigError("ttl", ttl, "seconds, 60 to 1e9")
-        self._prefix, self._ttl, self._limits, self._answer = prefix, ttl, limits or Limits(), answer
-        self._link = RedisClient(address, patience or Patience())
+        self._prefix, self._ttl, self._limits, self._reply = prefix, ttl, limits or Limits(), reply
+        self._channel, self._index = f"{prefix}:news", f"{prefix}:streams"
+        self._client = RedisClient(address, patience or Patience())
         self._rng = random.Random()
         self._hub = Hub()
-        self._reports = Reports(self._run, answer)
+        self._quotas = OwnerQuotas(self._client, prefix, self.stream)
+        self._reports = WrittenReports(self._run, reply)
         self._listening: asyncio.Task[None] | None = None
 
     @property
     def broken(self) -> bool:
         """Whether operations fail at once, because Redis has not answered for a while."""
-        return self._link.broken
+        return self._client.broken
 
     async def ping(self) -> None:
-        await self._link.command("PING")
+        await self._client.command("PING")
 
     async def close(self) -> None:
         if self._listening is not None:
@@ -95,29 +105,23 @@ class RedisStore:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._listening
         self._hub.close()
-        await self._link.close()
+        await self._client.close()
 
     def news(self) -> AsyncIterator[News]:
         if self._listening is None:
-            self._listening = asyncio.get_running_loop().create_task(self._link.listen(self._channel, self._heard))
+            self._listening = asyncio.get_running_loop().create_task(self._client.listen(self._channel, self._publish))
         return self._hub.listen()
 
-    def _heard(self, message: bytes) -> None:
-        what, *rest = message.decode().split(" ")  # a stream's name has no space in it
-        self._hub.tell(rest[0], what, (int(rest[1]), int(rest[2])) if len(rest) == 3 else None)
+    def _publish(self, message: bytes) -> None:
+        what, stream, *rounds = message.decode().split(" ")  # a stream's name has no space in it
+        self._hub.publish(stream, what, (int(rounds[0]), int(rounds[1])) if len(rounds) == 2 else None)
 
-    @property
-    def _channel(self) -> str:
-        return f"{self._prefix}:news"
+    # -- scripts
 
-    @property
-    def _index(self) -> str:
-        return f"{self._prefix}:streams"
-
-    async def _run(self, name: str, stream: str, *args: object) -> Any:
-        life = int(1000.0 * self._ttl * self._rng.uniform(1.0 - _JITTER, 1.0))
+    def _run(self, name: str, stream: str, *args: object) -> Awaitable[Any]:
+        expiry = int(1000.0 * self._ttl * self._rng.uniform(1.0 - _JITTER, 1.0))
         key = f"{{{self._prefix}:{stream}}}:m"
-        return await self._link.run(SCRIPTS[name], (key,), (life, self._channel, stream, *args))
+        return self._client.run(SCRIPTS[name], (key,), (expiry, self._channel, stream, *args))
 
     async def _change(self, name: str, stream: str, *args: object) -> Any:
         """A script that needs the stream."""
@@ -126,18 +130,19 @@ class RedisStore:
             raise missing(stream)
         return outcome
 
-    async def _shelf(self, stream: str, data: str, beside: str) -> tuple[Pairs, Pairs]:
-        """A hash of data and the small one beside it, in answers of bounded size, as both were at one moment."""
+    async def _hash(self, stream: str, data: str, index: str) -> tuple[Pairs, Pairs]:
+        """A large hash and the small one that says what of it counts, both as they were at one moment, read in replies
+        of bounded size: the small one first."""
         for _ in range(_TRIES):
-            small, names, *sizes = await self._run("shelf", stream, data, beside, self._answer)
+            small, names, *sizes = await self._run("read_hash", stream, data, index, self._reply)
             if not sizes:
                 return pairs(small), pairs(names)
             values: list[bytes | None] = []
-            for some in groups(names, sizes[0], self._answer):
-                now, more = await self._run("books", stream, data, beside, *some)
-                values += more if dict(pairs(now)) == dict(pairs(small)) else [None]
+            for group in groups(names, sizes[0], self._reply):
+                current, more = await self._run("read_fields", stream, data, index, *group)
+                values += more if dict(pairs(current)) == dict(pairs(small)) else [None]
                 if None in values:
-                    break  # a later run came, or the round was merged: look again
+                    break  # a later run came, or the round was merged: read again
             else:
                 return pairs(small), [(name, value or b"") for name, value in zip(names, values, strict=True)]
         raise UnavailableError(f"store: {data} of stream {stream!r} changes faster than it can be read; try again")
@@ -148,246 +153,138 @@ class RedisStore:
         self, name: str, spec: bytes, floor: int = 0, owner: str = "", most: int | None = None
     ) -> tuple[StreamRecord, bool]:
         check_floor(floor)
-        claimed = bool(owner) and await self._claim(owner, name, most)
-        created, *record = await self._run("put_stream", name, spec, floor, owner)
-        await self._link.command("ZADD", self._index, 0, name)
-        found = _stream(name, record)
-        if claimed and found.owner != owner:
-            await self._release(owner, name)
-        return found, bool(created)
+        claimed = bool(owner) and await self._quotas.claim(owner, name, most)
+        created, *fields = await self._run("put_stream", name, spec, floor, owner)
+        await self._client.command("ZADD", self._index, 0, name)
+        record = stream_of(name, fields)
+        if claimed and record.owner != owner:
+            await self._quotas.release(owner, name)
+        return record, bool(created)
 
     async def stream(self, name: str) -> StreamRecord | None:
-        record = await self._run("stream", name)
-        return None if record is None else _stream(name, record)
+        fields = await self._run("stream", name)
+        return None if fields is None else stream_of(name, fields)
 
     async def streams(self, after: str, limit: int) -> Sequence[StreamRecord]:
-        found: list[StreamRecord] = []
-        while len(found) < limit:
+        streams: list[StreamRecord] = []
+        while len(streams) < limit:
             start = f"({after}" if after else "-"
-            page = await self._link.command("ZRANGEBYLEX", self._index, start, "+", "LIMIT", 0, _PAGE)
-            names = [name.decode() for name in page[: limit - len(found)]]
+            page = await self._client.command("ZRANGEBYLEX", self._index, start, "+", "LIMIT", 0, _PAGE)
+            names = [name.decode() for name in page[: limit - len(streams)]]
             records = await asyncio.gather(*(self.stream(name) for name in names))
             for name, record in zip(names, records, strict=True):
                 if record is None:
                     await self._unlist(name)
                 else:
-                    found.append(record)
+                    streams.append(record)
             if len(page) < _PAGE and len(names) == len(page):
                 break
             after = names[-1]
-        return tuple(found)
+        return tuple(streams)
 
     async def delete_stream(self, name: str) -> bool:
         owner = await self._run("delete_stream", name)
         await self._unlist(name)
         if owner:
-            await self._release(owner.decode(), name)
+            await self._quotas.release(owner.decode(), name)
         return owner is not None
 
-    async def renew_stream(self, seen: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
+    async def renew_stream(self, last: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
         recent = age < min(_DELETED / 2.0, _CERTAIN * self._ttl)  # else it may have been deleted, or be expired
-        words = seen.spec, seen.owner, check_floor(seen.incarnation), check_floor(floor), int(recent)
-        found = await self._run("renew_stream", seen.name, *words)
-        if found is None:
+        args = last.spec, last.owner, check_floor(last.incarnation), check_floor(floor), int(recent)
+        reply = await self._run("renew_stream", last.name, *args)
+        if reply is None:
             return None
-        anew, *fields = found
-        record = _stream(seen.name, fields)
-        await self._link.command("ZADD", self._index, 0, seen.name)
+        begun, *fields = reply
+        record = stream_of(last.name, fields)
+        await self._client.command("ZADD", self._index, 0, last.name)
         if record.owner:
-            await self._claim(record.owner, seen.name, None)
-        return record, bool(anew)
-
-    # -- how many streams somebody has
-
-    async def _claim(self, owner: str, name: str, most: int | None) -> bool:
-        """Count the stream to its owner, if it is a new one or the owner's; whether it was not counted before."""
-        there = await self.stream(name)
-        if there is not None:
-            if there.owner != owner:
-                return False
-            most = None
-        words = name, "" if most is None else most
-        outcome = await self._link.run(SCRIPTS["claim"], (self._owned(owner),), words)
-        if outcome == b"full" and await self._made_room(owner):
-            outcome = await self._link.run(SCRIPTS["claim"], (self._owned(owner),), words)
-        if outcome == b"full":
-            raise too_many(owner, most or 0)
-        return bool(outcome == b"new")
-
-    async def _made_room(self, owner: str) -> bool:
-        """Whether some that are counted are gone: expired, or lost by who created or deleted them."""
-        listed = pairs(await self._link.command("ZRANGE", self._owned(owner), 0, _LOOKED - 1, "WITHSCORES"))
-        room = False
-        for at in range(0, len(listed), _AT_ONCE):
-            some = [(name.decode(), int(score)) for name, score in listed[at : at + _AT_ONCE]]
-            records = await asyncio.gather(*(self.stream(name) for name, _ in some))
-            for (name, score), record in zip(some, records, strict=True):
-                if record is None or record.owner != owner:
-                    room = await self._release(owner, name, _micros(_CLAIMED), score) or room
-                else:  # others are looked at first the next time
-                    await self._link.run(SCRIPTS["claim"], (self._owned(owner),), (name, ""))
-        return room
-
-    async def _release(self, owner: str, name: str, age: int = 0, seen: int | None = None) -> bool:
-        words = name, "" if seen is None else seen, age
-        return bool(await self._link.run(SCRIPTS["release"], (self._owned(owner),), words))
-
-    def _owned(self, owner: str) -> str:
-        return f"{self._prefix}:owned:{owner}"
+            await self._quotas.claim(record.owner, last.name, None)
+        return record, bool(begun)
 
     async def _unlist(self, name: str) -> None:
-        """Off the list; and on again, if somebody put the stream meanwhile."""
-        await self._link.command("ZREM", self._index, name)
+        """Take the name off the list; put it back if the stream was put again meanwhile."""
+        await self._client.command("ZREM", self._index, name)
         if await self.stream(name) is not None:
-            await self._link.command("ZADD", self._index, 0, name)
+            await self._client.command("ZADD", self._index, 0, name)
 
     # -- parts of batches
 
     async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
-        where = key.kind, key.batch, key.source, f"{key.run:020d}", key.part, key.parts
-        outcome = (await self._change("put_part", stream, *where, data, self._limits.batches)).decode()
+        name = key.kind, key.batch, key.source, digits(key.run), key.part, key.parts
+        outcome = (await self._change("put_part", stream, *name, data, self._limits.batches)).decode()
         if outcome.startswith("parts "):
             raise other_parts(key, int(outcome.removeprefix("parts ")))
         return PartOutcome(outcome)
 
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
-        heard, held = await self._shelf(stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}")
-        keys = _part_keys(kind, batch, heard, [line for line, _ in held])
-        found = [StoredPart(key, data) for key, (_, data) in zip(keys, held, strict=True)]
-        return tuple(sorted(found, key=lambda one: one.key))
+        runs, data = await self._hash(stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}")
+        keys = part_keys_of(kind, batch, runs, [field for field, _ in data])
+        parts = [StoredPart(key, value) for key, (_, value) in zip(keys, data, strict=True)]
+        return tuple(sorted(parts, key=lambda part: part.key))
 
     async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
-        # However small the data is, it is more than is asked for: the names come without it.
-        heard, lines, _ = await self._run("shelf", stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}", -1)
-        return tuple(sorted(_part_keys(kind, batch, pairs(heard), lines)))
+        # However small the data is, it is more than -1 bytes: the names come without it.
+        runs, fields, _ = await self._run("read_hash", stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}", -1)
+        return tuple(sorted(part_keys_of(kind, batch, pairs(runs), fields)))
 
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         numbers = [int(text) for text in await self._run("batches", stream, kind)]
         return tuple(sorted((n for n in numbers if before is None or n < before), reverse=True)[:limit])
 
     async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
-        found = await self._run("marks", stream, *kinds)
-        if found is None:
+        reply = await self._run("marks", stream, *kinds)
+        if reply is None:
             return None
-        incarnation, *scored = found
-        of = {kind: {int(n): int(score) for n, score in pairs(one)} for kind, one in zip(kinds, scored, strict=True)}
+        incarnation, *scores = reply
+        of = {kind: {int(n): int(mark) for n, mark in pairs(flat)} for kind, flat in zip(kinds, scores, strict=True)}
         return Marks(int(incarnation), of)
 
     # -- plans
 
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
-        last = "" if after is None else _version_text(after)
-        words = _version_text(plan.version), plan.digest, plan.data, plan.purpose, last, self._limits.plans
-        return PlanOutcome((await self._change("put_plan", stream, *words)).decode())
+        args = version_text(plan.version), plan.digest, plan.data, plan.purpose, version_text(after), self._limits.plans
+        return PlanOutcome((await self._change("put_plan", stream, *args)).decode())
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
-        return _plan(await self._run("plan", stream, "" if version is None else _version_text(version)))
+        return plan_of(await self._run("plan", stream, version_text(version)))
 
     async def plan_for(self, stream: str, purpose: str) -> PlanRecord | None:
-        return _plan(await self._run("plan_for", stream, purpose))
+        return plan_of(await self._run("plan_for", stream, purpose))
 
     # -- rounds
 
-    async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
-        return await self._reports.put(stream, key, data, lease)
+    def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> Coroutine[Any, Any, ReportOutcome]:
+        return self._reports.put(stream, key, data, lease)
 
     async def round(self, stream: str) -> RoundView:
-        found = await self._run("round", stream)
-        if found is None:
+        reply = await self._run("round", stream)
+        if reply is None:
             raise missing(stream)
-        now, incarnation, opened_epoch, merged, opened, came, leases, names, keep = found
-        reported: dict[str, float] = {}
-        for field, about in pairs(came):
-            agent, seconds = key_of(field).agent, int(about.split(b" ")[0]) / _MICROS
-            reported[agent] = min(seconds, reported.get(agent, seconds))
-        return RoundView(
-            now=int(now) / _MICROS,
-            incarnation=int(incarnation),
-            open=int(opened_epoch),
-            merged=int(merged),
-            opened=None if opened is None else int(opened) / _MICROS,
-            reported=reported,
-            members=_members(leases, names),
-            keep=keep or b"",
-        )
+        return round_of(reply)
 
     async def seal(self, stream: str, epoch: int) -> bool:
         return bool(await self._change("seal", stream, epoch))
 
-    async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
-        return await self._reports.sealed(stream, epoch)
+    def sealed(self, stream: str, epoch: int) -> Coroutine[Any, Any, Sequence[StoredReport]]:
+        return self._reports.sealed(stream, epoch)
 
     async def commit(self, stream: str, commit: Commit) -> Commit | None:
-        names = json.dumps([[key.agent, key.session, key.seq] for key in commit.names])
-        fields = [field_of(key) for key in commit.names]
-        words = commit.epoch, commit.answer, commit.keep, names, _micros(self._limits.forget)
-        outcome = await self._change("commit", stream, *words, *fields)
+        fields = [report_field(key) for key in commit.names]
+        args = commit.epoch, commit.answer, commit.keep, names_text(commit.names), micros(self._limits.forget)
+        outcome = await self._change("commit", stream, *args, *fields)
         if outcome == b"not sealed":
             return None
         self._reports.merged(stream, commit.names)
-        return commit if outcome == b"merged" else _commit(outcome)
+        return commit if outcome == b"merged" else commit_of(outcome)
 
     async def answer(self, stream: str) -> Commit | None:
-        return _commit(await self._run("answer", stream))
+        return commit_of(await self._run("answer", stream))
 
-    # -- notes
+    # -- history
 
     async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
         await self._change("note", stream, kind, data, keep)
 
     async def notes(self, stream: str, kind: str, last: int) -> Sequence[HistoryEntry]:
-        return tuple(_note(line) for line in await self._run("notes", stream, kind, last))
-
-
-def _micros(seconds: float) -> int:
-    return round(seconds * _MICROS)
-
-
-def _version_text(version: Version) -> str:
-    return f"{version.incarnation:020d}.{version.number:020d}"
-
-
-def _stream(name: str, record: Sequence[bytes]) -> StreamRecord:
-    spec, created, incarnation, owner = record
-    return StreamRecord(name, spec, int(created) / _MICROS, int(incarnation), (owner or b"").decode())
-
-
-def _part_keys(kind: str, batch: int, heard: Pairs, lines: Sequence[bytes]) -> list[PartKey]:
-    """``heard``: of each source the run that counts and its number of parts; ``lines``: the parts that came."""
-    runs = {source.decode(): line.decode().split(" ") for source, line in heard}
-    found = []
-    for line in lines:
-        part, _, source = line.decode().partition(" ")
-        run, parts = runs[source]
-        found.append(PartKey(kind, source, batch, int(run), int(part), int(parts)))
-    return found
-
-
-def _plan(found: Sequence[bytes] | None) -> PlanRecord | None:
-    if found is None:
-        return None
-    version, digest, data, purpose = found
-    incarnation, _, number = version.decode().partition(".")
-    return PlanRecord(Version(int(incarnation), int(number)), digest.decode(), data, purpose.decode())
-
-
-def _commit(found: Sequence[Any]) -> Commit | None:
-    epoch, answer, keep, names = found
-    if epoch is None:
-        return None
-    return Commit(int(epoch), answer, tuple(ReportKey(*name) for name in json.loads(names)), keep)
-
-
-def _note(line: bytes) -> HistoryEntry:
-    at, _, data = line.partition(b" ")
-    return HistoryEntry(int(at) / _MICROS, data)
-
-
-def _members(leases: Sequence[bytes], names: Sequence[bytes]) -> tuple[Member, ...]:
-    merged = {agent: line[40:].decode() for agent, line in pairs(names)}
-    members = []
-    for agent, lease in sorted(pairs(leases)):
-        done = merged.get(agent, _NEVER)
-        last = None if done == _NEVER else ReportKey(agent.decode(), int(done[:20]), int(done[20:]))
-        members.append(Member(agent.decode(), int(float(lease)) / _MICROS, last))
-    return tuple(members)
+        return tuple(history_entry_of(line) for line in await self._run("notes", stream, kind, last))

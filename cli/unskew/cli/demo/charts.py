@@ -1,7 +1,7 @@
-"""The report's pictures, as SVG that stands in a page: colours are the page's own, so that both its faces are readable.
+"""The report's charts, as SVG inside the page, in the page's own colours for light and dark mode.
 
-matplotlib draws in colours that stand for a role; in the SVG each becomes a CSS variable of the page. What refers to
-the outside (the metadata, the names of XML spaces) is taken out: a browser needs none of it inside a page.
+matplotlib draws in colours that stand for a role; in the SVG each becomes a CSS variable of the page. Metadata and XML
+namespaces are removed: a browser does not need them inside a page.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ def loads(batch: DemoBatch) -> str:
         axes.set_ylabel("rows")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda rows, _: f"{rows:,.0f}"))
 
-    return _drawn("loads", draw, 3.2)
+    return _svg_of("loads", draw, 3.2)
 
 
 def times(outcome: Outcome) -> str:
-    """Seconds of each batch, both arms; the full colour is the longest task, the pale one all the rest."""
+    """Seconds of each batch, both arms; the full colour is the longest task, the pale one the rest."""
 
     def draw(axes: Axes) -> None:
         at = np.arange(len(outcome.batches))
@@ -87,10 +87,10 @@ def times(outcome: Outcome) -> str:
                 axes.bar(at + side, [ran.longest for ran in outcome.of(arm)], 0.38, color=colour, label=arm)
             else:
                 axes.plot(at, seconds, color=colour, lw=2, label=arm)
-        _unknown(axes, outcome)
+        _shade_unplanned(axes, outcome)
         axes.set_ylabel("seconds")
 
-    return _drawn("times", draw, 3.0)
+    return _svg_of("times", draw, 3.0)
 
 
 def imbalance(outcome: Outcome) -> str:
@@ -107,10 +107,10 @@ def imbalance(outcome: Outcome) -> str:
             axes.plot(at, values, color=colour, lw=2, ls=dashes, marker="o", ms=4.5, label=label)
         axes.axhline(1.0, color=INK, lw=1.0, ls=(0, (4, 3)))
         axes.set_ylim(bottom=0)
-        _unknown(axes, outcome)
+        _shade_unplanned(axes, outcome)
         axes.set_ylabel("fullest / fair share")
 
-    return _drawn("imbalance", draw, 3.0)
+    return _svg_of("imbalance", draw, 3.0)
 
 
 def dsync(outcome: Outcome) -> str:
@@ -128,11 +128,11 @@ def dsync(outcome: Outcome) -> str:
         axes.set_xlabel("seconds since the first batch")
         axes.set_ylabel("DSYNC, seconds")
 
-    return _drawn("dsync", draw, 2.5, legend=False)
+    return _svg_of("dsync", draw, 2.5, legend=False)
 
 
 def q_table(table: QTable, named: Callable[[int], str]) -> str:
-    """What the agents think each partition is worth for the hottest keys; shaded where rows of the key are."""
+    """The Q-values of the hottest keys' partitions; shaded where the partition holds rows of the key."""
     top = np.argsort(-table.rows, kind="stable")[:_KEYS]
     values, held = table.values[top], table.held[top]
 
@@ -141,8 +141,8 @@ def q_table(table: QTable, named: Callable[[int], str]) -> str:
             for partition, worth in enumerate(worths):
                 if held[row, partition]:
                     axes.barh(row, 0.94, 0.9, left=partition - 0.47, color=AGENTS, alpha=0.25, lw=0)
-                told = "·" if worth <= UNTRIED else f"{worth:.2f}"
-                axes.text(partition, row, told, ha="center", va="center", fontsize=9, color=INK)
+                text = "·" if worth <= UNTRIED else f"{worth:.2f}"
+                axes.text(partition, row, text, ha="center", va="center", fontsize=9, color=INK)
         axes.set_yticks(range(len(top)), [named(int(table.hashes[at])) for at in top])
         axes.set_xticks(range(values.shape[1]))
         axes.set_xlim(-0.6, values.shape[1] - 0.4)
@@ -152,11 +152,11 @@ def q_table(table: QTable, named: Callable[[int], str]) -> str:
         axes.spines[["left", "bottom"]].set_visible(False)
         axes.set_xlabel("partition")
 
-    return _drawn("q", draw, 0.75 + 0.34 * len(top), legend=False)
+    return _svg_of("q", draw, 0.75 + 0.34 * len(top), legend=False)
 
 
-def _unknown(axes: Axes, outcome: Outcome) -> None:
-    """Shade the batches whose hot keys no plan knew."""
+def _shade_unplanned(axes: Axes, outcome: Outcome) -> None:
+    """Shade the batches whose hot keys were in no plan yet."""
     label: str | None = "hot keys not known yet"
     for batch in outcome.batches:
         if batch.plan is None or batch.changed:
@@ -167,7 +167,7 @@ def _unknown(axes: Axes, outcome: Outcome) -> None:
     axes.set_xlabel("batch")
 
 
-def _drawn(name: str, draw: Callable[[Axes], None], height: float, *, legend: bool = True) -> str:
+def _svg_of(name: str, draw: Callable[[Axes], None], height: float, *, legend: bool = True) -> str:
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(_WIDE, height), layout="constrained")
         axes = figure.add_subplot()
@@ -176,14 +176,14 @@ def _drawn(name: str, draw: Callable[[Axes], None], height: float, *, legend: bo
             axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, handlelength=1.4, borderaxespad=0.2)
         out = StringIO()
         figure.savefig(out, format="svg", transparent=True, metadata={"Date": None})
-    return _for_a_page(out.getvalue(), name)
+    return _inline_svg(out.getvalue(), name)
 
 
-def _for_a_page(svg: str, name: str) -> str:
+def _inline_svg(svg: str, name: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"\s*<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"', "", svg).replace("xlink:href", "href")
-    svg = re.sub(r' id="[a-zA-Z0-9.]+_\d+"', "", svg)  # groups: nothing refers to them, and pictures share the names
+    svg = re.sub(r' id="[a-zA-Z0-9.]+_\d+"', "", svg)  # groups: not referred to, and charts share the names
     svg = re.sub(r'<svg width="[^"]*" height="[^"]*"', f'<svg role="img" aria-label="{name}"', svg, count=1)
     svg = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", svg)
     for role, colour in _ROLES.items():

@@ -51,16 +51,16 @@ class Server:
 
 
 @asynccontextmanager
-async def lane_to(talk: Talk, timeout: float = 60.0) -> AsyncIterator[tuple[PipelinedConnection, Server]]:
+async def connected_to(talk: Talk, timeout: float = 60.0) -> AsyncIterator[tuple[PipelinedConnection, Server]]:
     server = Server(talk)
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     client = Redis(host="127.0.0.1", port=port, socket_timeout=None, protocol=2)
-    lane = PipelinedConnection(client.connection_pool.make_connection, timeout)
+    connection = PipelinedConnection(client.connection_pool.make_connection, timeout)
     try:
-        yield lane, server
+        yield connection, server
     finally:
-        await lane.aclose()
+        await connection.aclose()
         for writer in server.writers:
             writer.close()
         listening.close()
@@ -73,9 +73,9 @@ async def echo(words: list[bytes], writer: asyncio.StreamWriter) -> None:
 
 def test_each_gets_its_own_answer_on_one_connection() -> None:
     async def main() -> None:
-        async with lane_to(echo) as (lane, server):
+        async with connected_to(echo) as (connection, server):
             said = [f"word {i}".encode() for i in range(200)]
-            assert await asyncio.gather(*(lane.execute_command("ECHO", one) for one in said)) == said
+            assert await asyncio.gather(*(connection.execute_command("ECHO", one) for one in said)) == said
             assert server.connections == 1
 
     run(main())
@@ -89,11 +89,11 @@ def test_an_error_is_of_the_command_that_met_it() -> None:
             await echo(words, writer)
 
     async def main() -> None:
-        async with lane_to(talk) as (lane, server):
+        async with connected_to(talk) as (connection, server):
             found = await asyncio.gather(
-                lane.execute_command("ECHO", b"a"),
-                lane.execute_command("BAD"),
-                lane.execute_command("ECHO", b"b"),
+                connection.execute_command("ECHO", b"a"),
+                connection.execute_command("BAD"),
+                connection.execute_command("ECHO", b"b"),
                 return_exceptions=True,
             )
             assert found[0::2] == [b"a", b"b"]
@@ -112,13 +112,14 @@ def test_who_goes_away_leaves_the_others_their_answers() -> None:
         await echo(words, writer)
 
     async def main() -> None:
-        async with lane_to(talk) as (lane, server):
-            first, gone, last = (asyncio.ensure_future(lane.execute_command("ECHO", one)) for one in (b"1", b"2", b"3"))
+        async with connected_to(talk) as (connection, server):
+            asked = (connection.execute_command("ECHO", one) for one in (b"1", b"2", b"3"))
+            first, gone, last = map(asyncio.ensure_future, asked)
             await asyncio.sleep(0.05)
             gone.cancel()
             go.set()
             assert await asyncio.gather(first, last) == [b"1", b"3"]
-            assert await lane.execute_command("ECHO", b"4") == b"4"
+            assert await connection.execute_command("ECHO", b"4") == b"4"
             assert server.connections == 1
 
     run(main())
@@ -134,12 +135,12 @@ def test_a_server_that_hangs_is_given_up_and_asked_anew() -> None:
 
     async def main() -> None:
         nonlocal hang
-        async with lane_to(talk, timeout=0.2) as (lane, server):
-            asked = (lane.execute_command("ECHO", b"x") for _ in range(3))
+        async with connected_to(talk, timeout=0.2) as (connection, server):
+            asked = (connection.execute_command("ECHO", b"x") for _ in range(3))
             found = await asyncio.gather(*asked, return_exceptions=True)
             assert [type(one) for one in found] == [LateError] * 3
             hang = False
-            assert await lane.execute_command("ECHO", b"y") == b"y"
+            assert await connection.execute_command("ECHO", b"y") == b"y"
             assert server.connections == 2
 
     run(main())
@@ -155,16 +156,16 @@ def test_a_connection_that_ends_is_made_again() -> None:
             await echo(words, writer)
 
     async def main() -> None:
-        async with lane_to(talk) as (lane, server):
+        async with connected_to(talk) as (connection, server):
             found = await asyncio.gather(
-                lane.execute_command("ECHO", b"a"),
-                lane.execute_command("ECHO", b"end"),
-                lane.execute_command("ECHO", b"b"),
+                connection.execute_command("ECHO", b"a"),
+                connection.execute_command("ECHO", b"end"),
+                connection.execute_command("ECHO", b"b"),
                 return_exceptions=True,
             )
             assert found[0] == b"a"
             assert all(isinstance(one, LostError) for one in found[1:])
-            assert await lane.execute_command("ECHO", b"c") == b"c"
+            assert await connection.execute_command("ECHO", b"c") == b"c"
             assert server.connections == 2
 
     run(main())
@@ -173,10 +174,10 @@ def test_a_connection_that_ends_is_made_again() -> None:
 def test_nobody_there_is_one_error_for_all_who_ask() -> None:
     async def main() -> None:
         client = Redis(host="127.0.0.1", port=1, socket_timeout=None, retry=Retry(NoBackoff(), 0))
-        lane = PipelinedConnection(client.connection_pool.make_connection, 1.0)
-        found = await asyncio.gather(*(lane.execute_command("PING") for _ in range(3)), return_exceptions=True)
+        connection = PipelinedConnection(client.connection_pool.make_connection, 1.0)
+        found = await asyncio.gather(*(connection.execute_command("PING") for _ in range(3)), return_exceptions=True)
         assert all(isinstance(one, LostError) for one in found)
-        await lane.aclose()
+        await connection.aclose()
         await client.aclose()
 
     run(main())
@@ -185,8 +186,8 @@ def test_nobody_there_is_one_error_for_all_who_ask() -> None:
 @pytest.mark.parametrize("size", [10, 1 << 20])
 def test_large_commands_and_answers_keep_their_order(size: int) -> None:
     async def main() -> None:
-        async with lane_to(echo) as (lane, _):
+        async with connected_to(echo) as (connection, _):
             said = [bytes([65 + i]) * size for i in range(8)]
-            assert await asyncio.gather(*(lane.execute_command("ECHO", one) for one in said)) == said
+            assert await asyncio.gather(*(connection.execute_command("ECHO", one) for one in said)) == said
 
     run(main())

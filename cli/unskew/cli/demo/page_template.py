@@ -1,10 +1,10 @@
-"""The report's page: its words and its looks. ``demo_report`` fills in ``{{name}}``; nothing comes from outside."""
+"""The report's page: its texts and styles, without links to other files. ``report`` fills in each ``{{name}}``."""
 
 from __future__ import annotations
 
 __all__ = ["PAGE"]
 
-_LOOKS = """
+_STYLES = """
 :root { color-scheme: light dark; --page: #fbfaf7; --card: #ffffff; --ink: #1c2330; --faint: #626c7c; --line: #d9dce2;
   --hash: #d2762b; --unskew: #0b8577; --agents: #7652d6; --good: #0b7a53; --wrong: #c02626; }
 @media (prefers-color-scheme: dark) { :root { --page: #11151c; --card: #181d26; --ink: #e8ebf1; --faint: #9aa5b6;
@@ -113,7 +113,7 @@ PAGE = f"""<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>unskew demo</title>
-<style>{_LOOKS}</style>
+<style>{_STYLES}</style>
 </head>
 <body>{_BODY}</body>
 </html>

@@ -1,8 +1,7 @@
-"""The REST face: the same verbs in JSON and protobuf, problems everywhere, entity tags, the OpenAPI document."""
+"""REST: the same verbs in JSON and protobuf, problems everywhere, entity tags, the OpenAPI document."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,8 @@ from unskew.core import hash_keys
 from unskew.core.stream_spec import Part, StreamSpec
 from unskew.service.errors import ConflictError, LimitError, ServiceError, UnavailableError
 from unskew.service.rest import models
+from unskew.service.rest.models.base import packed
+from unskew.service.rest.overview import OverviewPage, StreamOverview
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import histograms, plan_from_bytes, round_messages
 
@@ -220,13 +221,19 @@ def test_a_round_is_the_same_in_json_and_protobuf(client: httpx.Client, verbs: F
     raw = client.post(
         f"{PATH}/sync", content=message.SerializeToString(), headers={"content-type": PROTOBUF, "accept": PROTOBUF}
     )
-    table = models.QTable.of(message.report.table).model_dump()
+    table = {
+        "workers": 9,
+        "hashes": ["5", str(2**63 + 1)],
+        "values": sent.table.values.tolist(),
+        "rows": [8, 2],
+        "held": [[0, 1], []],
+    }
     document = {
         "report": {
             "agent": sent.agent,
             "session": 1,
             "seq": 1,
-            "table": json.loads(json.dumps(table, default=str)),
+            "table": table,
             "records": 10,
             "frequent": {"capacity": 4, "hashes": ["5", str(2**63 + 1)], "counts": [8, 2], "total": 10},
             "loads": sent.loads.tolist(),
@@ -236,8 +243,13 @@ def test_a_round_is_the_same_in_json_and_protobuf(client: httpx.Client, verbs: F
     answer = client.post(f"{PATH}/sync", json=document).json()["answer"]
     first, second = verbs.reports
     assert (first.table, first.frequent, first.loads.tolist()) == (second.table, second.frequent, second.loads.tolist())
-    found = pb.SyncResponse.FromString(raw.content).answer
-    assert models.SyncResponse.of(pb.SyncResponse(answer=found)).model_dump(mode="json") == {"answer": answer}
+    from_bytes = pb.SyncResponse.FromString(raw.content).answer
+    from_json = models.SyncAnswer.model_validate(answer)
+    assert from_json.table.message() == from_bytes.table
+    for name in ("unsure", "split", "loads"):
+        assert packed(getattr(from_json, name)) == getattr(from_bytes, name)
+    for name in ("incarnation", "epoch", "records", "dsync_seconds", "merged", "age_seconds"):
+        assert answer[name] == getattr(from_bytes, name)
     assert answer["split"] == ["1", str(2**63 + 5)]
     again = client.post(f"{PATH}/sync", json={**document, "incarnation": 1, "epoch": 7})
     assert again.json() == {"answer": None}
@@ -270,6 +282,30 @@ def test_a_key_is_explained_by_hash_or_by_its_values(client: httpx.Client) -> No
     problem(client.post(f"{PATH}/explain", json={"key": ["x"], "types": ["map"]}), 422, "types")
     problem(client.post(f"{PATH}/explain", json={}), 422, "key")
     problem(client.get(f"{PATH}/explain", params={"hash": "x"}), 422, "hash")
+
+
+def test_every_answer_is_as_its_model_describes_it(client: httpx.Client, verbs: FakeVerbs) -> None:
+    """No field more, none less, and each in its bounds: the model is what the OpenAPI document says."""
+    spec = {"partitions": 4, "policy": "kip", "parameters": {"slack": 0.25}, "weights": [1] * 4, "key_types": ["int"]}
+    histogram = {name: as_json()[name] for name in ("hashes", "counts")}
+    calls: list[tuple[str, str, object, type[models.Model]]] = [
+        ("PUT", PATH, spec, models.Stream),
+        ("GET", PATH, None, models.Stream),
+        ("GET", "/v1/streams", None, models.StreamPage),
+        ("POST", f"{PATH}/histograms", as_json(), models.ReportedHistogram),
+        ("POST", f"{PATH}/plans", {"histogram": histogram}, models.Built),
+        ("GET", f"{PATH}/plans/latest", None, models.PlanDocument),
+        ("POST", f"{PATH}/batches", PART, models.Reported),
+        ("GET", f"{PATH}/scale", None, models.Scale),
+        ("POST", f"{PATH}/explain", {"hash": histogram["hashes"][0]}, models.Explanation),
+        ("GET", f"{PATH}/overview", None, StreamOverview),
+        ("GET", "/v1/overview", None, OverviewPage),
+    ]
+    for method, path, body, model in calls:
+        answer = client.request(method, path, json=body)
+        assert answer.is_success, answer.text
+        read = model.model_validate_json(answer.content)
+        assert read.model_fields_set == set(model.model_fields) == set(answer.json())
 
 
 # -- problems -----------------------------------------------------------------------------------------------
@@ -434,24 +470,24 @@ def test_the_messages_and_the_models_have_the_same_fields() -> None:
 
 def test_an_idle_client_is_told_to_close_while_draining(service: Served, client: httpx.Client) -> None:
     """So that its next request goes to another replica; readiness says it first."""
-    face = service.running._http_face
+    rest = service.running._rest
     assert "connection" not in client.get("/healthz").headers
-    face.lame = True
+    rest.draining = True
     try:
         answer = client.get("/readyz")
         problem(answer, 503)
         assert answer.headers["connection"] == "close"
         assert client.get("/healthz").status_code == 200
     finally:
-        face.lame = False
+        rest.draining = False
 
 
 def test_metrics_tell_calls_by_method_and_code(service: Served, client: httpx.Client) -> None:
     """The process too; nothing else is under that port."""
     client.get(PATH)
     client.get("/v1/streams/none")
-    page = httpx.get(service.metrics, trust_env=False).text
+    page = httpx.get(service.metrics, trust_env=False, timeout=60).text
     assert 'unskew_rpc_seconds_count{code="200",method="GetStream"}' in page
     assert 'unskew_rpc_seconds_count{code="404",method="GetStream"}' in page
     assert "process_resident_memory_bytes" in page
-    problem(httpx.get(service.metrics.replace("/metrics", "/"), trust_env=False), 404)
+    problem(httpx.get(service.metrics.replace("/metrics", "/"), trust_env=False, timeout=60), 404)

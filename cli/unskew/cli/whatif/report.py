@@ -1,4 +1,4 @@
-"""Shows a replay to people: what was replayed, its tables, a verdict. docs/whatif.md explains them."""
+"""A replay as text: what was replayed, its tables, and what is recommended. docs/whatif.md explains them."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from statistics import median
 from rich.console import Console
 from rich.text import Text
 
-from unskew.cli.whatif.read import Keys
-from unskew.cli.whatif.results import Replay, Result, equals
+from unskew.cli.whatif.key_file import Keys
+from unskew.cli.whatif.results import PolicyResult, Replay, best_policies
 from unskew.cli.whatif.tables import print_tables
 from unskew.core.kernels.base import COMPILED
 from unskew.simulate.router_choice import Recommendation, Workload, recommend
 
 __all__ = ["as_table", "by_rule", "heading", "recommended", "verdict"]
 
-LEAVE_IT = 1.10  # DESIGN, promise 6: within 10 % of even there is nothing to gain (the bound of policy auto)
-WORTH_IT = 0.95  # a shorter gain than 5 % is none
-_CONSTANT = 2  # times the keys of a batch that all of them have
+_EVEN_ENOUGH = 1.10  # DESIGN, promise 6: within 10 % of even there is nothing to gain (the bound of policy auto)
+_WORTH_IT = 0.95  # a gain of less than 5 % does not count
+_CONSTANT = 2  # the keys are the same in all batches if the stream has at most so many times the keys of a batch
 _WIDTH = 118
 
 
@@ -51,7 +51,7 @@ def heading(keys: Keys, result: Replay) -> list[str]:
         f"{keys.name}: {result.rows:,} rows, {result.keys:,} distinct keys ({key}), {many}, {partitions}",
         f"The heaviest key has {result.heaviest:.1%} of all rows{batch}; {_fair(result)}.",
         _how(result),
-        *_beside(result),
+        *_routers_and_windows(result),
     ]
 
 
@@ -70,23 +70,25 @@ def _mean(result: Replay) -> str:
 
 
 def _how(result: Replay) -> str:
-    seen = "" if result.job.window == 1 else f" over {result.job.window} batches"
+    window = "" if result.job.window == 1 else f" over {result.job.window} batches"
     if result.fresh == "previous":
         return (
-            f"Each batch goes by the plan made from the batches before it{seen} (--fresh previous). "
+            f"Each batch goes by the plan made from the batches before it{window} (--fresh previous). "
             "The first finds none, goes by plain hash, and is not counted."
         )
     if result.job.fresh == "previous":
         return "There is one batch only, so it goes by a plan made from itself, as with --fresh same."
-    return f"Each batch goes by a plan made from itself{seen} (--fresh same)."
+    return f"Each batch goes by a plan made from itself{window} (--fresh same)."
 
 
-def _beside(result: Replay) -> list[str]:
-    """What there is to know of routers and windows, where there are any."""
+def _routers_and_windows(result: Replay) -> list[str]:
+    """How routers were run and windows measured, if there are any."""
     job, out = result.job, []
     if job.routers:
         agents = (
-            "" if job.agents == 1 else f", as {job.agents} agents with every {job.agents}{_th(job.agents)} row each"
+            ""
+            if job.agents == 1
+            else f", as {job.agents} agents with every {job.agents}{_ordinal_suffix(job.agents)} row each"
         )
         together = "" if job.dsync is None else f"; those that cooperate do so every {job.dsync:,} rows"
         out.append(f"Routers decide row by row{agents}{together}. The same batches are counted.")
@@ -94,48 +96,48 @@ def _beside(result: Replay) -> list[str]:
         out.append("They run as plain Python, far slower than compiled: pip install 'unskew[fast]'.")
     if job.sliding is not None:
         unit, length = "s" if result.timed else "rows", f"{job.sliding.whole:,.10g}"
-        if any(p.windows for p in result.tried):
+        if any(p.windows for p in result.results):
             out.append(f"Windows of {length} {unit} are looked at every {job.sliding.slide:,.10g} {unit}.")
         else:
             out.append(f"There are no windows to look at: none of {length} {unit} is whole in the counted batches.")
     return out
 
 
-def _th(number: int) -> str:
+def _ordinal_suffix(number: int) -> str:
     special = 0 if number % 100 in (11, 12, 13) else number % 10
     return {1: "st", 2: "nd", 3: "rd"}.get(special, "th")
 
 
 def verdict(result: Replay) -> list[str]:
-    """What to do, in a sentence or two. Where hashing is even enough: nothing."""
+    """What to do, in a sentence or two: nothing, if hashing is even enough."""
     hashed = median(result.hash[number].imbalance for number in result.counted)
-    if hashed <= LEAVE_IT:
+    if hashed <= _EVEN_ENOUGH:
         return [f"Do nothing: with plain hash the fullest partition is within {hashed - 1:.0%} of {_mean(result)}."]
-    tried = [p for p in result.tried if p.policy != "hash"]
-    if not tried:
+    others = [p for p in result.results if p.policy != "hash"]
+    if not others:
         return [
             f"Plain hash gives the fullest partition {hashed:.1f} times {_mean(result)}. "
             "Try other policies: --policies."
         ]
-    best = equals(tried)
-    if min(p.relative_makespan for p in best) > WORTH_IT:
+    best = best_policies(others)
+    if min(p.relative_makespan for p in best) > _WORTH_IT:
         return ["Leave it at plain hash: none of these policies would make a batch more than 5 % shorter."]
     lines = [f"Best here: {_praise(best, hashed, result)}."]
     if best[0].may_split:
-        lines.append(f"Where a key may not be split: {_unsplit(tried, hashed, result)}.")
+        lines.append(f"Where a key may not be split: {_unsplit(others, hashed, result)}.")
     return lines
 
 
 def by_rule(result: Replay) -> list[str]:
-    """Where routers were asked for: which one the Holistic paper's rule would take, not knowing what came out here."""
+    """The router that the Holistic paper's rule recommends without a replay, if the job has routers."""
     if not result.job.routers:
         return []
-    found = recommended(result)
-    return [f"By Holistic's selection rule (section 7), each batch a window of its own: {found.router}. {found.reason}"]
+    rule = recommended(result)
+    return [f"By Holistic's selection rule (section 7), each batch a window of its own: {rule.router}. {rule.reason}"]
 
 
 def recommended(result: Replay) -> Recommendation:
-    """By the median batch. The number of keys is a constant where all batches have hardly more than one has."""
+    """Holistic's rule for the median batch. The keys count as constant if all batches have few more than one has."""
     rows = round(median(result.batch_rows))
     keys = round(median(sum(batch.keys) for batch in result.hash))
     heaviest = max(round(result.heaviest_in_batch * rows), ceil(rows / keys))
@@ -143,19 +145,19 @@ def recommended(result: Replay) -> Recommendation:
     return recommend(Workload(rows, keys, result.job.partitions, heaviest, constant=constant))
 
 
-def _unsplit(tried: Sequence[Result], hashed: float, result: Replay) -> str:
-    """The best of the policies that never split a key, whatever they happened to do here."""
-    whole = [p for p in tried if not p.may_split]
+def _unsplit(policies: Sequence[PolicyResult], hashed: float, result: Replay) -> str:
+    """The best of the policies that never split a key."""
+    whole = [p for p in policies if not p.may_split]
     if not whole:
         return "none of these policies; try --policies kip"
-    best = equals(whole)
-    if min(p.relative_makespan for p in best) <= WORTH_IT:
+    best = best_policies(whole)
+    if min(p.relative_makespan for p in best) <= _WORTH_IT:
         return _praise(best, hashed, result)
     of = "the rows" if len(result.batch_rows) == 1 else "the rows of a batch"
     return f"leave it at plain hash (the heaviest key is {result.heaviest_in_batch:.1%} of {of})"
 
 
-def _praise(equal: Sequence[Result], hashed: float, result: Replay) -> str:
+def _praise(equal: Sequence[PolicyResult], hashed: float, result: Replay) -> str:
     p, *others = equal
     same = f"; about equal: {', '.join(other.label for other in others)}" if others else ""
     return (

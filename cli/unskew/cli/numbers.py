@@ -1,4 +1,4 @@
-"""Numbers as the command line takes them, in ASCII digits: ``int`` also takes ``1_6`` and other scripts' digits."""
+"""Parses numbers of options. Only ASCII digits are allowed: ``int`` would also take ``1_6`` and other digits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def bits(text: str) -> int | None:
 
 
 def fractions(option: str, text: str, count: int) -> tuple[float, ...]:
-    """So many numbers above 0, with commas between them."""
+    """As many numbers above 0 as ``count``, with commas between them."""
     try:
         if "_" in text or not text.isascii():
             raise ValueError

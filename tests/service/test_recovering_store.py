@@ -17,13 +17,13 @@ import pytest
 from tests.servers import Server, single
 from tests.service.engines import Log, a_report, run, skewed, until
 from unskew.core.plan.plan import Plan
+from unskew.core.rounds.round_log import Commit, ReportKey
 from unskew.core.stream_spec import StreamSpec
 from unskew.service.engine.base import Tuning
 from unskew.service.engine.engine import Engine
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import StreamChanged
 from unskew.service.stores import open_store
-from unskew.service.stores.ports import Commit, ReportKey
 from unskew.wire import plan_from_bytes
 
 SPEC = StreamSpec(4, "balanced", dsync=0.5, dsync_min=0.5)

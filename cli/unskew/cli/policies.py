@@ -1,4 +1,4 @@
-"""``unskew policies``: what there is to choose from."""
+"""``unskew policies``: lists the planners and routers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from unskew.core.planners.registry import PlannerEntry
 from unskew.core.routers import ROUTERS
 from unskew.core.routers.registry import RouterEntry
 
-__all__ = ["listed"]
+__all__ = ["policy_list"]
 
 Entries = Mapping[str, PlannerEntry] | Mapping[str, RouterEntry]
 
 
-def listed(*, as_json: bool) -> str:
+def policy_list(*, as_json: bool) -> str:
     """Planners and routers, one line a policy; or all of them as JSON."""
     if as_json:
         return json.dumps({"planners": _rows(PLANNERS), "routers": _rows(ROUTERS)}, indent=2)
@@ -35,8 +35,8 @@ def _rows(entries: Entries) -> list[dict[str, object]]:
 
 
 def _lines(entries: Entries) -> list[str]:
-    wide = max(len(name) for name in (*PLANNERS, *ROUTERS))
+    width = max(len(name) for name in (*PLANNERS, *ROUTERS))
     return [
-        f"  {name:<{wide}}  {'may split keys' if entry.splits else 'keeps keys whole':<16}  {entry.summary}"
+        f"  {name:<{width}}  {'may split keys' if entry.splits else 'keeps keys whole':<16}  {entry.summary}"
         for name, entry in entries.items()
     ]

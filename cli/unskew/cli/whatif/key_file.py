@@ -15,11 +15,11 @@ import gzip
 import os
 import stat
 import zlib
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -36,8 +36,8 @@ from unskew.core.keys.types import KeyType, arrow_of, parse, type_of
 __all__ = ["Keys", "read_keys"]
 
 F64 = NDArray[np.float64]
-T = TypeVar("T")
 Kind = Literal["parquet", "csv", "text"]
+KeyColumns = tuple[tuple[str, ...], list[pa.ChunkedArray]]
 _PARQUET_MAGIC = b"PAR1"
 _SIGNED = {  # as Spark's Parquet reader takes unsigned columns
     pa.uint8(): pa.int16(),
@@ -62,24 +62,30 @@ class Keys:
 
 def read_keys(path: Path, columns: Sequence[str], types: Sequence[str] = (), time: str = "") -> Keys:
     """The key column or columns of ``path``. No column is needed where the file has only one; ``time`` is one too."""
-    wanted = tuple(parse(text) for text in types)
-    if wanted and len(wanted) != max(len(columns), 1):
+    given_types = tuple(parse(text) for text in types)
+    if given_types and len(given_types) != max(len(columns), 1):
         raise ConfigError("--type", ", ".join(types), f"one type for each of the {max(len(columns), 1)} key columns")
-    hashed, when, known = [], [], None
-    for part in _guarded(path, lambda: _parts(path)):
-        names, arrays = _guarded(part, lambda part=part: _read(part, columns, wanted))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
-        found = wanted or _types(names, arrays)
-        if known not in (None, (names, found)):
-            raise InputError(f"{part}: the key is {_told(names, found)} here but {_told(*known)} in earlier files")
-        known = (names, found)
-        hashed.append(_hashed(names, arrays, found))
+    hashed, times, key = [], [], None
+    with _readable(path):
+        parts = _parts(path)
+    for part in parts:
+        with _readable(part):
+            names, arrays = _read(part, columns, given_types)
+        key_types = given_types or _types(names, arrays)
+        if key not in (None, (names, key_types)):
+            raise InputError(
+                f"{part}: the key is {_listed(names, key_types)} here but {_listed(*key)} in earlier files"
+            )
+        key = (names, key_types)
+        hashed.append(_hashed(names, arrays, key_types))
         if time:
-            when.append(_guarded(part, lambda part=part: _seconds(part, time)))  # type: ignore[misc]  # as above
+            with _readable(part):
+                times.append(_seconds(part, time))
     hashes = np.concatenate(hashed)
-    if known is None or len(hashes) == 0:
+    if key is None or len(hashes) == 0:
         raise InputError(f"{path}: no rows; give a file with at least one key")
     name = os.fsencode(path.name).decode("utf-8", "backslashreplace")  # it goes into plans and plots
-    return Keys(name, known[0], tuple(map(str, known[1])), hashes, _in_order(time, when) if time else None)
+    return Keys(name, key[0], tuple(map(str, key[1])), hashes, _in_order(time, times) if time else None)
 
 
 def _seconds(path: Path, time: str) -> F64:
@@ -99,7 +105,7 @@ def _seconds(path: Path, time: str) -> F64:
 def _as_seconds(column: pa.ChunkedArray) -> F64 | None:
     with suppress(pa.ArrowException):
         return np.asarray(column.cast(pa.float64(), safe=False), np.float64)
-    for zone in (None, "UTC"):  # a text says by its end whether it is of a zone
+    for zone in (None, "UTC"):  # a text may end with its time zone
         with suppress(pa.ArrowException):
             micros = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
             return 1e-6 * np.asarray(micros.cast(pa.float64(), safe=False), np.float64)
@@ -114,7 +120,7 @@ def _in_order(time: str, parts: Sequence[F64]) -> F64:
     return seconds
 
 
-def _told(names: tuple[str, ...], types: tuple[KeyType, ...]) -> str:
+def _listed(names: tuple[str, ...], types: tuple[KeyType, ...]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in zip(names, types, strict=True))
 
 
@@ -124,22 +130,27 @@ def _hashed(
     try:
         return hash_keys(*arrays, types=types)
     except KeyTypeError:
-        for name, array, kind in zip(names, arrays, types, strict=True):  # which of them was it?
-            try:
+        for name, array, kind in zip(names, arrays, types, strict=True):
+            with _naming(name):
                 hash_keys(array, types=(kind,))
-            except KeyTypeError as why:
-                raise KeyTypeError(f"column {name!r}: {why}") from None
         raise
 
 
 def _types(names: tuple[str, ...], arrays: Sequence[pa.ChunkedArray]) -> tuple[KeyType, ...]:
-    out = []
+    types = []
     for name, array in zip(names, arrays, strict=True):
-        try:
-            out.append(type_of(array.type))
-        except KeyTypeError as why:
-            raise KeyTypeError(f"column {name!r}: {why}") from None
-    return tuple(out)
+        with _naming(name):
+            types.append(type_of(array.type))
+    return tuple(types)
+
+
+@contextmanager
+def _naming(column: str) -> Iterator[None]:
+    """Put the column's name into the error."""
+    try:
+        yield
+    except KeyTypeError as why:
+        raise KeyTypeError(f"column {column!r}: {why}") from None
 
 
 def _parts(path: Path) -> list[Path]:
@@ -149,17 +160,18 @@ def _parts(path: Path) -> list[Path]:
     if not stat.S_ISDIR(mode):
         raise InputError(f"{path}: a pipe or a device; give a regular file, or a folder that Spark wrote")
     inside = [file for file in sorted(path.rglob("*")) if file.is_file()]
-    seen = [file for file in inside if not any(p[0] in "._" for p in file.relative_to(path).parts)]
-    files = [file for file in seen if file.stat().st_size > 0]
+    visible = [file for file in inside if not any(p[0] in "._" for p in file.relative_to(path).parts)]
+    files = [file for file in visible if file.stat().st_size > 0]
     if not files:
         raise InputError(f"{path}: a folder without files to read; give a file, or a folder that Spark wrote")
     return files
 
 
-def _guarded(path: Path, read: Callable[[], T]) -> T:
-    """What a library says of an unreadable file, as one error of ours."""
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Turn what libraries raise for an unreadable file into ``InputError``."""
     try:
-        return read()
+        yield
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; give a Parquet, CSV or text file") from None
     except UnskewError:
@@ -167,14 +179,14 @@ def _guarded(path: Path, read: Callable[[], T]) -> T:
     except UnicodeEncodeError:
         raise InputError(f"{path}: cannot be read: its path is not UTF-8; rename it") from None
     except (pa.ArrowException, EOFError, ValueError, zlib.error) as why:
-        told = "not UTF-8; re-encode it first, as with iconv" if _otherwise_encoded(path, why) else first_line(why)
-        raise InputError(f"{path}: cannot be read as {_kind(path)}: {told}") from None
+        reason = "not UTF-8; re-encode it first, as with iconv" if _otherwise_encoded(path, why) else first_line(why)
+        raise InputError(f"{path}: cannot be read as {_kind(path)}: {reason}") from None
     except OSError as why:
         raise InputError(f"{path}: cannot be read: {why.strerror or first_line(why)}") from None
 
 
 def _otherwise_encoded(path: Path, why: Exception) -> bool:
-    """Whether a library stumbled over the encoding; UTF-16 it meets as torn lines."""
+    """Whether the encoding is the cause; for UTF-16 libraries complain of broken lines."""
     with path.open("rb") as file:
         utf16 = file.read(2) in (b"\xff\xfe", b"\xfe\xff")
     return utf16 or isinstance(why, UnicodeDecodeError) or "utf8" in str(why).lower()
@@ -191,47 +203,41 @@ def _kind(path: Path) -> Kind:
     return "csv" if last in (".csv", ".tsv") else "text"
 
 
-def _read(
-    path: Path, columns: Sequence[str], types: tuple[KeyType, ...]
-) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+def _read(path: Path, columns: Sequence[str], types: tuple[KeyType, ...]) -> KeyColumns:
     if path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty; give a file with at least one key")
     reader = {"parquet": _read_parquet, "csv": _read_csv, "text": _read_text}[_kind(path)]
     return reader(path, columns, types)
 
 
-def _chosen(path: Path, columns: Sequence[str], there: Sequence[str]) -> tuple[str, ...]:
-    """The key columns, or an error that lists those there are."""
-    if not columns and len(there) == 1:
-        return tuple(there)
+def _key_columns(path: Path, columns: Sequence[str], header: Sequence[str]) -> tuple[str, ...]:
+    """The key columns; an error lists the file's columns."""
+    if not columns and len(header) == 1:
+        return tuple(header)
     if not columns:
-        raise InputError(f"{path}: say which column is the key; --column one of {', '.join(there)}")
+        raise InputError(f"{path}: say which column is the key; --column one of {', '.join(header)}")
     for column in columns:
-        if column not in there:
-            raise ConfigError("--column", column, _columns_instead(column, there))
-        if there.count(column) > 1:
-            raise InputError(f"{path}: {there.count(column)} columns are called {column!r}; rename all but one")
+        if column not in header:
+            raise ConfigError("--column", column, _columns_instead(column, header))
+        if header.count(column) > 1:
+            raise InputError(f"{path}: {header.count(column)} columns are called {column!r}; rename all but one")
     return tuple(columns)
 
 
-def _columns_instead(column: str, there: Sequence[str]) -> str:
+def _columns_instead(column: str, header: Sequence[str]) -> str:
     parts = [part.strip() for part in column.split(",")]
-    if len(parts) > 1 and all(part in there for part in parts):
+    if len(parts) > 1 and all(part in header for part in parts):
         return "one option a column: " + " ".join(f"--column {part}" for part in parts)
-    return choices(column, there)
+    return choices(column, header)
 
 
-def _read_parquet(
-    path: Path,
-    columns: Sequence[str],
-    types: tuple[KeyType, ...],  # noqa: ARG001 - cast when hashed
-) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+def _read_parquet(path: Path, columns: Sequence[str], _: tuple[KeyType, ...]) -> KeyColumns:
     schema = pq.read_schema(path)
-    chosen = _chosen(path, columns, schema.names)
-    strings = [name for name in chosen if schema.field(name).type in _BYTES]
+    key_names = _key_columns(path, columns, schema.names)
+    strings = [name for name in key_names if schema.field(name).type in _BYTES]
     with pq.ParquetFile(path, read_dictionary=strings) as file:
-        table = file.read(columns=list(chosen))
-    return chosen, [_as_spark_reads(table.column(name)) for name in chosen]
+        table = file.read(columns=list(key_names))
+    return key_names, [_as_spark_reads(table.column(name)) for name in key_names]
 
 
 def _as_spark_reads(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -239,46 +245,42 @@ def _as_spark_reads(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(_SIGNED[values]) if values in _SIGNED else column
 
 
-def _read_csv(
-    path: Path, columns: Sequence[str], types: tuple[KeyType, ...]
-) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
+def _read_csv(path: Path, columns: Sequence[str], types: tuple[KeyType, ...]) -> KeyColumns:
     tabs = ".tsv" in [suffix.lower() for suffix in path.suffixes]
     parsing = pacsv.ParseOptions(delimiter="\t" if tabs else ",", newlines_in_values=True)
     with pacsv.open_csv(path, parse_options=parsing) as head:
-        there = head.schema.names
-    _refuse_unsplit(path, columns, there)
-    chosen = _chosen(path, columns, there)
-    kinds = types or (KeyType("string"),) * len(chosen)
+        header = head.schema.names
+    _refuse_unsplit(path, columns, header)
+    key_names = _key_columns(path, columns, header)
+    kinds = types or (KeyType("string"),) * len(key_names)
     converting = pacsv.ConvertOptions(
-        include_columns=list(chosen),
-        column_types={name: arrow_of(kind) for name, kind in zip(chosen, kinds, strict=True)},
+        include_columns=list(key_names),
+        column_types={name: arrow_of(kind) for name, kind in zip(key_names, kinds, strict=True)},
         null_values=[""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=True,
     )
     table = pacsv.read_csv(path, parse_options=parsing, convert_options=converting)
-    return chosen, [table.column(name) for name in chosen]
+    return key_names, [table.column(name) for name in key_names]
 
 
-def _refuse_unsplit(path: Path, columns: Sequence[str], there: Sequence[str]) -> None:
-    """A file with another separator has one column with all of the header for a name; unless that name is asked for."""
-    if len(there) == 1 and tuple(columns) != tuple(there):
+def _refuse_unsplit(path: Path, columns: Sequence[str], header: Sequence[str]) -> None:
+    """Refuse a file with another separator: its only column has the whole header as its name."""
+    if len(header) == 1 and tuple(columns) != tuple(header):
         for separator in _OTHER_SEPARATORS:
-            if separator in there[0]:
+            if separator in header[0]:
                 raise InputError(
-                    f"{path}: its only column is called {there[0]!r}: the separator seems to be {separator!r}; "
+                    f"{path}: its only column is called {header[0]!r}: the separator seems to be {separator!r}; "
                     "write it with commas, or with tabs as .tsv"
                 )
 
 
-def _read_text(
-    path: Path, columns: Sequence[str], types: tuple[KeyType, ...]
-) -> tuple[tuple[str, ...], list[pa.ChunkedArray]]:
-    chosen = _chosen(path, columns, ("key",) if tuple(columns) == ("key",) else ("value",))
+def _read_text(path: Path, columns: Sequence[str], types: tuple[KeyType, ...]) -> KeyColumns:
+    key_names = _key_columns(path, columns, ("key",) if tuple(columns) == ("key",) else ("value",))
     data = path.read_bytes()
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
     lines = pc.split_pattern(pa.array([data.decode("utf-8")], pa.large_string()), "\n").values
     lines = lines[:-1] if data.endswith(b"\n") or not data else lines
     lines = pc.utf8_rtrim(lines, "\r") if b"\r" in data else lines
-    return chosen, [pa.chunked_array([lines if not types else lines.cast(arrow_of(types[0]))])]
+    return key_names, [pa.chunked_array([lines if not types else lines.cast(arrow_of(types[0]))])]

@@ -1,12 +1,12 @@
-"""Arrays in JSON: lists that become numpy arrays, and are written from them.
+"""Arrays in JSON requests: lists that become numpy arrays.
 
-Looking at each number by itself takes longest of all that reading JSON does: 1.1 us a hash, so that a thousand took
-longer than the rest of the call. A list is taken as a whole first. Where that does not go, because of one number that
-is wrong or because hashes are written in different ways, each is looked at by itself, which finds out what is wrong and
-where. Both take the same lists and make the same of them.
+Validating each number by itself takes most of the time of reading JSON: 1.1 us a hash, so that a thousand took longer
+than the rest of the call. So a list is converted as a whole first. If that fails, because one number is wrong or the
+hashes are written in different ways, each number is validated by itself, which says what is wrong and where. Both ways
+accept the same lists and return the same arrays.
 
-Key hashes have 64 bits, more than a JavaScript number holds. They are taken as strings (decimal, signed as Spark has
-them or not, or ``0x...``) or as numbers, and given as decimal strings, unsigned.
+A key hash has 64 bits, more than a JavaScript number holds. It is read from a string (decimal, signed as Spark has it
+or not, or ``0x...``) or from a number, and written as a decimal string, unsigned (``encoder.decimals``).
 """
 
 from __future__ import annotations
@@ -21,15 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from pydantic import (
-    BeforeValidator,
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    PlainSerializer,
-    TypeAdapter,
-    WithJsonSchema,
-)
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, SchemaValidator, core_schema
 
@@ -44,10 +36,8 @@ _MOST = 2**63 - 1
 _LONGEST = 20  # digits of 2^64 - 1, or of -2^63
 _UNSIGNED = 2**64 - 1
 _DECIMAL = re.compile(r"-?[0-9]{1,20}")
-_DECIMALS = re.compile(r"-?[0-9]{1,20}(?:,-?[0-9]{1,20})*")
 _HEX = re.compile(r"0[xX][0-9a-fA-F]{1,16}")
 _TO_UNSIGNED, _TO_SIGNED = pc.CastOptions.safe(pa.uint64()), pc.CastOptions.safe(pa.int64())
-_FEW = 200  # hashes that are read sooner without Arrow
 
 
 def hash_of(value: object) -> int:
@@ -67,39 +57,34 @@ _HASH_SCHEMA = {
     "description": "64 bits; strings keep all of them in any language",
     "examples": ["9864288744972464332"],
 }
-Hash = Annotated[int, BeforeValidator(hash_of), PlainSerializer(str, return_type=str), WithJsonSchema(_HASH_SCHEMA)]
+Hash = Annotated[int, BeforeValidator(hash_of), WithJsonSchema(_HASH_SCHEMA)]
 Count = Annotated[int, Field(ge=0, le=_MOST)]
 
 
 @dataclass(frozen=True)
-class _Listed:
-    """A list of at most so many of this kind, as an array: by ``whole`` from a list of what is ``loose``ly that kind,
-    or else, where that gives None, by ``made`` from one in which each was looked at."""
+class _ListAsArray:
+    """A list of at most ``most`` items of type ``item``, as an array. ``whole`` converts a list of ``loose`` items, or
+    returns None; then each item is validated and ``convert`` makes the array."""
 
-    kind: Any
+    item: Any
     loose: Any
     whole: Callable[[list[Any]], Array | None]
-    made: Callable[[list[Any]], Array]
-    written: Callable[[Array], list[Any]]
+    convert: Callable[[list[Any]], Array]
     most: int | None
 
     def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        strict = SchemaValidator(handler.generate_schema(list[self.kind]))  # type: ignore[name-defined]  # a type made at run time
+        strict = SchemaValidator(handler.generate_schema(list[self.item]))  # type: ignore[name-defined]  # a type made at run time
         loose = handler.generate_schema(Annotated[list[self.loose], Field(max_length=self.most)])  # type: ignore[name-defined]  # a type made at run time
 
         def validate(value: list[Any]) -> Array:
-            found = self.whole(value)
-            return self.made(strict.validate_python(value)) if found is None else found
+            array = self.whole(value)
+            return self.convert(strict.validate_python(value)) if array is None else array
 
-        return core_schema.no_info_after_validator_function(
-            validate,
-            loose,
-            serialization=core_schema.plain_serializer_function_ser_schema(self.written),
-        )
+        return core_schema.no_info_after_validator_function(validate, loose)
 
     def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        listed = Annotated[list[self.kind], Field(max_length=self.most)]  # type: ignore[name-defined]  # a type made at run time
-        return handler(TypeAdapter(listed).core_schema)  # what is written looks as what is read
+        listed = Annotated[list[self.item], Field(max_length=self.most)]  # type: ignore[name-defined]  # a type made at run time
+        return handler(TypeAdapter(listed).core_schema)
 
 
 # -- hashes -----------------------------------------------------------------------------------------------------
@@ -109,22 +94,11 @@ def _whole_hashes(value: list[Any]) -> Array | None:
     if not value:
         return None
     if type(value[0]) is str:
-        return _of_few(value) if len(value) < _FEW else _of_many(value)
+        return _texts(value)
     return _integers(value) if set(map(type, value)) == {int} else None
 
 
-def _of_few(value: list[Any]) -> Array | None:
-    try:
-        if _DECIMALS.fullmatch(",".join(value)) is None:
-            return None
-        found = [int(one) for one in value]
-        fits = min(found) >= -(2**63) and max(found) <= _UNSIGNED
-        return np.array([one & _UNSIGNED for one in found], np.uint64) if fits else None
-    except (TypeError, ValueError):  # not all of them text; or a comma in one
-        return None
-
-
-def _of_many(value: list[Any]) -> Array | None:
+def _texts(value: list[Any]) -> Array | None:
     try:
         text = pa.array(value, pa.string())
     except (pa.ArrowException, TypeError, ValueError):
@@ -153,19 +127,15 @@ def _hashes(value: list[int]) -> Array:
     return np.array(value, np.uint64)
 
 
-def _written_hashes(value: Array) -> list[Any]:
-    return [str(one) for one in value.tolist()]
-
-
 # -- counts and values --------------------------------------------------------------------------------------
 
 
 def _whole_counts(value: list[int]) -> Array | None:
     try:
-        found = np.array(value, np.int64)
+        counts = np.array(value, np.int64)
     except OverflowError:
         return None
-    return None if len(found) and int(found.min()) < 0 else found
+    return None if len(counts) and int(counts.min()) < 0 else counts
 
 
 def _counts(value: list[int]) -> Array:
@@ -180,19 +150,14 @@ def _matrix(value: list[list[float]]) -> Array:
     return np.fromiter(chain.from_iterable(value), np.float64, len(value) * columns).reshape(len(value), columns)
 
 
-def _listed(value: Array) -> list[Any]:
-    found: list[Any] = value.tolist()
-    return found
-
-
 def no_numbers() -> Array:
-    """What a list that was left out is."""
+    """The value of a list that was left out."""
     return np.zeros(0, np.int64)
 
 
-Hashes = Annotated[NDArray[np.uint64], _Listed(Hash, Any, _whole_hashes, _hashes, _written_hashes, MAX_JSON_KEYS)]
-AllHashes = Annotated[NDArray[np.uint64], _Listed(Hash, Any, _whole_hashes, _hashes, _written_hashes, None)]
-Counts = Annotated[NDArray[np.int64], _Listed(Count, int, _whole_counts, _counts, _listed, MAX_JSON_KEYS)]
-PerHost = Annotated[NDArray[np.int64], _Listed(Count, int, _whole_counts, _counts, _listed, 1 << 17)]
-PerWorker = Annotated[NDArray[np.int64], _Listed(Count, int, _whole_counts, _counts, _listed, MAX_PARTITIONS)]
-Matrix = Annotated[NDArray[np.float64], _Listed(list[float], list[float], _matrix, _matrix, _listed, MAX_JSON_KEYS)]
+Hashes = Annotated[NDArray[np.uint64], _ListAsArray(Hash, Any, _whole_hashes, _hashes, MAX_JSON_KEYS)]
+AllHashes = Annotated[NDArray[np.uint64], _ListAsArray(Hash, Any, _whole_hashes, _hashes, None)]
+Counts = Annotated[NDArray[np.int64], _ListAsArray(Count, int, _whole_counts, _counts, MAX_JSON_KEYS)]
+PerHost = Annotated[NDArray[np.int64], _ListAsArray(Count, int, _whole_counts, _counts, 1 << 17)]
+PerWorker = Annotated[NDArray[np.int64], _ListAsArray(Count, int, _whole_counts, _counts, MAX_PARTITIONS)]
+Matrix = Annotated[NDArray[np.float64], _ListAsArray(list[float], list[float], _matrix, _matrix, MAX_JSON_KEYS)]

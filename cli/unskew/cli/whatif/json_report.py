@@ -1,14 +1,14 @@
-"""A replay as one JSON document for programs: everything that was measured."""
+"""A replay as one JSON document: everything that was measured."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from unskew.cli.whatif.measure import Routed, Windowed
-from unskew.cli.whatif.read import Keys
-from unskew.cli.whatif.results import BatchResult, PolicyResult, Replay, RouterResult
-from unskew.cli.whatif.show import recommended, verdict
+from unskew.cli.whatif.key_file import Keys
+from unskew.cli.whatif.measure import RoutedBatch, WindowFigures
+from unskew.cli.whatif.report import recommended, verdict
+from unskew.cli.whatif.results import BatchResult, PlannedBatch, PolicyResult, Replay
 
 __all__ = ["as_json", "document"]
 
@@ -19,7 +19,7 @@ def as_json(keys: Keys, result: Replay) -> str:
 
 
 def document(keys: Keys, result: Replay) -> dict[str, Any]:
-    """Everything that was measured. ``plain_hash`` is there whether or not hash was among the policies."""
+    """Everything that was measured. ``plain_hash`` is always in it, also if hash was not among the policies."""
     job = result.job
     return {
         "file": keys.name,
@@ -50,11 +50,11 @@ def document(keys: Keys, result: Replay) -> dict[str, Any]:
 
 
 def _rule(result: Replay) -> dict[str, str] | None:
-    """What the Holistic paper would have taken, where routers were asked for."""
+    """The router that the Holistic paper's rule recommends, if the job has routers."""
     if not result.job.routers:
         return None
-    found = recommended(result)
-    return {"router": found.router, "reason": found.reason}
+    recommendation = recommended(result)
+    return {"router": recommendation.router, "reason": recommendation.reason}
 
 
 def _sliding(result: Replay) -> dict[str, Any] | None:
@@ -65,6 +65,7 @@ def _sliding(result: Replay) -> dict[str, Any] | None:
 
 
 def _policy(p: PolicyResult) -> dict[str, Any]:
+    assert p.plan is not None
     return {
         "policy": p.policy,
         "splits": p.splits,
@@ -85,11 +86,11 @@ def _policy(p: PolicyResult) -> dict[str, Any]:
         "build_ms": p.build_ms,
         "windows": _windows(p.windows),
         "last_plan": {"version": str(p.plan.version), "digest": p.plan.digest, "reason": p.plan.info.reason},
-        "batches": [_batch(b) for b in p.batches],
+        "batches": [_batch(*pair) for pair in zip(p.batches, p.planned, strict=True)],
     }
 
 
-def _router(p: RouterResult) -> dict[str, Any]:
+def _router(p: PolicyResult) -> dict[str, Any]:
     return {
         "policy": p.policy,
         "splits": p.splits,
@@ -103,29 +104,29 @@ def _router(p: RouterResult) -> dict[str, Any]:
     }
 
 
-def _windows(seen: Windowed | None) -> dict[str, Any] | None:
-    if seen is None:
+def _windows(figures: WindowFigures | None) -> dict[str, Any] | None:
+    if figures is None:
         return None
     return {
-        "windows": seen.windows,
-        "imbalance": {"mean": seen.imbalance, "worst": seen.worst_imbalance},
-        "mean_replication": seen.replication,
+        "windows": figures.windows,
+        "imbalance": {"mean": figures.imbalance, "worst": figures.worst_imbalance},
+        "mean_replication": figures.replication,
     }
 
 
-def _batch(b: BatchResult) -> dict[str, Any]:
+def _batch(b: BatchResult, planned: PlannedBatch) -> dict[str, Any]:
     return {
         "batch": b.number,
         "rows": b.rows,
-        "planned_imbalance": b.planned,
-        "moved_share": b.moved,
-        "new_plan": b.new_plan,
-        "build_ms": 1000 * b.build_seconds,
+        "planned_imbalance": planned.imbalance,
+        "moved_share": planned.moved,
+        "new_plan": planned.new_plan,
+        "build_ms": 1000 * planned.build_seconds,
         **_routed(b.routed),
     }
 
 
-def _routed(routed: Routed) -> dict[str, Any]:
+def _routed(routed: RoutedBatch) -> dict[str, Any]:
     return {
         "imbalance": routed.imbalance,
         "replication": routed.ksr,

@@ -1,0 +1,53 @@
+"""Times every operation of a store, at one call point: an operation that is added to a port is metered as it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any, NamedTuple, cast
+
+from unskew.service.stores.ports import Store
+from unskew.service.stores.records import News
+
+__all__ = ["StoreCalled", "metered"]
+
+
+class StoreCalled(NamedTuple):
+    """One operation. ``error``: the class of what it raised. A tuple, because each call makes one."""
+
+    op: str
+    seconds: float
+    error: str | None = None
+
+
+def metered(
+    store: Store, observe: Callable[[StoreCalled], None], clock: Callable[[], float] = time.perf_counter
+) -> Store:
+    """The same store. ``observe`` is called after each operation, also after one that failed or was cancelled."""
+    return cast(Store, _MeteredStore(store, observe, clock))
+
+
+class _MeteredStore:
+    def __init__(self, store: Store, observe: Callable[[StoreCalled], None], clock: Callable[[], float]) -> None:
+        self._store, self._observe, self._clock = store, observe, clock
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def news(self) -> AsyncIterator[News]:
+        return self._store.news()
+
+    def __getattr__(self, op: str) -> Callable[..., Any]:
+        call, observe, clock = getattr(self._store, op), self._observe, self._clock
+
+        async def timed(*args: Any, **named: Any) -> Any:
+            started, error = clock(), None
+            try:
+                return await call(*args, **named)
+            except BaseException as why:
+                error = type(why).__name__
+                raise
+            finally:
+                observe(StoreCalled(op, clock() - started, error))
+
+        return timed

@@ -1,0 +1,166 @@
+"""Names and numbers as the scripts write them, and the values that are in their replies."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_log import Commit, Member, ReportKey, RoundView
+from unskew.service.stores.records import HistoryEntry, PartKey, PlanRecord, StreamRecord
+
+__all__ = [
+    "MICROS",
+    "Pairs",
+    "commit_of",
+    "digits",
+    "groups",
+    "history_entry_of",
+    "micros",
+    "names_text",
+    "pairs",
+    "part_keys_of",
+    "plan_of",
+    "report_field",
+    "report_key",
+    "report_name",
+    "round_of",
+    "stream_of",
+    "version_text",
+]
+
+MICROS = 1e6
+_DIGITS = 20
+_NEVER = "0" * 2 * _DIGITS
+_MAX_FIELDS = 1000  # that Lua unpacks at once
+T = TypeVar("T")
+Pairs = list[tuple[bytes, bytes]]
+
+
+# -- lists ----------------------------------------------------------------------------------------------------
+
+
+def pairs(flat: Sequence[bytes]) -> Pairs:
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def groups(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[list[T]]:
+    """The items in groups whose sizes sum up to ``most`` at most, where one alone is not above it."""
+    group: list[T] = []
+    total = 0
+    for item, size in zip(items, sizes, strict=True):
+        if group and (total + size > most or len(group) == _MAX_FIELDS):
+            yield group
+            group, total = [], 0
+        group.append(item)
+        total += size
+    if group:
+        yield group
+
+
+# -- names and numbers ----------------------------------------------------------------------------------------
+
+
+def micros(seconds: float) -> int:
+    return round(seconds * MICROS)
+
+
+def digits(number: int) -> str:
+    """So many digits that numbers compare as texts do."""
+    return f"{number:0{_DIGITS}d}"
+
+
+def version_text(version: Version | None) -> str:
+    return "" if version is None else f"{digits(version.incarnation)}.{digits(version.number)}"
+
+
+def report_name(key: ReportKey) -> str:
+    """A report of an agent."""
+    return digits(key.session) + digits(key.seq)
+
+
+def report_field(key: ReportKey) -> str:
+    """A report of a round."""
+    return f"{key.agent} {report_name(key)}"
+
+
+def report_key(field: bytes) -> ReportKey:
+    agent, _, name = field.decode().rpartition(" ")
+    return _named(agent, name)
+
+
+def _named(agent: str, name: str) -> ReportKey:
+    return ReportKey(agent, int(name[:_DIGITS]), int(name[_DIGITS:]))
+
+
+def names_text(names: Sequence[ReportKey]) -> str:
+    return json.dumps(names)
+
+
+# -- records --------------------------------------------------------------------------------------------------
+
+
+def stream_of(name: str, reply: Sequence[bytes]) -> StreamRecord:
+    spec, created, incarnation, owner = reply
+    return StreamRecord(name, spec, int(created) / MICROS, int(incarnation), (owner or b"").decode())
+
+
+def part_keys_of(kind: str, batch: int, runs: Pairs, fields: Sequence[bytes]) -> list[PartKey]:
+    """``runs``: of each source the run that counts and its number of parts. ``fields``: the parts that are there."""
+    by_source = {source.decode(): line.decode().split(" ") for source, line in runs}
+    keys = []
+    for field in fields:
+        part, _, source = field.decode().partition(" ")
+        run, parts = by_source[source]
+        keys.append(PartKey(kind, source, batch, int(run), int(part), int(parts)))
+    return keys
+
+
+def plan_of(reply: Sequence[bytes] | None) -> PlanRecord | None:
+    if reply is None:
+        return None
+    version, digest, data, purpose = reply
+    incarnation, _, number = version.decode().partition(".")
+    return PlanRecord(Version(int(incarnation), int(number)), digest.decode(), data, purpose.decode())
+
+
+def round_of(reply: Sequence[Any]) -> RoundView:
+    now, incarnation, open_epoch, merged, opened, arrivals, leases, names, keep = reply
+    reported: dict[str, float] = {}
+    for field, about in pairs(arrivals):
+        agent, arrived = report_key(field).agent, int(about.split(b" ")[0]) / MICROS
+        reported[agent] = min(arrived, reported.get(agent, arrived))
+    return RoundView(
+        now=int(now) / MICROS,
+        incarnation=int(incarnation),
+        open=int(open_epoch),
+        merged=int(merged),
+        opened=None if opened is None else int(opened) / MICROS,
+        reported=reported,
+        members=_members(leases, names),
+        keep=keep or b"",
+    )
+
+
+def _members(leases: Sequence[bytes], names: Sequence[bytes]) -> tuple[Member, ...]:
+    """``names``: of each agent its last report that was taken, and its last one that was merged."""
+    merged = {agent: line[2 * _DIGITS :].decode() for agent, line in pairs(names)}
+    members = []
+    for agent, lease in sorted(pairs(leases)):
+        name = merged.get(agent, _NEVER)
+        last = None if name == _NEVER else _named(agent.decode(), name)
+        members.append(Member(agent.decode(), int(float(lease)) / MICROS, last))
+    return tuple(members)
+
+
+def commit_of(reply: Sequence[Any]) -> Commit | None:
+    epoch, answer, keep, names = reply
+    if epoch is None:
+        return None
+    return Commit(int(epoch), answer, tuple(ReportKey(*name) for name in json.loads(names)), keep)
+
+
+def history_entry_of(line: bytes) -> HistoryEntry:
+    at, _, data = line.partition(b" ")
+    return HistoryEntry(int(at) / MICROS, data)
