@@ -1,6 +1,11 @@
 """How several learners of one stream come to one Q-table (Dalton, section 4): agents report, a round is sealed and
-merged, everybody gets the answer.
+merged, and everybody gets the answer.
 
-``agent`` is one learner's side and ``reducer`` the other; ``messages`` is what they say to each other, ``merge`` the
-arithmetic, ``rules`` when a round is complete, ``dsync`` how often agents report.
+Begin with ``next_step``: it decides what a replica does about a round, for the service and for the simulator.
+``round_log`` says which report counts, ``rules`` when a round is complete, ``dsync`` how often agents report;
+``replica`` and ``wake_ups`` are what a replica remembers; ``reduce_round`` and ``merge`` make the answer, ``carryover``
+is what it leaves for the next round.
+
+``agent`` is the learner's side, ``partition_agent`` the same for the tasks of a batch, with ``sync_schedule`` for which
+batches report; ``messages`` is what both sides send.
 """
