@@ -35,7 +35,6 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import host_bits, listed_budget, slot_budget
 from unskew.core.plan.plan import Plan, PlanInfo
-from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT
 
 if TYPE_CHECKING:
     from unskew.core.rounds.messages import Report
@@ -189,6 +188,8 @@ def _hot(choice: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[ND
 def _allowed(choice: RoutingChoice, weights: I64, total: int, values: I64 | None) -> I64:
     """How many partitions each hot key may be on: by its share, by how many values tell its rows apart (None: every
     row is told from the others), and all together by what a plan holds."""
+    from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT  # tasks that go by a plan load no planners
+
     n = choice.partitions
     most = workers_allowed(choice.learning, weights, total, n)
     over = most.sum() / max(slot_budget(n, len(weights)) // 2, 1)
