@@ -67,9 +67,7 @@ def plan_of(policy: str) -> Plan:
 
 
 def pin_of(bound: RoutingChoice) -> StoredPin:
-    return StoredPin(
-        bound, "clicks", "q", ("user",), ("auto",), began=1_700_000_000_000, reason="because", told=("id",)
-    )
+    return StoredPin(bound, "clicks", "q", ("user",), ("auto",), 1_700_000_000_000, "because", ("id",))
 
 
 def learned() -> QTable:
@@ -121,11 +119,12 @@ def told_of_plan(plan: Plan | None) -> object:
 def told_of_pin(data: bytes) -> object:
     pin = pinned_from_bytes(data)
     bound, table = pin.bound, pin.bound.table
+    columns = pin.spread_columns if hasattr(pin, "spread_columns") else pin.told
     return {
         "plan": told_of_plan(bound.plan),
         "table": None if table is None else [table.hashes.tolist(), table.values.tolist(), table.rows.tolist()],
         "bound": [bound.partitions, bound.records, list(bound.version), bound.batch, bound.seed],
-        "about": [pin.stream, pin.name, list(pin.key), list(pin.spread), pin.began, pin.reason, list(pin.told)],
+        "about": [pin.stream, pin.name, list(pin.key), list(pin.spread), pin.began, pin.reason, list(columns)],
     }
 
 

@@ -13,8 +13,8 @@ from tests.messages import a_report, same_report
 from unskew.core.errors import UnskewError
 from unskew.core.rounds.messages import Report
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire.fast_reports import quick_report
-from unskew.wire.round_messages import careful_report, report_to_message
+from unskew.wire.fast_reports import fast_report
+from unskew.wire.round_messages import checked_report, report_to_message
 
 EDGES = [0, 1, 2**31, 2**40, 2**40 + 1, 2**48 + 1, 2**63 - 1, 2**63, 2**64 - 1]
 NUMBERS = ("session", "seq", "records")
@@ -64,13 +64,13 @@ def changed(draw: st.DrawFn, data: bytes) -> bytes:
 
 def careful(message: pb.SyncReport) -> Report | None:
     try:
-        return careful_report(message)
+        return checked_report(message)
     except UnskewError:
         return None
 
 
 def try_both(message: pb.SyncReport) -> None:
-    quick = quick_report(message)
+    quick = fast_report(message)
     if quick is not None:
         slow = careful(message)
         assert slow is not None
@@ -97,7 +97,7 @@ def test_what_is_taken_quickly_is_so_in_the_full_dose(message: pb.SyncReport) ->
 
 def test_the_usual_report_is_taken_quickly_and_cannot_be_written_to() -> None:
     """Else the quick way would be there for nothing."""
-    found = quick_report(report_to_message(a_report(64, 64)))
+    found = fast_report(report_to_message(a_report(64, 64)))
     assert found is not None
     table, frequent = found.table, found.frequent
     arrays = (table.hashes, table.values, table.rows, table.held, frequent.hashes, frequent.counts, found.loads)
@@ -158,7 +158,7 @@ SPOILED: dict[str, Callable[[pb.SyncReport], object]] = {
 def test_what_core_refuses_is_not_taken_quickly(what: str) -> None:
     """Each rule by itself, on a report that is taken without it."""
     message = report_to_message(a_report(8, 5))
-    assert quick_report(message) is not None
+    assert fast_report(message) is not None
     SPOILED[what](message)
     assert careful(message) is None
-    assert quick_report(message) is None
+    assert fast_report(message) is None

@@ -14,9 +14,9 @@ from unskew.core.plan.plan import Version
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire.streams import (
-    came_of,
     part_from_message,
     part_to_message,
+    reported_at,
     spec_from_bytes,
     spec_from_message,
     spec_to_bytes,
@@ -162,8 +162,8 @@ def test_a_finished_batch_comes_back_as_it_was() -> None:
 def test_a_kept_batch_says_when_it_came_and_is_read_without_that_too() -> None:
     """As by a replica of the release before: it sees the report and nothing more."""
     kept = work_to_bytes(WORK, 1_700_000_000.25)
-    assert (came_of(kept), work_from_bytes(kept)) == (1_700_000_000.25, WORK)
-    assert came_of(work_to_bytes(WORK)) == 0.0
+    assert (reported_at(kept), work_from_bytes(kept)) == (1_700_000_000.25, WORK)
+    assert reported_at(work_to_bytes(WORK)) == 0.0
     assert not {field.number for field in pb.ReportBatchRequest.DESCRIPTOR.fields} & {1000}
 
 

@@ -231,7 +231,7 @@ class Agent:
             version=machine.version,
             awaiting=machine.awaiting,
             dsync=machine.dsync,
-            tuples=machine.router.position[0],
+            tuples=machine.router.tuples,
             sent=sender.sent,
             answered=sender.answered,
             failed=background.failed,

@@ -1,4 +1,8 @@
-"""Protobuf messages to core values and back: the only place that translates."""
+"""Protobuf messages to core values and back; nothing else encodes or decodes them.
+
+Every ``x_from_*`` validates its input and raises ``WireError``, which names the field (``PlanFormatError`` for plans
+and pins). Begin with ``streams``, or with ``plans`` for the format of a plan.
+"""
 
 from unskew.wire.histograms import (
     Assembler,

@@ -1,7 +1,7 @@
-"""The usual report, read in half the time: by the fewest walks over its arrays that show it to be right.
+"""The usual report decoded in half the time: with as few passes over its arrays as show that it is valid.
 
-What is accepted here is accepted by the checks of core (``learning.careful_report``), as the same values; where it is
-not seen at once, nothing is refused, but left to them. So the rules stay core's, and the errors too.
+Core's checks (``round_messages.checked_report``) accept everything that is accepted here, with the same values. What is
+not clearly valid is not refused here but left to them, so all rules and errors are core's.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream_spec import check_name
 from unskew.v1 import partitioner_pb2 as pb
 
-__all__ = ["quick_report"]
+__all__ = ["fast_report"]
 
 _U8, _F8, _BYTES = np.dtype("<u8"), np.dtype("<f8"), 8
-_MOST = 2**40  # that a number of rows may be: far from where anything overflows
-_COUNTERS = 1 << 20  # so many of them still sum up to less than 2^63
+_MOST = 2**40  # rows in any count: far below where a sum overflows
+_COUNTERS = 1 << 20  # counts of this number still sum to less than 2^63
 _BEST = 2.0
 
 U64 = NDArray[np.uint64]
 
 
-def quick_report(message: pb.SyncReport) -> Report | None:
-    """The report, or None where that takes a closer look."""
+def fast_report(message: pb.SyncReport) -> Report | None:
+    """The report, or None where it needs the full checks."""
     table = _table(message.table)
     if table is None or not _U8.isnative:
         return None
@@ -44,8 +44,8 @@ def quick_report(message: pb.SyncReport) -> Report | None:
         message.records,
         message.dsync_seconds,
     )
-    known = loads is not None and frequent is not None and frequent.total == records
-    if not known or not session or not seq or records > _MOST or not 0.0 < dsync < math.inf:
+    usual = loads is not None and frequent is not None and frequent.total == records
+    if not usual or not session or not seq or records > _MOST or not 0.0 < dsync < math.inf:
         return None
     try:
         check_name("agent", agent)
@@ -100,7 +100,7 @@ def _frequent(message: pb.FrequentItems) -> FrequentItems | None:
 
 
 def _hashes(data: bytes) -> U64 | None:
-    """At least one, in ascending order."""
+    """One hash or more in ascending order, else None."""
     if not data or len(data) % _BYTES:
         return None
     hashes: U64 = np.frombuffer(data, _U8)

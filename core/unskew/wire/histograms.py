@@ -1,7 +1,7 @@
-"""Histograms as messages: whole, or in chunks that a receiver puts together within set bounds.
+"""Histograms as messages: whole, or in chunks that a receiver joins within set bounds.
 
-Keys may come in any order and any cut. The same histogram comes out, or one ``WireError``: a key that came twice, in
-one chunk or in two, is refused, because nobody could say which of the counts was meant.
+Keys may be in any order and in any chunks; the histogram is the same. A key that occurs twice, in one chunk or in two,
+is refused with a ``WireError``, because it is not clear which count is right.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ I64 = NDArray[np.int64]
 
 MAX_HOSTS = 1 << 17  # 2 MB of a chunk's 4
 _HOST_BITS = MAX_HOSTS.bit_length() - 1
-_CHUNK_KEYS = 1 << 16  # 1 MB, 1.5 with spread: short turns for the event loop that takes it
+_CHUNK_KEYS = 1 << 16  # 1 MB, 1.5 with spread: an event loop decodes it in a short time
 _OVERHEAD = 1024  # what a chunk takes beside its arrays
 _U8 = np.dtype("<u8")
 _NUMBERS = [
     pb.Histogram.DESCRIPTOR.fields_by_name[name].number
     for name in ("hashes", "counts", "spread", "tail_rows", "tail_keys")
 ]
-_LENGTH = 2  # the kind of a field that begins with its length
+_LENGTH = 2  # the wire type of a field that begins with its length
 
 Message = pb.Histogram | pb.ReportHistogramRequest
 
@@ -77,8 +77,10 @@ def histogram_from_message(message: pb.Histogram, field: str = "histogram", max_
 
 
 def histogram_to_bytes(histogram: Histogram, before: bytes = b"") -> bytes:
-    """The message's bytes, after these ``before``. They are put together here: through a message each array is copied
-    four times, and whoever copies 16 MB at a time holds up all threads of the process."""
+    """The message's bytes, after these ``before``.
+
+    They are joined here: a protobuf message copies each array four times, and copying 16 MB blocks all threads.
+    """
     tail = (None, None) if histogram.tail is None else (histogram.tail.rows, histogram.tail.keys)
     arrays = (histogram.hashes, histogram.counts, histogram.spread, *tail)
     pieces: list[bytes | memoryview] = [before]
@@ -90,12 +92,12 @@ def histogram_to_bytes(histogram: Histogram, before: bytes = b"") -> bytes:
 
 
 def _head(number: int, size: int) -> bytes:
-    """What stands before the bytes of a field: its number and kind, and how many they are."""
-    found = bytearray([number << 3 | _LENGTH])
+    """The head of a field of bytes: its number, its kind and its length."""
+    head = bytearray([number << 3 | _LENGTH])
     while size > 0x7F:
-        found.append(size & 0x7F | 0x80)
+        head.append(size & 0x7F | 0x80)
         size >>= 7
-    return bytes([*found, size])
+    return bytes([*head, size])
 
 
 def histogram_from_bytes(data: bytes) -> Histogram:
@@ -119,9 +121,9 @@ def chunks(
 
 
 class Assembler:
-    """A histogram from its chunks, within bounds. A chunk that is refused changes nothing.
+    """Joins the chunks of a histogram, within bounds. A chunk that is refused changes nothing.
 
-    ``max_bytes`` counts the chunks as they came, and a kilobyte for each: many small ones take memory too.
+    ``max_bytes`` bounds the bytes of all chunks plus a kilobyte for each, because many small ones take memory too.
     """
 
     def __init__(self, max_keys: int = 4_000_000, max_bytes: int = 128 << 20) -> None:
@@ -133,11 +135,11 @@ class Assembler:
 
     @property
     def stream(self) -> str:
-        """Whose it is, as the first chunk says; empty before that."""
+        """The stream that the first chunk names; empty before it."""
         return "" if self._header is None else self._header[0]
 
     def add(self, chunk: pb.ReportHistogramRequest) -> None:
-        """Take the next chunk, or a ``WireError``."""
+        """Add the next chunk, or raise a ``WireError``."""
         header = self._header_of(chunk)
         keys, tail = _keys_of(chunk, "", self.max_keys - self._keys), _tail_of(chunk, "")
         size = self._bytes + keys.nbytes + (0 if tail is None else tail.rows.nbytes + tail.keys.nbytes) + _OVERHEAD
@@ -157,7 +159,8 @@ class Assembler:
             self._keys += len(keys.hashes)
 
     def finish(self) -> tuple[str, Part, Histogram]:
-        """What all chunks are together. Sorts a million keys: not on an event loop."""
+        """The stream, the part and the histogram of all chunks. It may sort a million keys: do not call it on an event
+        loop."""
         if self._header is None:
             raise WireError("stream", "no chunk came; the first one says whose histogram it is")
         return *self._header, _histogram(self._parts, self._tail, "")
@@ -178,8 +181,8 @@ class Assembler:
 
 
 def _plain(why: UnskewError) -> WireError:
-    found = refusal("", why)
-    return found if found is why else WireError(found.field.removeprefix("."), found.why)
+    error = refusal("", why)
+    return error if error is why else WireError(error.field.removeprefix("."), error.why)
 
 
 # -- both ---------------------------------------------------------------------------------------------------
@@ -199,7 +202,7 @@ def _put_tail(message: Message, tail: Tail | None) -> None:
 
 
 def _keys_of(message: Message, at: str, most: int | None) -> _Keys:
-    """Listed keys, in the order in which they came; ``at`` is the path of the message."""
+    """The listed keys in the order of the message; ``at`` is its path for errors."""
     hashes = packed.unpack_hashes(message.hashes, f"{at}hashes")
     if most is not None and len(hashes) > most:
         raise WireError(f"{at}hashes", f"{len(hashes):,} keys where {most:,} are left; list fewer", too_much=True)
@@ -239,6 +242,6 @@ def _histogram(parts: list[_Keys], tail: Tail | None, at: str) -> Histogram:
         if len(twice):
             raise WireError(f"{at}hashes", f"key {int(hashes[twice[0]])} is there twice; give each key once")
     try:
-        return Histogram(hashes, counts, tail, spread, _checked=True)  # by now: in order, and each count is above 0
+        return Histogram(hashes, counts, tail, spread, _checked=True)  # checked above: in order, and each count above 0
     except UnskewError as why:
         raise refusal(f"{at}counts", why) from None

@@ -1,7 +1,7 @@
 """Arrays as bytes and back: 64-bit numbers, little endian, eight bytes each; sets as bits, the lowest of a byte first.
 
-Reading copies nothing on a little-endian machine but for sets of bits: the arrays are read-only views of the
-message's bytes. What is read is checked for its length first, so nothing is set aside on the word of a sender.
+On a little-endian machine reading copies only sets of bits: other arrays are read-only views of the message's bytes.
+The length is checked first, so no memory is allocated for a size that only the sender claims.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BYTES = 8
 
 
 def pack_numbers(numbers: U64 | I64) -> bytes:
-    """Hashes, or counts from 0 on: a count below 0 would be read as one beyond 2^63 - 1, and is refused there."""
+    """Hashes, or counts of 0 or more; the reader refuses a negative count, which looks like one beyond 2^63 - 1."""
     return numbers.astype("<i8" if numbers.dtype == np.int64 else _U8, copy=False).tobytes()
 
 
@@ -41,14 +41,14 @@ def pack_bits(rows: NDArray[np.bool_]) -> bytes:
 
 
 def unpack_hashes(data: bytes, field: str) -> U64:
-    """As many as there are."""
+    """All hashes in these bytes."""
     if len(data) % _BYTES:
         raise WireError(field, f"{len(data):,} bytes are no whole number of hashes; each takes {_BYTES}")
     return _native(np.frombuffer(data, _U8))
 
 
 def unpack_counts(data: bytes, field: str, count: int, *, least: int = 0, most: int = MAX_ROWS) -> I64:
-    """So many counts, each within the bounds."""
+    """``count`` counts, each within the bounds."""
     _sized(data, field, count, "counts", count * _BYTES)
     counts: U64 = _native(np.frombuffer(data, _U8))
     if count and (int(counts.max()) > most or (least and int(counts.min()) < least)):
@@ -58,14 +58,15 @@ def unpack_counts(data: bytes, field: str, count: int, *, least: int = 0, most: 
 
 
 def unpack_floats(data: bytes, field: str, rows: int, columns: int) -> F64:
-    """A table of so many numbers; what they may be is left to who knows what they are."""
+    """A table of ``rows`` by ``columns`` numbers; the caller validates the values."""
     _sized(data, field, rows, f"rows of {columns} numbers", rows * columns * _BYTES)
     table: F64 = _native(np.frombuffer(data, _F8)).reshape(rows, columns)
     return table
 
 
 def unpack_bits(data: bytes, field: str, rows: int, columns: int) -> NDArray[np.bool_]:
-    """A table of so many bits. One beyond the last column tells of a sender that has another number of columns."""
+    """A table of ``rows`` by ``columns`` bits. A bit beyond the last column is refused: the sender has other
+    columns."""
     wide = -(-columns // 8)
     _sized(data, field, rows, f"rows of {columns} bits in {wide} bytes", rows * wide)
     packed = np.frombuffer(data, np.uint8).reshape(rows, wide)
@@ -81,5 +82,5 @@ def _sized(data: bytes, field: str, count: int, what: str, size: int) -> None:
 
 
 def _native(array: NDArray[Any]) -> NDArray[Any]:
-    """In the machine's own order of bytes: the same array where that is little endian."""
+    """The array in the machine's byte order: unchanged where that is little endian."""
     return array if _U8.isnative else sealed(array.astype(array.dtype.newbyteorder("=")))

@@ -1,4 +1,4 @@
-"""What a query's batches are bound to, as it is kept beside the checkpoint (``proto/unskew/v1/pins.proto``)."""
+"""How a query routes its batches, as stored beside the checkpoint (``proto/unskew/v1/pins.proto``)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ _SUM = 8  # bytes of XXH64 in front of the message
 
 @dataclass(frozen=True, eq=False)
 class StoredPin:
-    """``bound`` from batch ``bound.batch`` on, for the rows that ``key`` and ``spread`` describe. ``told``: the columns
-    that ``spread`` stood for then; ``kinds``: what they and the key's columns were, by name and type."""
+    """A query routes its rows by ``bound`` from batch ``bound.batch`` on.
+
+    ``key`` and ``spread`` are the settings of the query; ``spread_columns`` the columns that ``spread`` meant then, and
+    ``kinds`` the names and types of all these columns.
+    """
 
     bound: RoutingChoice
     stream: str
@@ -30,7 +33,7 @@ class StoredPin:
     spread: tuple[str, ...]
     began: int = 0
     reason: str = ""
-    told: tuple[str, ...] = ()
+    spread_columns: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
 
 
@@ -51,7 +54,7 @@ def pinned_to_bytes(pinned: StoredPin) -> bytes:
         seed=bound.seed,
         began=pinned.began,
         reason=pinned.reason,
-        told=pinned.told,
+        told=pinned.spread_columns,
         kinds=pinned.kinds,
     )
     body = message.SerializeToString(deterministic=True)

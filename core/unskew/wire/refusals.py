@@ -1,7 +1,7 @@
-"""How a message is refused: one ``WireError`` that names the field by its path, whoever found the fault.
+"""How a message is refused: one ``WireError`` that names the field by its path, also where core found the fault.
 
-Core's own checks stay the only ones where they suffice; what they say is given the name that the field has in the
-message. Values are shown short: an error must not carry a megabyte of what somebody sent.
+Core's checks are not repeated; their errors get the name that the field has in the message. Values are cut short: an
+error must not contain a megabyte of input.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def shown(value: object) -> str:
 
 
 def refusal(field: str, why: UnskewError, names: Mapping[str, str] | None = None) -> WireError:
-    """What core says of a value, by the field's name in the message; ``names`` are those that differ from core's."""
+    """Core's error by the field's name in the message; ``names`` maps the parameters that have another name there."""
     if isinstance(why, WireError):
         return why
     if isinstance(why, ConfigError):

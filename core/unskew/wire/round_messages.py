@@ -1,8 +1,8 @@
-"""What agents and the service tell each other in a round: ``Report`` and ``Answer`` as messages and back.
+"""The messages of a round: an agent's ``Report``, the service's ``Answer``, and back.
 
 A Q-table of 64 hot keys by 64 workers is 33 kB, packed; both ways together cost tens of microseconds
-(``benchmarks/wire.py``). Core's own checks of ``QTable``, ``FrequentItems`` and ``Report`` are used, not repeated: only
-where one fails is it found out which field is to blame.
+(``benchmarks/wire.py``). Core's own checks of ``QTable``, ``FrequentItems`` and ``Report`` are used, not repeated;
+which field is wrong is determined only where one of them fails.
 
 A report is refused where its counts could make a round's sums overflow: a sealed round that cannot be merged would
 stop its stream for good. 2^48 rows between two reports of one agent are a billion a second for three days, and 32,768
@@ -28,7 +28,7 @@ from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream_spec import check_name
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import packed
-from unskew.wire.fast_reports import quick_report
+from unskew.wire.fast_reports import fast_report
 from unskew.wire.refusals import encoded, parsed, refusal, serialized
 
 __all__ = [
@@ -39,7 +39,7 @@ __all__ = [
     "answer_to_bytes",
     "answer_to_message",
     "answer_to_response",
-    "careful_report",
+    "checked_report",
     "report_as_sent",
     "report_from_bytes",
     "report_from_message",
@@ -56,7 +56,7 @@ _AS_SENT = {"dsync": "dsync_seconds"}
 
 
 class Received(NamedTuple):
-    """An answer, and what the service says to the one who asked: whether the report is in it, and how old it is."""
+    """An answer as one agent gets it: whether its own report is in it, and how old the answer is."""
 
     answer: Answer
     incarnation: int
@@ -104,7 +104,7 @@ def report_to_message(report: Report) -> pb.SyncReport:
 
 
 def _report(report: Report) -> pb.SyncReport:
-    seen = report.frequent
+    frequent = report.frequent
     return pb.SyncReport(
         agent=report.agent,
         session=report.session,
@@ -112,12 +112,12 @@ def _report(report: Report) -> pb.SyncReport:
         table=table_to_message(report.table),
         records=report.records,
         frequent=pb.FrequentItems(
-            capacity=seen.capacity,
-            hashes=packed.pack_numbers(seen.hashes),
-            counts=packed.pack_numbers(seen.counts),
-            error=seen.error,
-            total=seen.total,
-            rounding=seen.rounding,
+            capacity=frequent.capacity,
+            hashes=packed.pack_numbers(frequent.hashes),
+            counts=packed.pack_numbers(frequent.counts),
+            error=frequent.error,
+            total=frequent.total,
+            rounding=frequent.rounding,
         ),
         loads=packed.pack_numbers(report.loads),
         dsync_seconds=report.dsync,
@@ -128,12 +128,12 @@ def _report(report: Report) -> pb.SyncReport:
 
 def report_from_message(message: pb.SyncReport, field: str = "report") -> Report:
     """The report, or a ``WireError`` whose field begins with ``field``."""
-    quick = quick_report(message)
-    return quick if quick is not None else careful_report(message, field)
+    fast = fast_report(message)
+    return fast if fast is not None else checked_report(message, field)
 
 
-def careful_report(message: pb.SyncReport, field: str = "report") -> Report:
-    """The same, by the checks of core."""
+def checked_report(message: pb.SyncReport, field: str = "report") -> Report:
+    """The same, with all of core's checks."""
     if message.records > MAX_REPORTED:
         raise WireError(f"{field}.records", f"{message.records} is not allowed; use 0 to {MAX_REPORTED}")
     try:
@@ -171,8 +171,10 @@ def report_to_bytes(report: Report) -> bytes:
 
 
 def report_as_sent(message: pb.SyncReport, field: str = "report") -> tuple[Report, bytes]:
-    """The report, and itself in bytes as ``report_from_bytes`` reads them: quicker than writing it anew. They are the
-    message's own without what this release does not know."""
+    """The report, and its bytes as ``report_from_bytes`` reads them: quicker than encoding it again.
+
+    The bytes are the message's own, without the fields that this release does not know.
+    """
     report = report_from_message(message, field)
     message.DiscardUnknownFields()
     return report, serialized(message)
@@ -191,7 +193,7 @@ def answer_to_message(
     merged: bool = False,  # noqa: FBT001, FBT002 - a field of the message, in its order
     age: float = 0.0,
 ) -> pb.SyncAnswer:
-    """What one agent is told: ``merged`` says whether its report is among those of the round, which are not listed."""
+    """The answer for one agent; ``merged``: whether its report is among those of the round, which are not listed."""
     message = pb.SyncAnswer()
     message.CopyFrom(_packed_answer(answer))
 
@@ -206,15 +208,14 @@ def answer_to_message(
 def answer_to_response(answer: Answer, incarnation: int, merged: bool, age: float) -> bytes:  # noqa: FBT001 - as above
     """The same as the bytes of a ``SyncResponse``.
 
-    All agents of a round are told the same table: what they have in common is written once, and only joined with the
-    two fields before and after it that are each agent's own.
+    All agents of a round get the same table: that part is encoded once, and joined with the fields of each agent.
     """
-    had = _COMMON.get(answer)
-    if had is None or had[0] != incarnation:
+    cached = _COMMON.get(answer)
+    if cached is None or cached[0] != incarnation:
         first = pb.SyncAnswer(incarnation=incarnation).SerializeToString()
-        had = _COMMON[answer] = incarnation, first + serialized(_packed_answer(answer))
-    own = pb.SyncAnswer(merged=merged, age_seconds=age + 0.0).SerializeToString()
-    return b"".join((_ANSWER_TAG, _varint(len(had[1]) + len(own)), had[1], own))
+        cached = _COMMON[answer] = incarnation, first + serialized(_packed_answer(answer))
+    tail = pb.SyncAnswer(merged=merged, age_seconds=age + 0.0).SerializeToString()
+    return b"".join((_ANSWER_TAG, _varint(len(cached[1]) + len(tail)), cached[1], tail))
 
 
 _ANSWER_TAG = bytes([pb.SyncResponse.ANSWER_FIELD_NUMBER << 3 | 2])  # a message, of the length that follows
@@ -229,7 +230,7 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
-# As long as somebody holds the answer. An answer is frozen, and equal to itself only.
+# Cached as long as the answer lives: it is frozen, and equal to itself only.
 _PACKED: WeakKeyDictionary[Answer, pb.SyncAnswer] = WeakKeyDictionary()
 _COMMON: WeakKeyDictionary[Answer, tuple[int, bytes]] = WeakKeyDictionary()
 
@@ -254,7 +255,7 @@ def _answer(answer: Answer) -> pb.SyncAnswer:
 
 
 def answer_from_message(message: pb.SyncAnswer, name: Name | None = None, field: str = "answer") -> Received:
-    """``name`` is that of the report that was sent: where it is in the answer, ``answer.merged`` holds it."""
+    """``name`` is that of the sent report: ``answer.merged`` contains it if the report is in the answer."""
     age = message.age_seconds
     if not 0.0 <= age < math.inf:
         raise WireError(f"{field}.age_seconds", f"{age!r} is not allowed; use 0 or more")
@@ -289,7 +290,7 @@ def _sorted(data: bytes, field: str) -> NDArray[np.uint64]:
 
 
 def answer_to_bytes(answer: Answer) -> bytes:
-    """Without the names of the reports in it: keep those beside (``Commit.names``)."""
+    """The bytes of an answer without the names of its reports, which are stored beside them (``Commit.names``)."""
     return serialized(answer_to_message(answer))
 
 

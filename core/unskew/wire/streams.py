@@ -1,6 +1,7 @@
 """Streams, parts of batches, finished batches and versions as messages and back.
 
-A number that is 0 or unset in ``StreamSpec`` stands for its default where the contract says so; core judges the rest.
+A number that is 0 or unset in ``StreamSpec`` means its default where the contract says so; core checks all other
+values.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from unskew.wire.refusals import encoded, parsed, refusal, serialized, shown, te
 __all__ = [
     "ACTIONS",
     "OUTCOMES",
-    "came_of",
     "part_from_message",
     "part_to_message",
+    "reported_at",
     "spec_from_bytes",
     "spec_from_message",
     "spec_to_bytes",
@@ -40,7 +41,7 @@ __all__ = [
     "work_to_message",
 ]
 
-# By what core calls them: what became of a request for a plan, and what is advised.
+# Core's words and their enums: the outcome of a request for a plan, and the advised action.
 OUTCOMES = {
     "new": pb.PLAN_OUTCOME_NEW,
     "kept": pb.PLAN_OUTCOME_KEPT,
@@ -51,7 +52,7 @@ ACTIONS = {"hold": pb.SCALE_ACTION_HOLD, "out": pb.SCALE_ACTION_OUT, "in": pb.SC
 
 _NAME, _TEXT, _MANY = 200, 1000, 100  # characters of a name and of a parameter; parameters, key columns
 _EXACT = 2**53  # beyond it not every whole number is a double
-_TAKEN = {"name", "partitions", "seed", "weights"}  # what every planner takes: fields of their own
+_COMMON = {"name", "partitions", "seed", "weights"}  # what every planner takes: fields of their own
 _TIMES = ("interval_seconds", "processing_seconds", "map_seconds", "reduce_seconds")
 _COUNTS = ("rows", "keys", "fragments", "queue")
 
@@ -88,7 +89,7 @@ def spec_from_message(message: pb.StreamSpec, field: str = "spec") -> StreamSpec
 
 def _spec_of(message: pb.StreamSpec, field: str) -> StreamSpec:
     default = StreamSpec(partitions=1)
-    with np.errstate(all="ignore"):  # numbers at the ends of a double are refused by what comes of them
+    with np.errstate(all="ignore"):  # extreme doubles overflow here, and what results is refused
         return StreamSpec(
             partitions=message.partitions,
             policy=text(message.policy, f"{field}.policy", _NAME) or default.policy,
@@ -105,10 +106,15 @@ def _spec_of(message: pb.StreamSpec, field: str) -> StreamSpec:
 
 
 def _names(message: pb.StreamSpec) -> dict[str, str]:
-    """Fields of the message by the names that core gives them: a planner speaks of its parameters by their own."""
-    given = {name: f"parameters.{name}" for name in message.parameters.fields}
+    """Fields of the message by the names in core's errors: a planner names its parameters without a path."""
+    paths = {name: f"parameters.{name}" for name in message.parameters.fields}
     policy = message.policy or StreamSpec.policy
-    return {**given, f"{policy} parameter": "parameters", "dsync": "dsync_seconds", "dsync_max": "dsync_max_seconds"}
+    return {
+        **parameters,
+        f"{policy} parameter": "parameters",
+        "dsync": "dsync_seconds",
+        "dsync_max": "dsync_max_seconds",
+    }
 
 
 def spec_to_bytes(spec: StreamSpec) -> bytes:
@@ -142,7 +148,7 @@ def _struct(parameters: Mapping[str, object]) -> Struct:
 
 
 def _value(value: object, field: str) -> Value:
-    """A ``Struct`` has doubles only: a whole number that no double is would come back as another one."""
+    """A ``Struct`` has doubles only, so a whole number that is no double is refused: it would come back changed."""
     if value is None:
         return Value(null_value=NULL_VALUE)
     if isinstance(value, bool):
@@ -165,7 +171,7 @@ def _parameters(struct: Struct, field: str) -> dict[str, object]:
     if len(struct.fields) > _MANY:
         raise WireError(field, f"{len(struct.fields):,} parameters; at most {_MANY} are allowed")
     names = sorted(text(name, field, _NAME) for name in struct.fields)
-    for name in _TAKEN.intersection(names):
+    for name in _COMMON.intersection(names):
         raise WireError(f"{field}.{name}", "not a parameter; it has a field of its own")
     return {name: _parameter(struct.fields[name], f"{field}.{name}") for name in names}
 
@@ -207,7 +213,7 @@ def version_to_message(version: Version) -> plan_pb2.PlanVersion:
 
 
 def version_from_message(message: plan_pb2.PlanVersion) -> Version:
-    """Any pair of 64-bit numbers is one; whether the field is set at all, ``HasField`` of the request says."""
+    """The version; any pair of 64-bit numbers is one. Check first with ``HasField`` whether the field is set."""
     return Version(message.incarnation, message.number)
 
 
@@ -217,7 +223,7 @@ def version_from_message(message: plan_pb2.PlanVersion) -> Version:
 def work_to_message(
     batch: BatchWork, stream: str = "", part: Part | None = None, version: Version | None = None
 ) -> pb.ReportBatchRequest:
-    """The whole request; without the rest it is what a store keeps. ``version`` goes before the batch's own."""
+    """The request; a store keeps only the batch. ``version`` overrides the batch's own."""
     return encoded("partitions", lambda: _batch(batch, stream, part, version))
 
 
@@ -248,18 +254,18 @@ def _work(work: Work) -> pb.PartitionWork:
 
 
 def work_from_message(message: pb.ReportBatchRequest) -> BatchWork:
-    """What the partitions took, each at most once, in the order given."""
+    """The work of the partitions in the order given; a partition that occurs twice is refused."""
     if len(message.partitions) > MAX_PARTITIONS:
         raise WireError("partitions", f"{len(message.partitions):,} of them; a stream has at most {MAX_PARTITIONS}")
     interval, processing, mapped, reduced = (_amount(getattr(message, name), name) for name in _TIMES)
-    work = tuple(_work_of(one, f"partitions[{at}]") for at, one in enumerate(message.partitions))
-    seen: set[int] = set()
-    for at, one in enumerate(work):
-        if one.partition in seen:
-            raise WireError(f"partitions[{at}].partition", f"{one.partition} is there twice; give each partition once")
-        seen.add(one.partition)
+    work = tuple(_work_of(task, f"partitions[{at}]") for at, task in enumerate(message.partitions))
+    partitions: set[int] = set()
+    for at, task in enumerate(work):
+        if task.partition in partitions:
+            raise WireError(f"partitions[{at}].partition", f"{task.partition} is there twice; give each partition once")
+        partitions.add(task.partition)
     for name in _COUNTS:
-        if sum(getattr(one, name) for one in work) > MAX_ROWS:
+        if sum(getattr(task, name) for task in work) > MAX_ROWS:
             raise WireError("partitions", f"{name}: more than 2^63 - 1 in all")
     version = version_from_message(message.version) if message.HasField("version") else None
     return BatchWork(work, interval, processing, mapped, reduced, version)
@@ -286,15 +292,15 @@ def _amount(value: float, field: str) -> float:
     return value + 0.0
 
 
-def work_to_bytes(batch: BatchWork, came: float = 0.0) -> bytes:
-    """``came``: seconds since 1970 at which it was reported; 0 where nobody knows."""
-    return serialized(work_to_message(batch)) + serialized(KeptBatch(came=int(came * 1e6)))
+def work_to_bytes(batch: BatchWork, reported: float = 0.0) -> bytes:
+    """``reported``: seconds since 1970 at which it was reported, 0 if not known."""
+    return serialized(work_to_message(batch)) + serialized(KeptBatch(came=int(reported * 1e6)))
 
 
 def work_from_bytes(data: bytes) -> BatchWork:
     return work_from_message(parsed(pb.ReportBatchRequest, data, "partitions"))
 
 
-def came_of(data: bytes) -> float:
-    """When the report was taken that these bytes are (``work_to_bytes``)."""
-    return parsed(KeptBatch, data, "came").came / 1e6
+def reported_at(data: bytes) -> float:
+    """When the batch in these bytes (``work_to_bytes``) was reported, in seconds since 1970."""
+    return parsed(KeptBatch, data, "reported").came / 1e6

@@ -300,7 +300,7 @@ def test_what_auto_stood_for_is_pinned(spark: SparkSession, sk: Unskew, folder: 
     notes = Notes(fails={1})
     fails(lambda: run(spark, folder, settled(batches(sk, notes, folder, spread="auto"))))
     assert (pin := pin_at(folder / "cp", 1)).bound.plan is not None
-    assert (pin.bound.plan.splits, pin.told) == (True, ("user", "id"))
+    assert (pin.bound.plan.splits, pin.spread_columns) == (True, ("user", "id"))
     with Unskew(spark, stream="clicks", partitions=PARTITIONS, policy="kip") as other:
         made = batches(other, lambda df, batch: batch == 2 or notes(df, batch), folder, spread="auto", threshold=2_000)
 
@@ -310,7 +310,7 @@ def test_what_auto_stood_for_is_pinned(spark: SparkSession, sk: Unskew, folder: 
         run(spark, folder, each)
     assert [len(notes.runs.get(batch, [])) for batch in range(4)] == [1, 2, 0, 1]
     assert notes.moved() == 0
-    assert pin_at(folder / "cp", 2).told == ("user", "id", "more")
+    assert pin_at(folder / "cp", 2).spread_columns == ("user", "id", "more")
 
 
 def test_a_column_that_auto_stood_for_may_be_gone(
@@ -327,13 +327,13 @@ def test_a_column_that_auto_stood_for_may_be_gone(
 
     fails(lambda: run(spark, folder, each))
     assert (pin := pin_at(folder / "cp", 2)).bound.plan is not None
-    assert (pin.bound.plan.splits, pin.told) == (True, ("user", "id", "more"))
+    assert (pin.bound.plan.splits, pin.spread_columns) == (True, ("user", "id", "more"))
     again = Notes()
     run(spark, folder, settled(batches(sk, again, folder, spread="auto")))
     assert sorted(again.runs) == [2, 3]
     assert all(int((one[0] >= 0).sum()) == ROWS for one in again.runs.values())
     assert "told apart without more" in caplog.text
-    assert pin_at(folder / "cp", 3).told == ("user", "id")
+    assert pin_at(folder / "cp", 3).spread_columns == ("user", "id")
 
 
 def test_columns_with_dots_in_their_names_tell_rows_apart(spark: SparkSession, sk: Unskew, folder: Path) -> None:
@@ -352,7 +352,7 @@ def test_columns_with_dots_in_their_names_tell_rows_apart(spark: SparkSession, s
 
     fails(lambda: run(spark, folder, each))
     run(spark, folder, each)
-    assert pin_at(folder / "cp", 3).told == ("user", "id", "a.b", "a")
+    assert pin_at(folder / "cp", 3).spread_columns == ("user", "id", "a.b", "a")
     assert (notes.wrong(4), notes.moved()) == (0, 0)
 
 

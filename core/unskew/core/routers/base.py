@@ -163,9 +163,9 @@ class Router:
         return out
 
     @property
-    def position(self) -> tuple[int, float, bool | None]:
-        """The position in the stream: tuples so far, the last time, and whether tuples have times."""
-        return self._rows, self._last, self._timed
+    def tuples(self) -> int:
+        """How many tuples have been counted; of timed tuples none are."""
+        return self._rows
 
     def _slides(self, rows: int, times: ArrayLike | None) -> I64:
         if rows and self._timed is None:

@@ -191,7 +191,7 @@ class _StartedQuery:
             settings.name,
             settings.key,
             settings.spread,
-            told=spread,
+            spread_columns=spread,
             kinds=_kinds(df, settings, spread),
         )
         self._binding = PinLog(pin_folder(settings.checkpoint, settings.name), self._now)
@@ -203,7 +203,9 @@ class _StartedQuery:
             pin = self._pin(rows, batch)
             began = time.monotonic()
             routed, sampler = self.placer.route(rows, pin, batch)
-            current = CurrentBatch(pin.bound.plan, self._key, settings.spread_of_pin(pin.told), settings.deadline)
+            current = CurrentBatch(
+                pin.bound.plan, self._key, settings.spread_of_pin(pin.spread_columns), settings.deadline
+            )
             try:
                 with self._sk.plans.context.bind(current):
                     handle(routed, batch)
@@ -226,7 +228,11 @@ class _StartedQuery:
                 return stored
         present, now = self._binding.present, self._now
         choice, reason = self.placer.choose(df, batch, present)
-        if present is not None and choice is present.bound and (present.told, present.kinds) == (now.told, now.kinds):
+        if (
+            present is not None
+            and choice is present.bound
+            and (present.spread_columns, present.kinds) == (now.spread_columns, now.kinds)
+        ):
             return self._binding.stay(batch)
         began = int(time.time() * 1000) if present is None else present.began
         return self._binding.bind(batch, choice, reason, began)

@@ -51,8 +51,8 @@ class LearningPlacer:
 
     def begin(self, pin: StoredPin, now: StoredPin) -> None:
         """The batch has a pin of an earlier run: go on from its table."""
-        if (pin.told and pin.told != now.told) or (pin.kinds and pin.kinds != now.kinds):
-            before, columns = pin.kinds or pin.told, now.kinds if pin.kinds else now.told
+        if (pin.spread_columns and pin.spread_columns != now.spread_columns) or (pin.kinds and pin.kinds != now.kinds):
+            before, columns = pin.kinds or pin.spread_columns, now.kinds if pin.kinds else now.spread_columns
             raise PlanError(
                 f"batch {pin.bound.batch} of {pin.name} may have been begun with its rows placed by "
                 f"{', '.join(before)}, and now it would be by {', '.join(columns)}: its tasks would place them "

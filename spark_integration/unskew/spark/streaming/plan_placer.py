@@ -150,8 +150,8 @@ class PlanPlacer:
     def route(self, df: DataFrame, pin: StoredPin, batch: int) -> tuple[DataFrame, RowSampler | None]:
         settings, plan = self._settings, _plan_of(pin)
         self._listen(df)
-        if self._hashes is None or self._hashes[0] != pin.told:
-            self._hashes, self._route = (pin.told, *self._hashes_of(df, pin.told)), None
+        if self._hashes is None or self._hashes[0] != pin.spread_columns:
+            self._hashes, self._route = (pin.spread_columns, *self._hashes_of(df, pin.spread_columns)), None
         _, key, spread = self._hashes
         if self._route is None or self._route[0] != plan:
             key_of(df, settings.keys, plan=plan)  # refuses keys of other types than the plan's
