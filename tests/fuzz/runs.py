@@ -37,11 +37,10 @@ _BOUNDED = (
     "._records",
     "._plans",
     "._latest",
-    "._pages",
-    "._known",
+    "._cache",
     "._highest",
     "._read",
-    "._gone",
+    "._deleted",
 )  # by a number, in the code
 
 

@@ -111,7 +111,7 @@ def test_only_the_service_is_added_to_its_base(image: Rootfs) -> None:
     packages = next((home / "lib").glob("python3*")) / "site-packages"
     assert {path.name for path in layer.iterdir()} - {"mnt", PYTHON.parts[1], ROOT.parts[1]} == {"etc", "opt"}
     assert [path.name for path in (layer / "opt").iterdir()] == ["unskew"]
-    assert (packages / "unskew" / "service" / "main.py").is_file()
+    assert (packages / "unskew" / "service" / "app" / "main.py").is_file()
     assert [path for path in packages.iterdir() if path.name.startswith(("pip", "setuptools"))] == []
     assert [path for path in home.rglob("*") if path.name in ("tests", "gcc", "pip", "pip3")] == []
     assert [
