@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections import Counter
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 from unskew.core.dalton import row_loop as kernels
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.rounds.agent import Agent, AgentSettings, AgentTick, Answered, Routed, SendReport, Tuples
+from unskew.core.rounds.agent import (
+    Action,
+    Agent,
+    AgentSettings,
+    AgentTick,
+    Answered,
+    Event,
+    Routed,
+    SendReport,
+    Tuples,
+)
 from unskew.core.rounds.merge import merge
 from unskew.core.rounds.messages import Answer, Report
 
@@ -23,6 +33,12 @@ N = 4
 DSYNC = 10.0
 HOT = np.uint64(7)
 GREEDY = {"epsilon": 0.0}
+
+
+class Handles(Protocol):
+    """An agent, or what stands before one."""
+
+    def handle(self, event: Event, now: float) -> tuple[Action, ...]: ...
 
 
 def agent(name: str = "ann", **more: Any) -> Agent:
@@ -39,13 +55,13 @@ def stream(rng: np.random.Generator, rows: int, share: float, key: int = int(HOT
     return np.where(np.arange(rows) < round(share * rows), np.uint64(key), rare)[rng.permutation(rows)]
 
 
-def routed(of: Agent, keys: U64, now: float, times: NDArray[np.float64] | None = None) -> list[int]:
+def routed(of: Handles, keys: U64, now: float, times: NDArray[np.float64] | None = None) -> list[int]:
     first = of.handle(Tuples(keys, times), now)[0]
     assert isinstance(first, Routed)
     return first.workers.tolist()
 
 
-def report_of(of: Agent, now: float) -> Report:
+def report_of(of: Handles, now: float) -> Report:
     (sent,) = of.handle(AgentTick(), now)
     assert isinstance(sent, SendReport)
     return sent.report
