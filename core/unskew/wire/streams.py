@@ -110,7 +110,7 @@ def _names(message: pb.StreamSpec) -> dict[str, str]:
     paths = {name: f"parameters.{name}" for name in message.parameters.fields}
     policy = message.policy or StreamSpec.policy
     return {
-        **parameters,
+        **paths,
         f"{policy} parameter": "parameters",
         "dsync": "dsync_seconds",
         "dsync_max": "dsync_max_seconds",
