@@ -26,7 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.spark_native import N, paired, session, sink, sixty_four
 from unskew.client import Client, testing
 from unskew.core.dalton.qtable import QTable
-from unskew.core.rounds.partition_agent import RoutingChoice, apart, decide
+from unskew.core.rounds.partition_agent import RoutingChoice, decide, distinct_hashes
 from unskew.spark.place.by_tasks import place
 from unskew.spark.place.task_pin import TaskPin
 
@@ -73,8 +73,8 @@ def machine(rows: int) -> None:
     bound = RoutingChoice(N, table=QTable.empty(N), alike=True)
     decide(bound, 0, drawn[:10_000], spread[:10_000])
     for name, work in {
-        "told apart": lambda: apart(spread),
-        "all alike": lambda: apart(np.zeros(rows, np.uint64)),
+        "told apart": lambda: distinct_hashes(spread),
+        "all alike": lambda: distinct_hashes(np.zeros(rows, np.uint64)),
         "learned and routed": lambda: decide(bound, 0, drawn, spread),
     }.items():
         took = []

@@ -70,5 +70,5 @@ def test_an_example_prints_what_it_says(name: str, names: dict[str, Any]) -> Non
     assert example.examples, f"{name} has no example"
     said: list[str] = []
     with warnings.catch_warnings():
-        doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example, out=said.append)
+        doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(example, out=said.append)
     assert not said, "".join(said)

@@ -18,7 +18,14 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan.plan import Plan
 from unskew.core.rounds.merge import merge
 from unskew.core.rounds.messages import Answer, Report
-from unskew.core.rounds.partition_agent import PartitionRouting, RoutingChoice, apart, bounded, decide, report_of
+from unskew.core.rounds.partition_agent import (
+    PartitionRouting,
+    RoutingChoice,
+    bounded,
+    decide,
+    distinct_hashes,
+    report_of,
+)
 from unskew.simulate.key_streams import zipf_keys
 from unskew.wire import report_from_message, report_to_message
 
@@ -105,13 +112,13 @@ def test_a_words_only_partition_is_spread_where_rows_are_told_apart() -> None:
 def test_rows_told_apart_by_hand() -> None:
     """The first of equal ones keeps its hash; the n-th has the same one in any order, and no two are alike."""
     spread = np.array([7, 9, 7, 7, 9, 1], np.uint64)
-    out = apart(spread)
+    out = distinct_hashes(spread)
     assert (out[0], out[1], out[5]) == (7, 9, 1)
     assert len(set(out.tolist())) == 6
-    assert sorted(apart(spread[::-1].copy()).tolist()) == sorted(out.tolist())
-    assert apart(np.array([7, 7], np.uint64))[1] in out.tolist()
+    assert sorted(distinct_hashes(spread[::-1].copy()).tolist()) == sorted(out.tolist())
+    assert distinct_hashes(np.array([7, 7], np.uint64))[1] in out.tolist()
     unique = np.array([3, 2, 1], np.uint64)
-    assert apart(unique) is unique
+    assert distinct_hashes(unique) is unique
 
 
 def test_a_plan_places_distinct_rows_as_everywhere_else() -> None:

@@ -165,7 +165,7 @@ def test_settling_after_the_end_is_told_and_does_not_raise() -> None:
 
     batches.ahead.finished(Ran(late))
     assert batches.ahead.settle(0.05) is False
-    batches.ahead.add_seconds(0, 1.0)
+    batches.ahead.took(0, 1.0)
     batches.close()
     go.set()
     assert batches.ahead.settle(30.0)

@@ -60,7 +60,9 @@ def manifests(plans: list[Plan]) -> Results:
         whole.MergeFrom(state_pb2.StateManifest(figures=figures, host_keys=[1] * 4096, history=[counts] * at, latest=4))
         yield f"manifest {at}", pages.manifest_to_bytes(pages.manifest_from_bytes(_summed(whole)))
     done = state_pb2.StateDone(partition=3, part=part, output="o", figures=figures, rows=counts, host=[4], grown=[-2])
-    yield "done", pages.done_to_bytes(pages.done_from_bytes(_summed(done)))
+    read = getattr(pages, "task_result_from_bytes", None) or pages.done_from_bytes
+    write = getattr(pages, "task_result_to_bytes", None) or pages.done_to_bytes
+    yield "done", write(read(_summed(done)))
     owner = state_pb2.StateIdentity(format=1, query="q", stream="s", name="n", key_names=["k"], key_types=["int"])
     yield "identity", pages.identity_to_bytes(pages.identity_from_bytes(_summed(owner)))
 

@@ -94,7 +94,7 @@ class Alone:
         self.placed, self.parts = plan, tuple(done.part for done in self.done)
         figures = Figures()
         for done in self.done:
-            self.keys += done.grown
+            self.keys += done.keys_added
             figures = figures.plus(done.figures)
         return figures
 

@@ -19,7 +19,7 @@ from unskew.client import Client
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.partition_agent import RoutingChoice, decide
 from unskew.core.stream_spec import StreamSpec
-from unskew.service.engine import rounds
+from unskew.service.engine import round_driver
 from unskew.spark import service_link
 from unskew.spark.place import task_reports
 from unskew.spark.place.task_pin import TaskPin
@@ -121,13 +121,13 @@ def slow_service(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Slow]]:
     """A service in this process whose merges take as long as the test says, in a thread, as large ones do."""
     import time
 
-    slow, real = Slow(), rounds.reduce_round
+    slow, real = Slow(), round_driver.reduce_round
 
-    def reduced(job: rounds.MergeJob) -> rounds.RoundResult:
+    def reduced(job: round_driver.MergeJob) -> round_driver.RoundResult:
         time.sleep(slow.seconds)
         return real(job)
 
-    monkeypatch.setattr(rounds, "reduce_round", reduced)
-    monkeypatch.setattr(rounds, "_BRIEF", -1)
+    monkeypatch.setattr(round_driver, "reduce_round", reduced)
+    monkeypatch.setattr(round_driver, "_ON_LOOP", -1)
     with served("engine") as service:
         yield f"grpc://{service.target}", slow

@@ -1,7 +1,11 @@
 """How several learners of one stream come to one Q-table (Dalton, section 4): agents report, a round is sealed and
-merged, everybody gets the answer. A report that comes late counts in the next round.
+merged, and everybody gets the answer. A report that comes late counts in the next round.
 
-``agent`` is one learner's side, ``partition_agent`` that of a task; ``messages`` is what they send and get.
-``round_log`` says which report counts, ``next_step`` what a replica does next, ``merge`` and ``reduce_round`` what the
-answer is, ``dsync`` and ``sync_schedule`` how often agents report. Begin with ``next_step``.
+Begin with ``next_step``: it decides what a replica does about a round, for the service and for the simulator.
+``round_log`` says which report counts, ``rules`` when a round is complete, ``dsync`` how often agents report;
+``replica`` and ``wake_ups`` are what a replica remembers; ``reduce_round`` and ``merge`` make the answer, ``carryover``
+is what it leaves for the next round.
+
+``agent`` is the learner's side, ``partition_agent`` the same for the tasks of a batch, with ``sync_schedule`` for which
+batches report; ``messages`` is what both sides send.
 """

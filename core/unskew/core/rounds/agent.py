@@ -125,21 +125,20 @@ class Agent:
     seq: int = field(default=0, init=False)
     waiting: Report | None = field(default=None, init=False)
     _due: float | None = field(default=None, init=False)
-    _late: bool = field(default=False, init=False)
-    _span: int = field(default=0, init=False)
-    _began: float = field(default=0.0, init=False)
-    _heard: bool = field(default=False, init=False)
-    _kept: FrequentItems | None = field(default=None, init=False)
-    _split: U64 = field(default_factory=lambda: np.zeros(0, np.uint64), init=False)
-    _adopted_in: int = field(default=-1, init=False)
+    _ask_longer: bool = field(default=False, init=False)
+    _interval_tuples: int = field(default=0, init=False)
+    _interval_began: float = field(default=0.0, init=False)
+    _answered: bool = field(default=False, init=False)
+    _unreported: FrequentItems | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        of = self.settings
-        chosen = checked("dalton", DaltonRouter, {"frequencies": "map", **of.parameters})
-        shared = common(of.workers, of.seed, of.window, of.slide)
-        self.learner = DaltonRouter(shared, **chosen).partner(of.number + 1)  # type: ignore[arg-type]  # checked above
+        settings = self.settings
+        parameters = checked("dalton", DaltonRouter, {"frequencies": "map", **settings.parameters})
+        shared = common(settings.workers, settings.seed, settings.window, settings.slide)
+        router = DaltonRouter(shared, **parameters)  # type: ignore[arg-type]  # checked above
+        self.learner = router.partner(settings.number + 1)
         self.router = Router("dalton", self.learner)
-        self.dsync = float(of.dsync)
+        self.dsync = float(settings.dsync)
 
     @property
     def epoch(self) -> int:
@@ -157,29 +156,17 @@ class Agent:
             return ()
         routed: tuple[Action, ...] = ()
         if self._due is None:
-            self._began, self._due = now, now + self.dsync
+            self._interval_began, self._due = now, now + self.dsync
         if isinstance(event, Tuples):
             routed = (Routed(self.router.route(event.hashes, event.times)),)
         return (*routed, *self._report(now))
-
-    def final_but(self) -> U64 | None:
-        """Key-forwarding (section 4.2): every key is final at its worker but these; None: none is. Several partitioners
-        may forward only if they sync at least once a slide and the global table has come in this one."""
-        slide = self.settings.slide if self.settings.slide is not None else self.settings.window
-        in_time = self._adopted_in == self._slide()
-        if slide is None or self.dsync > slide or not in_time:
-            return None
-        return np.union1d(self.learner.split_keys(), self._split)
-
-    def _slide(self) -> int:
-        return int(self.learner.loads.clock[1])
 
     def _report(self, now: float) -> tuple[Action, ...]:
         if self._due is None or now < self._due:
             return ()
         self._due = max(self._due + self.dsync * ((now - self._due) // self.dsync + 1), now)
         if self.waiting is not None:
-            self._late, self._kept = True, self._frequent()
+            self._ask_longer, self._unreported = True, self._frequent()
             self._end_interval(now)
             self._age_others()
             return (SendReport(self.waiting),)
@@ -194,33 +181,33 @@ class Agent:
             frequent=frequent,
             loads=self.learner.loads.load.copy(),
             dsync=self.dsync,
-            longer=self._late,
+            longer=self._ask_longer,
         )
-        self._late, self._kept = False, None
+        self._ask_longer, self._unreported = False, None
         self._end_interval(now)
         self.learner.forget_pending()
         return (SendReport(self.waiting),)
 
     def _frequent(self) -> FrequentItems:
         """What came since the last report: the intervals that ended without an answer, and this one."""
-        here = self.learner.frequent(self.settings.capacity)
-        return here if self._kept is None else self._kept.merge(here)
+        interval = self.learner.frequent(self.settings.capacity)
+        return interval if self._unreported is None else self._unreported.merge(interval)
 
     def _table(self) -> QTable:
         """The rows, with their tuples since the last report."""
         table = self.learner.table()
-        before = 0 if self._kept is None else self._kept.lower(table.hashes)
+        before = 0 if self._unreported is None else self._unreported.lower(table.hashes)
         return QTable(table.hashes, table.values, table.rows + before, table.held)
 
     def _end_interval(self, now: float) -> None:
-        """STATS_WIN ends. L of the next one is GL, or what came here in this one if nothing was heard in it."""
+        """STATS_WIN ends. L of the next one is GL, or what came here in this one if no answer came in it."""
         self.learner.end_interval()
-        if self._heard:
-            self.learner.set_span(self._span)
-        self._began, self._heard = now, False
+        if self._answered:
+            self.learner.set_span(self._interval_tuples)
+        self._interval_began, self._answered = now, False
 
     def _age_others(self) -> None:
-        """Nothing new is known of the others: of what they hold, as much leaves the window as is taken to come."""
+        """No answer came. The loads of the other agents shrink to what they are assumed to route in a window."""
         books, loads = self.learner.rows.books, self.learner.rows.loads
         total = int(books[kernels.OTHERS])
         most = int(books[kernels.ECHO]) * int(self.learner.loads.load.sum())
@@ -250,18 +237,18 @@ class Agent:
         if mine is not None:
             self.waiting = None
             self._due = now - (event.age or 0.0) + self.dsync
-        self._heard, self._span = True, max(round(answer.records * self.dsync / asked), 1)
+        self._answered, self._interval_tuples = True, max(round(answer.records * self.dsync / asked), 1)
         self.learner.adopt(table, answer.unsure, self._interval(), np.maximum(others, 0), self._echo(answer, mine))
-        self.version, self._split, self._adopted_in = answer.version, answer.split, self._slide()
+        self.version = answer.version
 
     def _interval(self) -> int:
         """L for the interval that an answer came into: it is as much longer than a DSYNC as the answer was late."""
-        due = self._began + self.dsync if self._due is None else self._due
-        return max(round(self._span * (due - self._began) / self.dsync), self._span)
+        due = self._interval_began + self.dsync if self._due is None else self._due
+        return max(round(self._interval_tuples * (due - self._interval_began) / self.dsync), self._interval_tuples)
 
     def _echo(self, answer: Answer, mine: Report | None) -> int:
-        """How many tuples of others go with one of ours, if they do as we do: until the next answer so many more are
-        taken to be where ours went. Else all agents fill the same gap, each the whole of it."""
+        """How many tuples the other agents route for each of ours. Until the next answer the agent assumes that those
+        go to the same workers as its own. Else all agents would fill the same gap, each the whole of it."""
         if self.settings.lonely or mine is None or not mine.records:
             return 0
         return round(answer.records / mine.records) - 1

@@ -67,38 +67,38 @@ class Interval:
     good: int = 0
     below: int = 0
 
-    def after(self, seen: Round, bounds: DsyncBounds) -> Interval:
+    def after(self, shown: Round, bounds: DsyncBounds) -> Interval:
         """The interval from the end of this round on."""
-        return self._longer(seen, bounds) if seen.asked else self._quiet(seen, bounds)
+        return self._longer(shown, bounds) if shown.asked else self._quiet(shown, bounds)
 
-    def _longer(self, seen: Round, bounds: DsyncBounds) -> Interval:
+    def _longer(self, shown: Round, bounds: DsyncBounds) -> Interval:
         doubled = min(2.0 * self.value, bounds.most)
         if doubled == self.value:
             return replace(self, unasked=0, good=0, below=0)
         old = self._bar(self.value)
-        bar = Bar(self.value, seen.blamed, _CALM)
+        bar = Bar(self.value, shown.blamed, _CALM)
         if old is not None:
-            bar = Bar(self.value, min(old.work, seen.blamed), min(2 * old.calm, _MOST_CALM))
+            bar = Bar(self.value, min(old.work, shown.blamed), min(2 * old.calm, _MOST_CALM))
         return Interval(doubled, (*self._without(self.value), bar))
 
-    def _quiet(self, seen: Round, bounds: DsyncBounds) -> Interval:
+    def _quiet(self, shown: Round, bounds: DsyncBounds) -> Interval:
         halved = max(self.value / 2.0, bounds.least)
         bar = self._bar(halved)
         # The first reports under a new value waited under the old one: they say nothing of the new.
         judged = self.unasked > 0 and halved < self.value
-        good = judged and seen.idle is not None and seen.idle > seen.work
-        below = good and bar is not None and seen.work < _BELOW * bar.work
-        here = replace(
+        good = judged and shown.idle is not None and shown.idle > shown.work
+        below = good and bar is not None and shown.work < _BELOW * bar.work
+        quiet = replace(
             self,
             unasked=self.unasked + 1,
             good=self.good + 1 if good else 0,
             below=self.below + 1 if below else 0,
         )
         own = self._bar(self.value)
-        if own is not None and here.unasked >= _LASTS * own.calm:
-            here = replace(here, bars=self._without(self.value))
-        free = bar is None or bar.opens(here.good, here.below)
-        return Interval(halved, here.bars) if here.good and free else here
+        if own is not None and quiet.unasked >= _LASTS * own.calm:
+            quiet = replace(quiet, bars=self._without(self.value))
+        free = bar is None or bar.opens(quiet.good, quiet.below)
+        return Interval(halved, quiet.bars) if quiet.good and free else quiet
 
     def _bar(self, interval: float) -> Bar | None:
         return next((bar for bar in self.bars if bar.interval == interval), None)

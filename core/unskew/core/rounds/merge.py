@@ -66,15 +66,15 @@ def merge(
         raise ConfigError("untried", untried, ("left out", "included"))
     ordered = sorted(reports, key=lambda report: report.name)
     workers = _workers(ordered, previous)
-    seen = FrequentItems.merge_all(report.frequent for report in ordered)
+    frequent = FrequentItems.merge_all(report.frequent for report in ordered)
     before = np.zeros(0, np.uint64) if previous is None else previous.table.hashes
-    if previous is not None and previous.records and seen.total >= _GREW * previous.records:
+    if previous is not None and previous.records and frequent.total >= _GREW * previous.records:
         renew = 1.0
-    hot, unsure = _verdicts(ordered, seen, before, workers, renew)
-    kept = np.union1d(hot, _heaviest(seen, unsure[_find(before, unsure)[1]], workers))
-    table = _mean([report.table for report in ordered], kept, seen, workers, left_out=untried == "left out")
+    hot, unsure = _verdicts(ordered, frequent, before, workers, renew)
+    hot_keys = np.union1d(hot, _heaviest(frequent, unsure[_find(before, unsure)[1]], workers))
+    table = _mean([report.table for report in ordered], hot_keys, frequent, workers, left_out=untried == "left out")
     loads = np.asarray(sum(report.loads for report in ordered), np.int64)
-    return Pool(table, seen.total, frozenset(unsure.tolist()), loads, _keys(ordered))
+    return Pool(table, frequent.total, frozenset(unsure.tolist()), loads, _keys(ordered))
 
 
 def _workers(ordered: list[Report], previous: Answer | None) -> int:
@@ -84,27 +84,33 @@ def _workers(ordered: list[Report], previous: Answer | None) -> int:
     for one, other in pairwise(ordered):
         if one.name == other.name:
             raise HistogramError(f"reports: {one.name} is there twice; give each report of a round once")
-    found = {report.table.workers for report in ordered} | (set() if previous is None else {previous.table.workers})
-    if len(found) > 1:
-        raise ConfigError("workers", sorted(found), "the same number in all reports of a round and in the one before")
-    return found.pop()
+    worker_counts = {report.table.workers for report in ordered} | (
+        set() if previous is None else {previous.table.workers}
+    )
+    if len(worker_counts) > 1:
+        raise ConfigError(
+            "workers", sorted(worker_counts), "the same number in all reports of a round and in the one before"
+        )
+    return worker_counts.pop()
 
 
-def _verdicts(ordered: list[Report], seen: FrequentItems, before: U64, workers: int, renew: float) -> tuple[U64, U64]:
+def _verdicts(
+    ordered: list[Report], frequent: FrequentItems, before: U64, workers: int, renew: float
+) -> tuple[U64, U64]:
     """The hot keys, and those of which the summary cannot say: of all that anybody has a count or a row for."""
-    named = _distinct([seen.hashes, before, _keys(ordered)])
-    if not seen.total:
+    named = _distinct([frequent.hashes, before, _keys(ordered)])
+    if not frequent.total:
         return named[:0], named
     # Counts are whole: f >= GL / n exactly where f >= ceil(GL / n).
-    verdicts = seen.verdicts(named, -(-seen.total // workers))
+    verdicts = frequent.verdicts(named, -(-frequent.total // workers))
     _, was_hot = _find(before, named)
-    verdicts[was_hot] = seen.verdicts(named[was_hot], max(renew * seen.total / workers, 1.0))
+    verdicts[was_hot] = frequent.verdicts(named[was_hot], max(renew * frequent.total / workers, 1.0))
     return named[verdicts == HeavyVerdict.HOT], named[verdicts == HeavyVerdict.UNKNOWN]
 
 
-def _heaviest(seen: FrequentItems, hashes: U64, most: int) -> U64:
+def _heaviest(frequent: FrequentItems, hashes: U64, most: int) -> U64:
     """At most so many of these keys, the heaviest, ties by hash: a table that cannot grow over many rounds."""
-    return hashes[np.argsort(-seen.lower(hashes), kind="stable")[:most]]
+    return hashes[np.argsort(-frequent.lower(hashes), kind="stable")[:most]]
 
 
 def _keys(ordered: list[Report]) -> U64:
@@ -129,18 +135,18 @@ def _find(among: U64, hashes: U64) -> tuple[NDArray[np.intp], NDArray[np.bool_]]
 class _Sums:
     """The sums that the mean of each cell is made of: of one table after another, in room for a few."""
 
-    def __init__(self, kept: U64, workers: int, *, left_out: bool) -> None:
-        cells = len(kept), workers
-        self._kept, self._left_out = kept, left_out
+    def __init__(self, hot_keys: U64, workers: int, *, left_out: bool) -> None:
+        cells = len(hot_keys), workers
+        self._hot_keys, self._left_out = hot_keys, left_out
         self.weighted, self.weight, self._share = np.zeros(cells), np.zeros(cells), np.empty(cells)
         self.plain, self.voices = np.zeros(cells), np.zeros(cells)
-        self.held, self.rows = np.zeros(cells, np.bool_), np.zeros(len(kept), np.int64)
+        self.held, self.rows = np.zeros(cells, np.bool_), np.zeros(len(hot_keys), np.int64)
 
     def add(self, table: QTable) -> None:
-        if np.array_equal(table.hashes, self._kept):  # as it is where a table is what agents learned together
+        if np.array_equal(table.hashes, self._hot_keys):  # as it is where a table is what agents learned together
             self._add_all(table)
             return
-        at, mine = _find(self._kept, table.hashes)
+        at, mine = _find(self._hot_keys, table.hashes)
         at, values, counts = at[mine], table.values[mine], table.rows[mine]
         share = self._share_of(values, counts)
         self.weight[at] += share
@@ -159,7 +165,7 @@ class _Sums:
         self.held |= table.held
         self.rows += table.rows
         if np.count_nonzero(table.rows) < len(table.rows):
-            self._add_idle(np.arange(len(self._kept)), table.values, table.rows)
+            self._add_idle(np.arange(len(self._hot_keys)), table.values, table.rows)
 
     def _share_of(self, values: F64, counts: I64) -> F64:
         """The tuples that speak for each cell."""
@@ -173,18 +179,18 @@ class _Sums:
         """Rows without tuples: they matter only where no agent has any, so others need not be in these sums."""
         idle = counts == 0
         if idle.any():
-            heard = (values[idle] != UNTRIED) if self._left_out else np.ones((idle.sum(), values.shape[1]), np.bool_)
-            self.plain[at[idle]] += np.where(heard, values[idle], 0.0)
-            self.voices[at[idle]] += heard
+            tried = (values[idle] != UNTRIED) if self._left_out else np.ones((idle.sum(), values.shape[1]), np.bool_)
+            self.plain[at[idle]] += np.where(tried, values[idle], 0.0)
+            self.voices[at[idle]] += tried
 
 
-def _mean(tables: list[QTable], kept: U64, seen: FrequentItems, workers: int, *, left_out: bool) -> QTable:
+def _mean(tables: list[QTable], hot_keys: U64, frequent: FrequentItems, workers: int, *, left_out: bool) -> QTable:
     """The weighted mean of each cell, table by table in the order given: one bit pattern, whoever merges."""
-    sums = _Sums(kept, workers, left_out=left_out)
+    sums = _Sums(hot_keys, workers, left_out=left_out)
     for table in tables:
         sums.add(table)
-    out = np.full((len(kept), workers), UNTRIED)
+    out = np.full((len(hot_keys), workers), UNTRIED)
     np.divide(sums.plain, sums.voices, out=out, where=sums.voices > 0)
     np.divide(sums.weighted, sums.weight, out=out, where=sums.weight > 0)
     # Agents without a row saw the key too: the merged summary may know of more tuples than the rows do.
-    return QTable(kept, np.clip(out, UNTRIED, _BEST), np.maximum(sums.rows, seen.lower(kept)), sums.held)
+    return QTable(hot_keys, np.clip(out, UNTRIED, _BEST), np.maximum(sums.rows, frequent.lower(hot_keys)), sums.held)

@@ -1,6 +1,6 @@
-"""What one task decides for its partition of a batch: a pure machine (DESIGN section 7, the executor face).
+"""What one task decides for its partition of a batch (DESIGN section 7).
 
-A batch is bound to a plan, or to the Q-table that all partitioners have learned together. By a plan rows go where it
+A batch goes by a plan, or by the Q-table that all partitioners have learned together. By a plan rows go where it
 says. Without one this is Dalton for micro-batches (section 3.4): the partition is seen whole, its hot keys are poured
 heaviest first over the loads that its tail makes, by the values of the Q-table, and the rows are routed by the plan
 that comes of it. What was learned on the way is this partitioner's report to the next round.
@@ -8,7 +8,7 @@ that comes of it. What was learned on the way is this partitioner's report to th
 Hot is as Algorithm 2 has it: the keys of the global table, and those with GL / n rows here; before the first round
 those with this partition's own share. A key that is hot in one partition only is not split once GL is known.
 
-Everything is a function of what the batch is bound to, the partition's number, and its rows *as a multiset*: keys are
+Everything is a function of what the batch goes by, the partition's number, and its rows *as a multiset*: keys are
 counted, so their order is gone, and a row goes by its spread hash. Where equal hashes mean equal rows, a row that is
 there again goes by the hash of (row, n-th occurrence): which of two equal rows is the first cannot be told from
 outside. Where they do not, rows with equal hashes stay together, or a re-run in another order would swap them.
@@ -35,12 +35,11 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import host_bits, listed_budget, slot_budget
 from unskew.core.plan.plan import Plan, PlanInfo
-from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT
 
 if TYPE_CHECKING:
     from unskew.core.rounds.messages import Report
 
-__all__ = ["REPORTED", "PartitionRouting", "RoutingChoice", "apart", "bounded", "decide", "report_of"]
+__all__ = ["REPORTED", "PartitionRouting", "RoutingChoice", "bounded", "decide", "distinct_hashes", "report_of"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -55,7 +54,7 @@ _REASONS = ("hot: learned to be worth most there",)
 
 @dataclass(frozen=True, eq=False)
 class RoutingChoice:
-    """What a batch is bound to: all that decides where its rows go, but for the rows.
+    """What a batch goes by: all that decides where its rows go, except the rows.
 
     ``plan``, or ``table`` with ``records`` (GL) and the ``version`` of its round. ``alike``: rows with the same spread
     hash are the same rows.
@@ -103,32 +102,32 @@ class PartitionRouting:
     table: QTable | None = None
 
 
-def decide(bound: RoutingChoice, partition: int, hashes: U64, spread: U64 | None = None) -> PartitionRouting:
+def decide(choice: RoutingChoice, partition: int, hashes: U64, spread: U64 | None = None) -> PartitionRouting:
     """The partition of each row of this task's partition, given key hashes and spread hashes in any order. Without
     spread hashes every key stays whole."""
     keys = hashes_of(hashes, "hashes")
-    told = None if spread is None else hashes_of(spread, "spread")
+    spread_hashes = None if spread is None else hashes_of(spread, "spread")
     histogram = Histogram.from_hashes(keys)
-    if bound.plan is not None:
-        if told is not None and bound.plan.splits and bound.alike:
-            told = apart(told)
-        return PartitionRouting(bound.plan.route(keys, told), histogram)
-    if told is not None and bound.alike:
-        told = apart(told)
-    plan, table = _learned(bound, partition, histogram, keys, told)
-    return PartitionRouting(plan.route(keys, told if plan.splits else None), histogram, table)
+    if choice.plan is not None:
+        if spread_hashes is not None and choice.plan.splits and choice.alike:
+            spread_hashes = distinct_hashes(spread_hashes)
+        return PartitionRouting(choice.plan.route(keys, spread_hashes), histogram)
+    if spread_hashes is not None and choice.alike:
+        spread_hashes = distinct_hashes(spread_hashes)
+    plan, table = _learned(choice, partition, histogram, keys, spread_hashes)
+    return PartitionRouting(plan.route(keys, spread_hashes if plan.splits else None), histogram, table)
 
 
-def apart(spread: U64) -> U64:
+def distinct_hashes(spread: U64) -> U64:
     """The same hashes, and for each that is there again a hash of its own: that of (hash, n-th occurrence)."""
     ordered = np.sort(spread)
     again = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(again):
         return spread
-    near = np.minimum(np.searchsorted(again, spread), len(again) - 1)
-    at = np.flatnonzero(again[near] == spread)
-    order = np.argsort(near[at], kind="stable")
-    group = near[at][order]
+    place = np.minimum(np.searchsorted(again, spread), len(again) - 1)
+    at = np.flatnonzero(again[place] == spread)
+    order = np.argsort(place[at], kind="stable")
+    group = place[at][order]
     first = np.flatnonzero(np.diff(group, prepend=-1))
     nth = np.arange(len(group)) - np.repeat(first, np.diff(first, append=len(group)))
     rows, nth = at[order][nth > 0], nth[nth > 0].astype(np.uint64)
@@ -141,16 +140,16 @@ def apart(spread: U64) -> U64:
 
 
 def _learned(
-    bound: RoutingChoice, partition: int, histogram: Histogram, keys: U64, spread: U64 | None
+    choice: RoutingChoice, partition: int, histogram: Histogram, keys: U64, spread: U64 | None
 ) -> tuple[Plan, QTable]:
     """The plan of this partition alone, and the Q-table after it."""
     from unskew.core.plan.build import Placement, build_plan  # here: who goes by a plan loads no planner
     from unskew.core.planners.base import common
     from unskew.core.planners.hashed import hash_tail
 
-    n, settings = bound.partitions, common(bound.partitions)
-    table = QTable.empty(n) if bound.table is None else bound.table
-    hot, weights = _hot(bound, table, histogram)
+    n, settings = choice.partitions, common(choice.partitions)
+    table = QTable.empty(n) if choice.table is None else choice.table
+    hot, weights = _hot(choice, table, histogram)
     hashes, counts = histogram.hashes[hot], histogram.counts[hot]
     tail = hash_tail(settings)
     homes = tail.take(host_of(hashes, host_bits(n)))
@@ -158,55 +157,57 @@ def _learned(
     listed[hot] = True
     load = np.bincount(tail, histogram.fold(listed, host_bits(n)).rows, n).astype(np.int64)
     grain = max(histogram.total // n // _GRAIN, 1)
-    rule = bound.learning.rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
-    most = _allowed(bound, weights, histogram.total, _values(bound, hashes, keys, spread))
-    done = place_hot_keys(hashes, counts, homes, most, load, settings.relative, table, rule, bound.drawn(partition))
+    rule = choice.learning.rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
+    most = _allowed(choice, weights, histogram.total, _values(choice, hashes, keys, spread))
+    done = place_hot_keys(hashes, counts, homes, most, load, settings.relative, table, rule, choice.drawn(partition))
     key, at = np.nonzero(done.placed)
     reason = np.zeros(len(hashes), np.uint8)
     placement = Placement(tail, hashes, key, at.astype(np.int32), done.placed[key, at], _REASONS, reason)
     return build_plan(placement, n, PlanInfo()), done.table
 
 
-def _hot(bound: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[NDArray[np.intp], I64]:
+def _hot(choice: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[NDArray[np.intp], I64]:
     """Which keys of this partition are hot, heaviest first, and how many of its rows each would have if the partition
     were like the whole stream: that bounds how far it is split."""
-    n = bound.partitions
+    n = choice.partitions
     hashes, counts = histogram.hashes, histogram.counts
-    least = max((bound.records or histogram.total) / n, 1.0)
+    least = max((choice.records or histogram.total) / n, 1.0)
     hot, weights = counts >= least, counts.copy()
-    if bound.records and len(table):
-        near = np.minimum(np.searchsorted(table.hashes, hashes), len(table) - 1)
-        known = table.hashes[near] == hashes
-        share = np.maximum(table.rows[near[known]] / bound.records, 0.0)
-        weights[known] = np.maximum((share * histogram.total).astype(np.int64), 1)
-        hot |= known
+    if choice.records and len(table):
+        place = np.minimum(np.searchsorted(table.hashes, hashes), len(table) - 1)
+        in_table = table.hashes[place] == hashes
+        share = np.maximum(table.rows[place[in_table]] / choice.records, 0.0)
+        weights[in_table] = np.maximum((share * histogram.total).astype(np.int64), 1)
+        hot |= in_table
     index = np.flatnonzero(hot)
     room = min(max(MOST_CELLS // n, 1), listed_budget(n))
     index = index[heaviest(hashes[index], counts[index], min(len(index), room))]
     return index, weights[index]
 
 
-def _allowed(bound: RoutingChoice, weights: I64, total: int, values: I64 | None) -> I64:
+def _allowed(choice: RoutingChoice, weights: I64, total: int, values: I64 | None) -> I64:
     """How many partitions each hot key may be on: by its share, by how many values tell its rows apart (None: every
     row is told from the others), and all together by what a plan holds."""
-    n = bound.partitions
-    most = workers_allowed(bound.learning, weights, total, n)
+    from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT  # tasks that go by a plan load no planners
+
+    n = choice.partitions
+    most = workers_allowed(choice.learning, weights, total, n)
     over = most.sum() / max(slot_budget(n, len(weights)) // 2, 1)
     if over > 1:
         most = np.maximum((most / over).astype(np.int64), 1)
     return most if values is None else np.clip(values // SPREAD_PER_FRAGMENT, 1, most)
 
 
-def _values(bound: RoutingChoice, hot: U64, keys: U64, spread: U64 | None) -> I64 | None:
+def _values(choice: RoutingChoice, hot: U64, keys: U64, spread: U64 | None) -> I64 | None:
     """Distinct spread hashes of each hot key."""
     if spread is None:
         return np.ones(len(hot), np.int64)
-    if bound.alike or not len(hot):
+    if choice.alike or not len(hot):
         return None
     order = np.argsort(hot)
-    near = np.minimum(np.searchsorted(hot[order], keys), len(hot) - 1)
-    at = np.flatnonzero(hot[order][near] == keys)
-    which, values = order[near[at]], spread[at]
+    place = np.minimum(np.searchsorted(hot[order], keys), len(hot) - 1)
+    at = np.flatnonzero(hot[order][place] == keys)
+    which, values = order[place[at]], spread[at]
     ordered = np.lexsort((values, which))
     which, values = which[ordered], values[ordered]
     new = (np.diff(which, prepend=-1) != 0) | np.concatenate([values[:1] == values[:1], values[1:] != values[:-1]])
@@ -229,7 +230,7 @@ def bounded(histogram: Histogram, partitions: int, listed: int = REPORTED) -> Hi
 
 
 def report_of(
-    bound: RoutingChoice,
+    choice: RoutingChoice,
     decided: PartitionRouting,
     *,
     agent: str,
@@ -243,7 +244,7 @@ def report_of(
     from unskew.core.rounds.messages import Report
     from unskew.core.sketches.frequent import FrequentItems
 
-    n = bound.partitions
+    n = choice.partitions
     table = QTable.empty(n) if decided.table is None else decided.table
     room = max(_MOST_SENT // n, 1)
     if len(table) > room:

@@ -1,4 +1,4 @@
-"""Which batches of a query report: DSYNC is in seconds, batches come when they come (Dalton, 4.1; ``dsync``)."""
+"""Which batches of a query report: the one that is nearest to a DSYNC after the last (Dalton, section 4.1)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _SLOWER = 1.25
 
 @dataclass(frozen=True)
 class SyncSchedule:
-    """Batches come every ``interval`` seconds; ``needs`` is the least DSYNC that they can do with. ``took``: seconds
-    of the last one, None before the second, for the first of a life is slow."""
+    """Batches come every ``interval`` seconds. ``needs`` is the least DSYNC that they allow. ``took``: the seconds of
+    the last batch; None before the second one, because the first after a start is slow."""
 
     interval: float
     needs: float
@@ -24,7 +24,7 @@ class SyncSchedule:
         return cls(interval, interval)
 
     def after(self, seconds: float) -> SyncSchedule:
-        """One batch more. Two slow ones in a row need a longer DSYNC."""
+        """After a batch that took so long. Two slow ones in a row need a longer DSYNC."""
         if self.first:
             return replace(self, first=False)
         needs = 2.0 * min(seconds, seconds if self.took is None else self.took)
@@ -32,5 +32,5 @@ class SyncSchedule:
         return replace(self, needs=needs if slow else self.needs, took=seconds)
 
     def due(self, now: float, last: float, dsync: float) -> bool:
-        """Whether a batch that begins now is the one that is nearest to a DSYNC after the last that was due."""
+        """Whether the batch that begins now reports: it is the nearest one to a DSYNC after the last that did."""
         return not self.first and now + self.interval / 2.0 >= last + dsync

@@ -38,16 +38,19 @@ class _MeteredStore:
         return self._store.news()
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
-        call, observe, clock = getattr(self._store, op), self._observe, self._clock
+        """Called for the first use of each operation only."""
+        getattr(self._store, op)  # an AttributeError where there is none
+        store, observe, clock = self._store, self._observe, self._clock
 
         async def timed(*args: Any, **named: Any) -> Any:
             started, error = clock(), None
             try:
-                return await call(*args, **named)
+                return await getattr(store, op)(*args, **named)
             except BaseException as why:
                 error = type(why).__name__
                 raise
             finally:
                 observe(StoreCalled(op, clock() - started, error))
 
+        setattr(self, op, timed)
         return timed

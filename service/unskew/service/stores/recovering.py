@@ -63,19 +63,23 @@ class RecoveringStore:
         self._recoveries: SingleFlight[StreamRecord | None] = SingleFlight()
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
-        return self._repeating(op)
+        """Called for the first use of each operation only."""
+        repeating = self._repeating(op)
+        setattr(self, op, repeating)
+        return repeating
 
     def _repeating(self, op: str) -> Callable[..., Any]:
         """The operation, done once more where its stream was lost and is there again."""
-        call = getattr(self._store, op)
+        getattr(self._store, op)  # an AttributeError where there is none
+        store = self._store
 
         async def repeating(*args: Any, **named: Any) -> Any:
             try:
-                return await call(*args, **named)
+                return await getattr(store, op)(*args, **named)
             except NotFoundError:
                 if not await self._recovered(args[0]):
                     raise
-            return await call(*args, **named)
+            return await getattr(store, op)(*args, **named)
 
         return repeating
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import xxhash
 
@@ -34,8 +33,7 @@ class RunScript(Protocol):
     def __call__(self, name: str, stream: str, /, *args: object) -> Awaitable[Any]: ...
 
 
-@dataclass(frozen=True, eq=False)
-class _PendingReport:
+class _PendingReport(NamedTuple):
     """A report that is to be written, and the future of its outcome."""
 
     key: ReportKey
@@ -73,7 +71,9 @@ class WrittenReports:
                 await asyncio.sleep(_COALESCE_DELAY)
                 batch = self._pending.pop(stream)
                 for group in groups(batch, [len(report.data) for report in batch], self._most):
-                    words = [word for report in group for word in _words(report)]
+                    words: list[object] = []
+                    for report in group:
+                        words += _words(report)
                     self._set_outcomes(stream, group, await self._run("report", stream, *words))
         except Exception as why:  # noqa: BLE001 - every caller is answered, whatever it is
             for report in batch + self._pending.pop(stream, []):
