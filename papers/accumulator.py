@@ -135,11 +135,11 @@ class Accumulator:
             return
         self._rows += hashes.size
         keys, counts = _distinct(hashes)
-        known = table.size
+        size_before = table.size
         slots = table.slots(keys)
         table.count[slots] += counts
         if self._tree is not None:
-            fresh = slots >= known
+            fresh = slots >= size_before
             self._tree.insert(slots[fresh], table.count, now, self._end)
             self._tree.refresh(slots[~fresh], table.count, now, self._end, self._rows)
 
@@ -152,7 +152,7 @@ class Accumulator:
             by_frequency = by_time = 0
         else:
             order = tree.walk()
-            spent = self._budget - tree.left[order]
+            spent = self._budget - tree.budget_left[order]
             by_frequency, by_time = tree.by_frequency, tree.by_time
         self._history.append((self._rows, table.size))
         self._keys = self._tree = None
@@ -198,15 +198,15 @@ class _KeyTable:
     def _find(self, keys: U64) -> tuple[I64, I64]:
         """The slot of each key, -1 where it is unknown, and the cell where the search ended: its own or a free one."""
         at, slots = self._home(keys), np.full(keys.size, -1, dtype=np.int64)
-        todo, wanted, probe = np.arange(keys.size), keys, 0
+        todo, sought, probe = np.arange(keys.size), keys, 0
         while todo.size:
-            found = self._cells[at[todo]]
-            taken = found >= 0
-            match = taken & (self.key[found] == wanted)
-            slots[todo[match]] = found[match]
-            todo, probe = todo[taken & ~match], probe + 1
-            wanted = keys[todo]
-            at[todo] = self._next(wanted, at[todo], probe)
+            cell = self._cells[at[todo]]
+            occupied = cell >= 0
+            match = occupied & (self.key[cell] == sought)
+            slots[todo[match]] = cell[match]
+            todo, probe = todo[occupied & ~match], probe + 1
+            sought = keys[todo]
+            at[todo] = self._next(sought, at[todo], probe)
         return slots, at
 
     def _home(self, keys: U64) -> I64:
@@ -256,8 +256,8 @@ class _CountTree:
         self._first_step = max(1.0, expected_rows / (expected_keys * budget))
         self._levels: list[int] = []
         self._nodes: dict[int, list[I64]] = {}
-        self.left: I64 = np.zeros(0, dtype=np.int64)
-        self._filed: I64 = self.left  # Freq_Updated
+        self.budget_left: I64 = np.zeros(0, dtype=np.int64)
+        self._filed: I64 = self.budget_left  # Freq_Updated
         self._since: F64 = np.zeros(0)  # LastUpdateTime
         self._f_step: F64 = self._since
         self._t_step: F64 = self._since
@@ -266,11 +266,11 @@ class _CountTree:
         """Lines 27-30: new keys, which take the next slots."""
         if not slots.size:
             return
-        if self.left.size < count.size:
-            self.left, self._filed = _grown(self.left, count.size), _grown(self._filed, count.size)
+        if self.budget_left.size < count.size:
+            self.budget_left, self._filed = _grown(self.budget_left, count.size), _grown(self._filed, count.size)
             self._since = _grown(self._since, count.size)
             self._f_step, self._t_step = _grown(self._f_step, count.size), _grown(self._t_step, count.size)
-        self.left[slots] = self._budget
+        self.budget_left[slots] = self._budget
         self._since[slots] = now
         self._f_step[slots] = self._first_step
         self._t_step[slots] = max(0.0, end - now) / self._budget
@@ -278,15 +278,15 @@ class _CountTree:
 
     def refresh(self, slots: I64, count: I64, now: float, end: float, rows: int) -> None:
         """Lines 7-23: file those of these known keys anew that reached a step and have budget."""
-        slots = slots[self.left[slots] > 0]
+        slots = slots[self.budget_left[slots] > 0]
         gained = count[slots] - self._filed[slots]
         by_frequency = gained >= self._f_step[slots]
         by_time = ~by_frequency & (now - self._since[slots] >= self._t_step[slots])
         due, f, t = slots[by_frequency | by_time], slots[by_frequency], slots[by_time]
-        self.left[due] -= 1
+        self.budget_left[due] -= 1
         self._since[due] = now
         self._f_step[f] = np.maximum(1.0, self._expected_rows / self._budget * count[f] / rows)
-        self._t_step[t] = max(0.0, end - now) / np.maximum(1, self.left[t])
+        self._t_step[t] = max(0.0, end - now) / np.maximum(1, self.budget_left[t])
         self._file(due, count[due])
         self.by_frequency += f.size
         self.by_time += t.size

@@ -102,9 +102,9 @@ class CountMin:
 
     def merge(self, other: CountMin) -> CountMin:
         """A sketch of both streams, by adding cells: all that is said above holds for it."""
-        mine, theirs = ((s.width, s.depth, s.salt) for s in (self, other))
-        if mine != theirs:
-            raise ConfigError("other", theirs, f"a sketch of the same width, depth and salt {mine}")
+        settings, other_settings = ((s.width, s.depth, s.salt) for s in (self, other))
+        if settings != other_settings:
+            raise ConfigError("other", other_settings, f"a sketch of the same width, depth and salt {settings}")
         total = add_totals(self.total, other.total)
         return CountMin(self.width, self.depth, self.salt, total, self.table + other.table)
 

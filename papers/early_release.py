@@ -133,13 +133,13 @@ def _slack(rules: ReleaseRules, recent: tuple[float, ...], length: float) -> tup
     if len(recent) < rules.warmup:
         return rules.max_slack, f"full slack: {len(recent)} of the first {rules.warmup} plans measured"
     longest = max(recent)
-    wanted = longest * (1.0 + rules.margin) / length
-    if wanted > rules.max_slack:
+    needed = longest * (1.0 + rules.margin) / length
+    if needed > rules.max_slack:
         late = "; a plan may come late: lengthen the interval" if longest / length > rules.max_slack else ""
         return rules.max_slack, (
             f"capped at {rules.max_slack:.1%}: the longest of {len(recent)} plans took {longest / length:.1%}"
             f" of this interval{late}"
         )
-    return max(rules.min_slack, wanted), (
+    return max(rules.min_slack, needed), (
         f"the longest of {len(recent)} plans took {longest / length:.2%} of this interval"
     )

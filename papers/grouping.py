@@ -1,9 +1,9 @@
 """Consistent Grouping's delegation (CG, sections 5.2, 5.3 and 6.1.2): who owns which virtual worker.
 
-``Grouping`` is the sources' side, a passive machine. Workers signal busy or idle (``delegation.sense``) and wait in two
-first-come first-served queues. As long as both have somebody, virtual workers go from the head of one to the head of
-the other, so that their number never changes. Nothing migrates: a move is about later rows only, and every
-``aggregate`` seconds partial states are to be merged (5.3). The rows are routed by ``routers.cg``.
+``Grouping`` is the sources' side, a passive machine. Workers signal busy or idle (``core.grouping.signals``) and wait
+in two first-come first-served queues. As long as neither is empty, virtual workers go from the head of one to the head
+of the other, so their number never changes. Nothing migrates: a move concerns later rows only, and every ``aggregate``
+seconds partial states must be merged (5.3). ``routers.cg`` routes the rows.
 
 A signal carries the worker's own time. It counts if it was sent a time slot or more after the last one that counted,
 so that lost, repeated and late ones do no harm. Of a worker's virtual workers the one it has had longest goes first.
@@ -12,7 +12,7 @@ Deviations from the paper:
 
 - A worker stands in the queue for as many pairings of one virtual worker each as the share in its signal makes; for
   one, where there is none. One pairing a slot takes hundreds of slots for hundreds of moves (docs/decisions, 0009).
-- What a worker gave or got within the slot that its signal speaks of counts against it: it cannot have felt it.
+- What a worker gave or got within the slot of its signal is subtracted: its utilisation does not show it yet.
 - Fine takes a worker out of the queues; so does silence for ``patience`` slots. Each keeps one virtual worker: without
   rows it could signal nothing.
 - 6.1.2 (a freed virtual worker goes to who has not reported busy, else to who did longest ago) is used where no idle
@@ -46,28 +46,28 @@ _NEARLY = 1.0 - 1e-9  # of a slot: times are sums of slots, which round
 
 @dataclass
 class _Member:
-    """What is known of a worker: when it joined, spoke last (by its clock and ours) and was last busy; for how many
-    pairings it waits; its place among those that were probed; and its virtual workers, the longest held first."""
+    """The state of a worker: when it joined, signalled last (by its clock and ours) and was last busy; how many
+    ``pairings`` it waits for; when it was probed; and its virtual workers, the longest owned first."""
 
     joined: float
-    held: list[int]
+    virtual_workers: list[int]
     kind: Kind = "fine"
-    spoke: float | None = None
-    heard: float | None = None
+    last_signal: float | None = None
+    last_heard: float | None = None
     busy_at: float | None = None
     recent: list[list[float]] = field(default_factory=list)
-    wanted: int = 0
+    pairings: int = 0
     probed: int = 0
 
 
 @dataclass
 class _State:
-    """All that the machine remembers."""
+    """The whole state of the machine."""
 
     members: dict[int, _Member]
     busy: list[int] = field(default_factory=list)
     idle: list[int] = field(default_factory=list)
-    gone: dict[int, float] = field(default_factory=dict)
+    left_at: dict[int, float] = field(default_factory=dict)
     version: int = 0
     merges: int = 0
     now: float = 0.0
@@ -94,7 +94,7 @@ class Grouping:
         self.rules = rules or GroupingRules()
         self.virtual = workers * alpha
         owned = (list(range(worker, self.virtual, workers)) for worker in range(workers))
-        self._state = _State({worker: _Member(0.0, held) for worker, held in enumerate(owned)})
+        self._state = _State({worker: _Member(0.0, virtual_workers) for worker, virtual_workers in enumerate(owned)})
 
     @property
     def version(self) -> int:
@@ -103,7 +103,7 @@ class Grouping:
 
     @property
     def workers(self) -> tuple[int, ...]:
-        """Who is there, in ascending order."""
+        """The present workers, ascending."""
         return tuple(sorted(self._state.members))
 
     @property
@@ -115,7 +115,7 @@ class Grouping:
         """The worker of each virtual worker, as ``ConsistentGrouping.adopt`` takes it."""
         owner = np.full(self.virtual, -1, np.int32)
         for worker, member in self._state.members.items():
-            owner[member.held] = worker
+            owner[member.virtual_workers] = worker
         return owner
 
     def waiting(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -142,7 +142,7 @@ class Grouping:
     def to_fields(self) -> dict[str, Any]:
         """The whole state as plain values, ready for JSON."""
         fields = asdict(self._state)
-        for name in ("members", "gone"):
+        for name in ("members", "left_at"):
             fields[name] = [[worker, value] for worker, value in fields[name].items()]
         return {"virtual": self.virtual, "rules": asdict(self.rules), **fields}
 
@@ -155,14 +155,16 @@ class Grouping:
         machine.virtual = int(values.pop("virtual"))
         machine.rules = GroupingRules(**{**rules, "signals": SignalRules(**rules["signals"])})
         members = {worker: _Member(**member) for worker, member in deepcopy(values.pop("members"))}
-        machine._state = _State(members=members, gone=dict(values.pop("gone")), **deepcopy(values))
-        owned = sorted(one for member in members.values() for one in member.held)
+        machine._state = _State(members=members, left_at=dict(values.pop("left_at")), **deepcopy(values))
+        owned = sorted(one for member in members.values() for one in member.virtual_workers)
         if owned != list(range(machine.virtual)):
-            raise ConfigError("held", f"{len(owned)} virtual workers", f"each of 0 to {machine.virtual - 1} once")
+            raise ConfigError(
+                "virtual_workers", f"{len(owned)} virtual workers", f"each of 0 to {machine.virtual - 1} once"
+            )
         return machine
 
     def _merge(self, now: float) -> tuple[Aggregate, ...]:
-        """The merge that is due, if one is: those that were missed are one."""
+        """The merge that is due, if one is; several missed ones become one."""
         at, every = self._state, self.rules.aggregate
         if every is None:
             return ()
@@ -175,15 +177,15 @@ class Grouping:
         return (Aggregate(at.merges),)
 
     def _forget(self, now: float) -> None:
-        """Who has not been heard of for too long waits no more."""
+        """Remove workers from the queues that have been silent for too long."""
         oldest = now - self.rules.patience * self.rules.slot
         for worker in [*self._state.busy, *self._state.idle]:
-            heard = self._state.members[worker].heard
-            if heard is None or heard < oldest:
+            last_heard = self._state.members[worker].last_heard
+            if last_heard is None or last_heard < oldest:
                 self._withdraw(worker)
 
     def _withdraw(self, worker: int) -> None:
-        self._state.members[worker].wanted = 0
+        self._state.members[worker].pairings = 0
         for queue in (self._state.busy, self._state.idle):
             if worker in queue:
                 queue.remove(worker)
@@ -192,43 +194,43 @@ class Grouping:
         member = self._state.members.get(signal.worker)
         if member is None or signal.at < member.joined:
             return (Ignored(f"worker {signal.worker} is not here"),)
-        if member.spoke is not None and signal.at - member.spoke < self.rules.slot * _NEARLY:
+        if member.last_signal is not None and signal.at - member.last_signal < self.rules.slot * _NEARLY:
             return (Ignored(f"worker {signal.worker} has been heard in this slot, or later"),)
         again = signal.kind == "busy" and signal.worker in self._state.busy
-        member.spoke, member.heard, member.kind = signal.at, now, signal.kind
+        member.last_signal, member.last_heard, member.kind = signal.at, now, signal.kind
         if signal.kind == "busy":
             member.busy_at = now
         self._enqueue(signal, member)
         moves = self._pair()
-        if again and not moves and member.wanted and not self._felt_later(member):
+        if again and not moves and member.pairings and not self._felt_later(member):
             return self._probe(signal.worker)
         return tuple(moves)
 
     def _enqueue(self, signal: Signal, member: _Member) -> None:
         """In the queue of its kind, where it keeps its place if it waits there already, for as many as it wants."""
-        own, other = self._state.busy, self._state.idle
+        queue, other = self._state.busy, self._state.idle
         if signal.kind == "idle":
-            own, other = other, own
+            queue, other = other, queue
         if signal.kind == "fine" or signal.worker in other:
             self._withdraw(signal.worker)
         if signal.kind == "fine":
             return
-        member.wanted = self._wanted(signal, member)
-        if member.wanted == 0:
+        member.pairings = self._pairings(signal, member)
+        if member.pairings == 0:
             self._withdraw(signal.worker)
-        elif signal.worker not in own:
-            own.append(signal.worker)
+        elif signal.worker not in queue:
+            queue.append(signal.worker)
 
-    def _wanted(self, signal: Signal, member: _Member) -> int:
+    def _pairings(self, signal: Signal, member: _Member) -> int:
         """Virtual workers to give or to get. What went to or fro within the slot that the signal is about counts
         against them: the worker cannot have felt it."""
-        held, giving = len(member.held), signal.kind == "busy"
-        most = held - 1 if giving else self.virtual - held
+        virtual_workers, giving = len(member.virtual_workers), signal.kind == "busy"
+        most = virtual_workers - 1 if giving else self.virtual - virtual_workers
         if signal.share == 0.0:
             return min(1, most)
-        got = sum(self._felt_later(member))
-        wanted = max(int(signal.share * (held - got)), 1) + (got if giving else -got)
-        return min(max(wanted, 0), most)
+        received = sum(self._felt_later(member))
+        pairings = max(int(signal.share * (virtual_workers - received)), 1) + (received if giving else -received)
+        return min(max(pairings, 0), most)
 
     def _felt_later(self, member: _Member) -> list[int]:
         """What the worker got (or gave, below 0) within the last slot, move by move."""
@@ -240,11 +242,11 @@ class Grouping:
         at, moves = self._state, []
         while at.busy and at.idle:
             giver, taker = at.busy[0], at.idle[0]
-            count = min(at.members[giver].wanted, at.members[taker].wanted)
+            count = min(at.members[giver].pairings, at.members[taker].pairings)
             moves.append(self._move(giver, taker, count, f"{giver} is busy, {taker} is idle"))
             for worker in (giver, taker):
-                at.members[worker].wanted -= count
-                if at.members[worker].wanted == 0:
+                at.members[worker].pairings -= count
+                if at.members[worker].pairings == 0:
                     self._withdraw(worker)
         return moves
 
@@ -253,12 +255,12 @@ class Grouping:
         at = self._state
         others = [worker for worker in at.members if worker != giver and at.members[worker].kind != "busy"]
         moves = []
-        for taker in sorted(others, key=self._reported)[: at.members[giver].wanted]:
+        for taker in sorted(others, key=self._reported)[: at.members[giver].pairings]:
             why = f"{giver} stays busy, no idle worker waits: {taker} reported busy longest ago"
             moves.append(self._move(giver, taker, 1, why))
             at.members[taker].probed = at.version
-        at.members[giver].wanted -= len(moves)
-        if at.members[giver].wanted == 0:
+        at.members[giver].pairings -= len(moves)
+        if at.members[giver].pairings == 0:
             self._withdraw(giver)
         return tuple(moves)
 
@@ -269,29 +271,29 @@ class Grouping:
     def _move(self, giver: int, taker: int, count: int, reason: str) -> Moved:
         at = self._state
         source, target = at.members[giver], at.members[taker]
-        given, source.held = source.held[:count], source.held[count:]
-        target.held.extend(given)
+        moved_workers, source.virtual_workers = source.virtual_workers[:count], source.virtual_workers[count:]
+        target.virtual_workers.extend(moved_workers)
         for member, moved in ((source, -count), (target, count)):
             member.recent = [one for one in member.recent if at.now - one[0] < self.rules.slot]
             member.recent.append([at.now, moved])
         at.version += 1
-        return Moved(at.version, giver, taker, tuple(given), reason)
+        return Moved(at.version, giver, taker, tuple(moved_workers), reason)
 
     def _join(self, event: WorkerJoined) -> tuple[Action, ...]:
         at, worker = self._state, event.worker
-        known = at.members.get(worker)
-        since = known.joined if known else at.gone.get(worker, -1.0)
+        member = at.members.get(worker)
+        since = member.joined if member else at.left_at.get(worker, -1.0)
         if event.at <= since:
             return (Ignored(f"worker {worker} has joined or left since"),)
-        if known:
-            known.joined, known.spoke, known.kind = event.at, None, "fine"
+        if member:
+            member.joined, member.last_signal, member.kind = event.at, None, "fine"
             self._withdraw(worker)
             return ()
         if len(at.members) >= self.virtual:
             return (Ignored(f"{self.virtual} virtual workers are too few for one more worker"),)
-        at.gone.pop(worker, None)
+        at.left_at.pop(worker, None)
         givers = sorted(at.members)
-        spare = [len(at.members[giver].held) - 1 for giver in givers]
+        spare = [len(at.members[giver].virtual_workers) - 1 for giver in givers]
         counts = apportion(min(self.virtual // (len(givers) + 1), sum(spare)), spare)
         at.members[worker] = _Member(event.at, [])
         moves = [
@@ -301,27 +303,27 @@ class Grouping:
         ]
         for giver in list(at.busy):
             member = at.members[giver]
-            member.wanted = min(member.wanted, len(member.held) - 1)
-            if member.wanted == 0:
+            member.pairings = min(member.pairings, len(member.virtual_workers) - 1)
+            if member.pairings == 0:
                 self._withdraw(giver)
         return tuple(moves)
 
     def _leave(self, event: WorkerLeft) -> tuple[Action, ...]:
         at, worker = self._state, event.worker
-        known = at.members.get(worker)
-        if known is None or event.at <= known.joined:
+        member = at.members.get(worker)
+        if member is None or event.at <= member.joined:
             return (Ignored(f"worker {worker} is not here, or has joined since"),)
         if len(at.members) == 1:
             return (Ignored(f"worker {worker} is the last: rows have nowhere else to go"),)
         self._withdraw(worker)
         others = sorted(set(at.members) - {worker})
         takers = [other for other in others if at.members[other].kind != "busy"] or others
-        counts = apportion(len(known.held), [len(at.members[taker].held) for taker in takers])
+        counts = apportion(len(member.virtual_workers), [len(at.members[taker].virtual_workers) for taker in takers])
         moves = [
             self._move(worker, taker, count, f"{worker} left")
             for taker, count in zip(takers, counts, strict=True)
             if count
         ]
         del at.members[worker]
-        at.gone[worker] = event.at
+        at.left_at[worker] = event.at
         return tuple(moves)

@@ -56,8 +56,8 @@ class HyperLogLog:
         if not self.registers.size:
             self.registers = np.zeros(1 << self.precision, np.uint8)
         if self.registers.dtype != np.uint8 or self.registers.shape != (1 << self.precision,):
-            found = f"{self.registers.dtype}{list(self.registers.shape)}"
-            raise HistogramError(f"registers: {found} is not uint8[{1 << self.precision}]")
+            shape = f"{self.registers.dtype}{list(self.registers.shape)}"
+            raise HistogramError(f"registers: {shape} is not uint8[{1 << self.precision}]")
         if int(self.registers.max()) > 65 - self.precision:
             highest = int(self.registers.max())
             raise HistogramError(f"registers: {highest} is not allowed; use 0 to {65 - self.precision}")
@@ -102,9 +102,9 @@ class HyperLogLog:
 
     def merge(self, other: HyperLogLog) -> HyperLogLog:
         """The sketch of both streams: exactly the one that had seen all keys itself."""
-        mine, theirs = ((s.precision, s.salt) for s in (self, other))
-        if mine != theirs:
-            raise ConfigError("other", theirs, f"a sketch of the same precision and salt {mine}")
+        settings, other_settings = ((s.precision, s.salt) for s in (self, other))
+        if settings != other_settings:
+            raise ConfigError("other", other_settings, f"a sketch of the same precision and salt {settings}")
         return HyperLogLog(self.precision, self.salt, np.maximum(self.registers, other.registers))
 
     def copy(self) -> HyperLogLog:

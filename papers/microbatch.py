@@ -1,4 +1,4 @@
-"""Dalton for micro-batches (section 3.4): a batch is seen whole before its first tuple goes anywhere.
+"""Dalton for micro-batches (section 3.4): a batch is known whole before its first tuple is routed.
 
 So its statistics are exact and of itself: hot is a key with L / n of its tuples, the tail is placed first, the mean is
 the final one, and fragmentation is per batch. What is learned of a key outlives one batch in which it is not hot.
@@ -53,13 +53,13 @@ def route_batch(
     tail = np.bincount(out, minlength=workers) - np.bincount(homes, counts, workers).astype(np.int64)
     rule = settings.rule(workers, np.uint64(0), windowed=True)
     most = workers_allowed(settings, counts, len(keys), workers)
-    done = place_hot_keys(hot, counts, homes, most, tail, np.ones(workers), table, rule, seed)
+    routing = place_hot_keys(hot, counts, homes, most, tail, np.ones(workers), table, rule, seed)
     at, which = _rows_of(hot, keys)
     order = np.argsort(which, kind="stable") if spreads is None else np.lexsort((spreads[at], which))
     everyone = np.arange(workers, dtype=np.int32)
-    dealt = [np.repeat(everyone, placed) for placed in done.placed]
-    out[at[order]] = np.concatenate([out[:0], *dealt])
-    return out, done.table
+    workers_of_key = [np.repeat(everyone, placed) for placed in routing.placed]
+    out[at[order]] = np.concatenate([out[:0], *workers_of_key])
+    return out, routing.table
 
 
 def _homes(keys: U64, workers: int) -> I32:

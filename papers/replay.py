@@ -3,8 +3,8 @@
 Rows arrive at given times, a routing sends each to a worker, and each worker is one first-come first-served queue
 with a capacity in rows a second that may change at set times (CG, section 3: the supermarket model with fixed service
 times and no network). Finish times are exact: a worker's capacity adds up to the work it can have done by a moment,
-and a row is finished when that reaches the rows before it plus one. After each slot the routing is told what the slot
-was like, so that it may react: that is CG's loop of signals (``Grouped``).
+and a row is finished when that reaches the rows before it plus one. After each slot the routing receives the slot's
+figures and may react: that is CG's loop of signals (``Grouped``).
 
 What is measured, a slot and a worker: rows that arrived; the queue L at the slot's end (rows not yet finished); and the
 utilisation U = (queue at its start + arrived) / rows it can do in the slot. That is CG's L / c with L taken before
@@ -74,7 +74,7 @@ class Capacities:
         if self.since[0] != 0.0 or not np.isfinite(self.since).all() or (np.diff(self.since) <= 0).any():
             raise ConfigError("since", self.since.tolist(), "seconds that rise from 0")
         spans = np.diff(self.since)[:, None] * self.rates[:-1]
-        self.done = np.concatenate([np.zeros((1, self.workers)), np.cumsum(spans, axis=0)])
+        self.work_done = np.concatenate([np.zeros((1, self.workers)), np.cumsum(spans, axis=0)])
 
     @property
     def workers(self) -> int:
@@ -83,7 +83,7 @@ class Capacities:
     def work(self, until: float) -> F64:
         """The rows that each worker can have done by then."""
         at = int(np.searchsorted(self.since, until, side="right")) - 1
-        out: F64 = self.done[at] + (until - self.since[at]) * self.rates[at]
+        out: F64 = self.work_done[at] + (until - self.since[at]) * self.rates[at]
         return out
 
 
@@ -98,7 +98,7 @@ class Slot(NamedTuple):
 
 
 class Routing(Protocol):
-    """What is replayed: routes a slot's rows, then hears what the slot was like."""
+    """A routing to replay: it routes a slot's rows, and then receives the slot's figures."""
 
     def route(self, keys: U64, times: F64) -> I32: ...
 
@@ -118,17 +118,18 @@ class Sources:
     def route(self, keys: U64, times: F64) -> I32:
         out, many = np.empty(len(keys), np.int32), len(self.routers)
         for number, router in enumerate(self.routers):
-            own = slice((number - self._turn) % many, None, many)
-            out[own] = router.route(keys[own], times[own] if self._timed else None)
+            rows_now = slice((number - self._turn) % many, None, many)
+            out[rows_now] = router.route(keys[rows_now], times[rows_now] if self._timed else None)
         self._turn = (self._turn + len(keys)) % many
         return out
 
     def observe(self, slot: Slot) -> None:
-        """Nothing is learned."""
+        """These routers use no feedback."""
 
 
 class Grouped(Sources):
-    """CG at work: sources with the router ``cg``, and one delegation that hears every worker's signal after a slot.
+    """CG with feedback: sources with the router ``cg``, and one delegation that gets every worker's signal after a
+    slot.
 
     The signals arrive in the order of the workers, before the next slot's first row.
     """
@@ -168,7 +169,7 @@ class Grouped(Sources):
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """What happened: per row the worker and the seconds from arrival to finish; per slot and worker, the rest."""
+    """The result: per row the worker and the seconds from arrival to finish; all else per slot and worker."""
 
     slot: float
     workers: I32
@@ -228,13 +229,13 @@ def replay(routing: Routing, keys: U64, times: ArrayLike, capacities: Capacities
     ends = np.arange(1, slots + 1) * slot
     cuts = [0, *np.searchsorted(when, ends).tolist()]
     queues = _Queues(capacities, len(keys))
-    seen: list[Slot] = []
+    slots_done: list[Slot] = []
     for number in range(slots):
         part = slice(cuts[number], cuts[number + 1])
         out = routing.route(keys[part], when[part])
-        seen.append(queues.take(out, when[part], number, float(ends[number])))
-        routing.observe(seen[-1])
-    columns = ([getattr(one, name) for one in seen] for name in ("arrived", "queue", "utilisation"))
+        slots_done.append(queues.take(out, when[part], number, float(ends[number])))
+        routing.observe(slots_done[-1])
+    columns = ([getattr(each, name) for each in slots_done] for name in ("arrived", "queue", "utilisation"))
     shaped = (np.array(column).reshape(slots, capacities.workers) for column in columns)
     return Trace(slot, queues.workers, when, queues.finished - when, *shaped)
 
@@ -246,37 +247,37 @@ class _Queues:
         self.capacities = capacities
         self.level = np.zeros(capacities.workers)
         self.queue = np.zeros(capacities.workers, np.int64)
-        self.done = np.zeros(capacities.workers)
+        self.work_done = np.zeros(capacities.workers)
         self.workers, self.finished, self.rows = np.empty(rows, np.int32), np.empty(rows), 0
 
     def take(self, out: I32, times: F64, number: int, end: float) -> Slot:
-        own, of = slice(self.rows, self.rows + len(out)), self.capacities
+        rows_now, of = slice(self.rows, self.rows + len(out)), self.capacities
         arrived = np.bincount(out, minlength=of.workers)
         if len(arrived) > of.workers:
             raise ConfigError("capacities", of.workers, f"{len(arrived)} workers: the routing sends rows there")
-        self.workers[own] = out
-        serve(out, times, of.since, of.done, of.rates, self.level, self.finished[own])
-        done = of.work(end)
-        used = (self.queue + arrived) / (done - self.done)
-        self.queue = np.maximum(np.ceil(self.level - done - 1e-6), 0.0).astype(np.int64)
-        self.done, self.rows = done, own.stop
+        self.workers[rows_now] = out
+        serve(out, times, of.since, of.work_done, of.rates, self.level, self.finished[rows_now])
+        work_done = of.work(end)
+        used = (self.queue + arrived) / (work_done - self.work_done)
+        self.queue = np.maximum(np.ceil(self.level - work_done - 1e-6), 0.0).astype(np.int64)
+        self.work_done, self.rows = work_done, rows_now.stop
         return Slot(number, end, arrived, self.queue, used)
 
 
 @kernel
-def serve(out: I32, times: F64, since: F64, done: F64, rates: F64, level: F64, finished: F64) -> None:
+def serve(out: I32, times: F64, since: F64, work_done: F64, rates: F64, level: F64, finished: F64) -> None:
     """First come, first served: when each row is finished. ``level`` is the work at which each worker's last row is."""
     last, phase = since.shape[0] - 1, 0
     for i in range(out.shape[0]):
         worker = out[i]
         while phase < last and times[i] >= since[phase + 1]:
             phase += 1
-        now = done[phase, worker] + (times[i] - since[phase]) * rates[phase, worker]
+        now = work_done[phase, worker] + (times[i] - since[phase]) * rates[phase, worker]
         level[worker] = max(level[worker], now) + 1.0
         at = phase
-        while at < last and level[worker] >= done[at + 1, worker]:
+        while at < last and level[worker] >= work_done[at + 1, worker]:
             at += 1
-        finished[i] = since[at] + (level[worker] - done[at, worker]) / rates[at, worker]
+        finished[i] = since[at] + (level[worker] - work_done[at, worker]) / rates[at, worker]
 
 
 @dataclass(frozen=True)
@@ -356,9 +357,15 @@ def stages(keys: U64, workers: I32, slides: I64, costs: StageCosts, n: int, spee
     if speed.shape != (n,) or not (speed > 0).all():
         raise ConfigError("speeds", speed.tolist(), f"{n} numbers above 0")
     many = costs.partitioners
-    dealt = np.bincount(slide * many + np.arange(len(slide)) % many, minlength=span * many).reshape(span, many)
-    sent = _partials(keys, workers, slide, span, n, costs)
-    seconds = (dealt.astype(np.float64) * costs.partition, rows * (costs.combine / speed), sent.astype(np.float64))
+    rows_per_partitioner = np.bincount(slide * many + np.arange(len(slide)) % many, minlength=span * many).reshape(
+        span, many
+    )
+    partials = _partials(keys, workers, slide, span, n, costs)
+    seconds = (
+        rows_per_partitioner.astype(np.float64) * costs.partition,
+        rows * (costs.combine / speed),
+        partials.astype(np.float64),
+    )
     return Stages(rows.sum(axis=1), seconds[0], seconds[1], seconds[2] * costs.reduce)
 
 
@@ -368,21 +375,21 @@ def _partials(keys: U64, workers: I32, slide: I64, span: int, n: int, costs: Sta
     A (key, worker) pair is in the window from a slide that has it on, until ``window`` slides without it have passed.
     Its begins and ends are steps up and down of how many workers hold the key; what the reducer gets follows them.
     """
-    known, key = np.unique(keys, return_inverse=True)
+    distinct, key = np.unique(keys, return_inverse=True)
     pair, at = np.divmod(np.unique((key.astype(np.int64) * n + workers) * span + slide), max(span, 1))
     if not len(pair):
         return np.zeros((span, costs.reducers), np.int64)
     again = np.append(pair[1:] == pair[:-1], False)
     end = np.where(again, np.minimum(at + costs.window, np.append(at[1:], 0)), at + costs.window)
-    whose = np.concatenate([pair, pair]) // n
+    key_of_change = np.concatenate([pair, pair]) // n
     when, step = np.concatenate([at, end]), np.repeat([1, -1], len(pair))
-    order = np.lexsort((when, whose))
-    whose, when, held = whose[order], when[order], np.cumsum(step[order])
-    counted = np.where(held > 1, held, 0) if costs.forward else held
+    order = np.lexsort((when, key_of_change))
+    key_of_change, when, holders = key_of_change[order], when[order], np.cumsum(step[order])
+    counted = np.where(holders > 1, holders, 0) if costs.forward else holders
     change = np.diff(counted, prepend=0)
-    reducer = (mix(known, 0x5EED) >> np.uint64(32)) * np.uint64(costs.reducers) >> np.uint64(32)
+    reducer = (mix(distinct, 0x5EED) >> np.uint64(32)) * np.uint64(costs.reducers) >> np.uint64(32)
     inside = when < span
-    place = when[inside] * costs.reducers + reducer.astype(np.int64)[whose[inside]]
+    place = when[inside] * costs.reducers + reducer.astype(np.int64)[key_of_change[inside]]
     steps = np.zeros(span * costs.reducers, np.int64)
     np.add.at(steps, place, change[inside])
     out: I64 = np.cumsum(steps.reshape(span, costs.reducers), axis=0)

@@ -264,7 +264,7 @@ def test_a_merge_that_is_due_comes_before_the_move() -> None:
         (lambda: Grouping(0), "workers"),
         (lambda: Grouping(2, alpha=0), "alpha"),
         (lambda: Grouping(2).handle(GroupingTick(), float("inf")), "now"),
-        (lambda: Grouping.from_fields({**Grouping(2, 1).to_fields(), "virtual": 3}), "held"),
+        (lambda: Grouping.from_fields({**Grouping(2, 1).to_fields(), "virtual": 3}), "virtual_workers"),
     ],
 )
 def test_wrong_values_are_refused_by_name(wrong, named: str) -> None:

@@ -105,7 +105,7 @@ def test_queues_are_the_same_compiled_and_plain() -> None:
     results = []
     for loop in (serve, serve.py_func):  # type: ignore[attr-defined]  # where compiled it has one
         level, finished = np.zeros(4), np.empty(2_000)
-        loop(out, times, capacities.since, capacities.done, capacities.rates, level, finished)
+        loop(out, times, capacities.since, capacities.work_done, capacities.rates, level, finished)
         results.append(finished.tobytes() + level.tobytes())
     assert results[0] == results[1]
 

@@ -74,22 +74,11 @@ def pinned_from_bytes(data: bytes) -> StoredPin:
 
 def _pinned(message: pb.Pin) -> StoredPin:
     bound = RoutingChoice(
-        message.partitions,
-        plan_from_bytes(message.plan) if message.plan else None,
-        table_from_message(message.table) if message.HasField("table") else None,
-        message.records,
-        (message.incarnation, message.epoch),
-        message.first_batch,
-        message.seed,
-    )
+        message.partitions, plan_from_bytes(message.plan) if message.plan else None,
+        table_from_message(message.table) if message.HasField("table") else None, message.records,
+        (message.incarnation, message.epoch), message.first_batch, message.seed,
+    )  # fmt: skip
     return StoredPin(
-        bound,
-        message.stream,
-        message.name,
-        tuple(message.key),
-        tuple(message.spread),
-        message.began,
-        message.reason,
-        tuple(message.told),
-        tuple(message.kinds),
-    )
+        bound, message.stream, message.name, tuple(message.key), tuple(message.spread), message.began, message.reason,
+        tuple(message.told), tuple(message.kinds),
+    )  # fmt: skip

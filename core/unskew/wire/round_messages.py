@@ -142,17 +142,9 @@ def checked_report(message: pb.SyncReport, field: str = "report") -> Report:
         loads = packed.unpack_counts(message.loads, f"{field}.loads", table.workers, most=MAX_REPORTED)
         frequent = _frequent(message.frequent, f"{field}.frequent")
         return Report(
-            agent,
-            message.session,
-            message.seq,
-            table,
-            message.records,
-            frequent,
-            loads,
-            message.dsync_seconds,
-            message.longer,
-            message.guest,
-        )
+            agent, message.session, message.seq, table, message.records, frequent, loads, message.dsync_seconds,
+            message.longer, message.guest,
+        )  # fmt: skip
     except UnskewError as why:
         raise refusal(field, why, _AS_SENT) from None
 
@@ -270,16 +262,10 @@ def _answer_of(message: pb.SyncAnswer, names: tuple[Name, ...], field: str) -> A
         raise WireError(f"{field}.records", f"{message.records} is not allowed; use 0 to {MAX_ROWS}")
     table = table_from_message(message.table, f"{field}.table")
     return Answer(
-        message.epoch,
-        names,
-        table,
-        message.records,
-        frozenset(_sorted(message.unsure, f"{field}.unsure").tolist()),
-        packed.unpack_counts(message.loads, f"{field}.loads", table.workers),
-        message.dsync_seconds,
-        _sorted(message.split, f"{field}.split"),
-        message.incarnation,
-    )
+        message.epoch, names, table, message.records, frozenset(_sorted(message.unsure, f"{field}.unsure").tolist()),
+        packed.unpack_counts(message.loads, f"{field}.loads", table.workers), message.dsync_seconds,
+        _sorted(message.split, f"{field}.split"), message.incarnation,
+    )  # fmt: skip
 
 
 def _sorted(data: bytes, field: str) -> NDArray[np.uint64]:

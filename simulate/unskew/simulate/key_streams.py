@@ -35,7 +35,7 @@ def zipf_probabilities(keys: int, exponent: float) -> F64:
 def zipf_keys(rng: np.random.Generator, rows: int, keys: int, exponent: float) -> I64:
     """``rows`` independent draws from ``0 .. keys - 1``, where key 0 is the heaviest.
 
-    Drawn as counts a key, then shuffled: the same law as row by row, at the cost of one shuffle.
+    The counts of the keys are drawn, then shuffled: the same distribution as row by row, at the cost of one shuffle.
     """
     _at_least("rows", rows, 0)
     counts = rng.multinomial(rows, zipf_probabilities(keys, exponent))

@@ -26,7 +26,7 @@ _ABOVE = 2  # mean keys that two choices leave the fullest worker with above its
 
 @dataclass(frozen=True)
 class Workload:
-    """A window as it is expected: rows, distinct keys, and rows of the heaviest key (unknown: all keys are alike).
+    """An expected window: rows, distinct keys, and rows of the heaviest key (None: all keys have the same).
     ``constant``: whether the number of keys stays the same when the stream grows."""
 
     rows: int

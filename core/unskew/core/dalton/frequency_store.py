@@ -16,24 +16,7 @@ from numpy.typing import NDArray
 from unskew.core.kernels.base import inner, kernel
 from unskew.core.kernels.choices import mixed
 
-__all__ = [
-    "DISTINCT",
-    "HIGH",
-    "INTERVAL",
-    "LOW",
-    "MAP",
-    "MODE",
-    "RECORDS",
-    "SKETCH",
-    "SPAN",
-    "Frequencies",
-    "all_counts",
-    "close_interval",
-    "copy_counts",
-    "count_tuple",
-    "counts_of",
-    "frequency",
-]
+__all__ = ["Frequencies", "all_counts", "close_interval", "copy_counts", "count_tuple", "counts_of", "frequency"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]

@@ -36,36 +36,14 @@ from unskew.core.kernels.key_table import cell_of, remove
 from unskew.core.kernels.window import PLACE, ROWS, SLIDE, advance, count
 
 __all__ = [
-    "BEST",
-    "CAP",
-    "DRAWN",
-    "ECHO",
-    "FREE",
-    "GROWTH",
-    "HEAD",
-    "HELD",
-    "HOME",
-    "INSLIDE",
-    "LEFT",
-    "NEVER",
-    "OTHERS",
-    "STEP",
-    "TAIL",
-    "TRIED",
-    "UNTIL",
-    "USED",
-    "WEIGHT",
     "DaltonRows",
     "add_row",
     "drop_worst",
     "end_interval",
-    "expire_fragments",
     "route_learned",
     "row_of",
-    "set_value",
     "turn_cold",
-    "unevenness",
-    "update_best",
+    "worker_limit",
 ]
 
 U64 = NDArray[np.uint64]

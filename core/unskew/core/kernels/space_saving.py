@@ -14,20 +14,7 @@ from numpy.typing import NDArray
 from unskew.core.kernels.base import inner
 from unskew.core.kernels.key_table import cell_of, remove
 
-__all__ = [
-    "COUNT",
-    "FREE",
-    "GROUP",
-    "LAST",
-    "ORDER",
-    "RANK",
-    "SIZE",
-    "TOTAL",
-    "WINDOW",
-    "Summary",
-    "count_key",
-    "estimate",
-]
+__all__ = ["Summary", "count_key", "estimate"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]

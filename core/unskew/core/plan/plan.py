@@ -269,27 +269,17 @@ class Plan:
         if index < 0:
             partition, host = self.route_one(key), key >> (64 - self.tail_bits)
             return Explanation(
-                key,
-                "tail",
-                (partition,),
-                (1.0,),
-                None,
-                None,
-                f"it is not listed in this plan: its host, {host}, goes there",
-                self.version,
-            )
+                key, "tail", (partition,), (1.0,), None, None,
+                f"it is not listed in this plan: its host, {host}, goes there", self.version,
+            )  # fmt: skip
         home, rows = int(self.hot.home[index]), int(self.hot.rows[index])
         units = {home: 1 << UNITS_BITS} if home >= 0 else self.hot.slots.units(SPLIT - home)
         return Explanation(
-            key,
-            "hot" if home >= 0 else f"hot, split in {len(units)}",
-            tuple(units),
-            tuple(part / 2**UNITS_BITS for part in units.values()),
-            rows,
-            rows / self.info.rows if self.info.rows else None,
-            self.hot.reasons[int(self.hot.reason[index])],
+            key, "hot" if home >= 0 else f"hot, split in {len(units)}", tuple(units),
+            tuple(part / 2**UNITS_BITS for part in units.values()), rows,
+            rows / self.info.rows if self.info.rows else None, self.hot.reasons[int(self.hot.reason[index])],
             self.version,
-        )
+        )  # fmt: skip
 
     def fragments(self, hashes: U64, counts: I64) -> tuple[I64, I32, I64]:
         """How the ``counts`` of the keys ``hashes`` are shared out: (index of the key, partition, rows) triples.

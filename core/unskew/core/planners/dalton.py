@@ -71,14 +71,9 @@ class DaltonPlanner:
         )
         key, partition = np.nonzero(routing.placed)
         placement = Placement(
-            tail,
-            view.hashes,
-            key,
-            partition.astype(np.int32),
-            routing.placed[key, partition],
-            REASONS,
+            tail, view.hashes, key, partition.astype(np.int32), routing.placed[key, partition], REASONS,
             (~view.splittable).astype(np.uint8),
-        )
+        )  # fmt: skip
         return placement, routing
 
     def _learning(self) -> LearningSettings:

@@ -44,15 +44,9 @@ class PlannerView:
         tail = histogram.fold(marked(top, len(histogram.hashes)), host_bits(partitions))
         rows = histogram.counts[top]
         return cls(
-            partitions,
-            histogram.hashes[top],
-            rows,
-            _splittable(histogram, top, rows, partitions, smallest),
-            tail.rows,
-            tail.keys,
-            histogram.total,
-            histogram.keys,
-        )
+            partitions, histogram.hashes[top], rows, _splittable(histogram, top, rows, partitions, smallest), tail.rows,
+            tail.keys, histogram.total, histogram.keys,
+        )  # fmt: skip
 
     @derived
     def tail_rows(self) -> int:

@@ -47,14 +47,10 @@ class Greedy:
         self._tree = tournament_tree(n)
         log = 0 if self.common.window is None else _FIRST_ROOM
         self._ledger = kernels.Ledger(
-            np.zeros(_FIRST_ROOM, np.uint64),
-            np.zeros((_FIRST_ROOM, 2), np.int64),
-            np.zeros((_FIRST_ROOM, 5), np.int64),
-            np.zeros(2 * _FIRST_ROOM, np.int64),
-            np.zeros((log, 2), np.int64),
-            np.zeros(self.common.slides, np.int64),
-            np.zeros(7, np.int64),
-        )
+            np.zeros(_FIRST_ROOM, np.uint64), np.zeros((_FIRST_ROOM, 2), np.int64),
+            np.zeros((_FIRST_ROOM, 5), np.int64), np.zeros(2 * _FIRST_ROOM, np.int64), np.zeros((log, 2), np.int64),
+            np.zeros(self.common.slides, np.int64), np.zeros(7, np.int64),
+        )  # fmt: skip
 
     def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
         homes, routed, at = self._tail.take(host_of(keys, host_bits(self.common.workers))), 0, self._loads

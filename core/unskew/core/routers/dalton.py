@@ -67,18 +67,9 @@ class DaltonRouter:
 
     def _learning(self) -> LearningSettings:
         return LearningSettings(
-            self.gamma,
-            self.epsilon,
-            self.p1,
-            self.slide_weight,
-            self.look,
-            self.split_cap,
-            self.share,
-            self.keep_untried,
-            self.quantum,
-            self.stats,
-            self.renew,
-        )
+            self.gamma, self.epsilon, self.p1, self.slide_weight, self.look, self.split_cap, self.share,
+            self.keep_untried, self.quantum, self.stats, self.renew,
+        )  # fmt: skip
 
     def partner(self, number: int) -> Learner:
         """A learner with the same settings as one of several cooperating ones (section 4)."""

@@ -85,16 +85,11 @@ class Items:
         mean = max(histogram.total, 1) / common.partitions
         state = feedback.state if feedback is not None and feedback.state is not None else histogram
         return cls(
-            hashes,
-            histogram.counts[index],
-            histogram.counts[index] / mean,
-            state.count(hashes) / (max(state.total, 1) / common.partitions),
-            _places(before, hashes),
-            tail.take(host_of(hashes, bits)),
-            tail,
-            np.bincount(tail, weights=rows, minlength=common.partitions) / mean,
+            hashes, histogram.counts[index], histogram.counts[index] / mean,
+            state.count(hashes) / (max(state.total, 1) / common.partitions), _places(before, hashes),
+            tail.take(host_of(hashes, bits)), tail, np.bincount(tail, weights=rows, minlength=common.partitions) / mean,
             common.relative,
-        )
+        )  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.hashes)

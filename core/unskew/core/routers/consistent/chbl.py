@@ -36,5 +36,5 @@ class BoundedConsistentHash:
     def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
         on, at = self._circle, self._loads
         kernels.route_bounded_ring(
-            keys, slides, out, on.cells, on.shift, on.points, on.owner, float(self.epsilon), at.clock, at.ring, at.load
-        )
+            keys, slides, out, on.cells, on.shift, on.points, on.owner, float(self.epsilon), at.clock, at.ring, at.load,
+        )  # fmt: skip
