@@ -508,3 +508,14 @@ def test_agents_that_ask_for_what_they_have_just_got_are_not_heard() -> None:
     assert set(values) == {20.0}
     ups = Simulation([Agent("a", forgetful=True, dsync=10.0)], lambda _: 12.0, rules=RoundRules(workers=2, dsync=10.0))
     assert [value for value, after in pairwise(ups.run(50)) if value != after] == [10.0]
+
+
+def test_a_replica_waits_at_most_poll_however_often_it_failed() -> None:
+    """A store that is away for hours fails more often than a power of two can be a float."""
+    state = ReplicaState.begin(RoundRules(workers=2), RoundTiming(poll=5.0, retry=0.25))
+    waits = []
+    for _ in range(3000):
+        state = state.after_failure()
+        waits.append(state.retry)
+    assert waits[:3] == [0.25, 0.5, 1.0]
+    assert waits[-1] == 5.0

@@ -165,3 +165,23 @@ def test_a_stream_is_put_once_until_something_changes_or_fails(clock: Clock) -> 
     assert link.ask_in_background(read, "alone") is None
     stub.fails = None
     assert ensure() == 1, "it may have come back empty"
+
+
+def test_a_worker_pauses_only_after_no_answer_at_all(clock: Clock) -> None:
+    """A stream that is missing for a moment does not silence a worker's later reports."""
+    stub = Stub()
+    link = link_to(stub, trips=(NoAnswerError,))
+    assert link.ask_in_background(read, "alone") is None
+    assert link.may_ask()
+    stub.fails = error(NoAnswerError)
+    assert link.ask_in_background(read, "alone") is None
+    assert not link.may_ask()
+
+
+def test_a_call_that_is_not_counted_opens_nothing(clock: Clock) -> None:
+    """A first look with a short deadline does not stop the calls that have more time."""
+    stub = Stub()
+    stub.fails = error(NoAnswerError)
+    link = link_to(stub)
+    assert link.ask_in_background(read, "alone", counted=False) is None
+    assert link.may_ask()

@@ -53,7 +53,7 @@ class ServiceWarning(UserWarning):
 
 class ServiceLink:
     """A client and the breaker that says whether to ask it. ``client`` is None where the session has no service: then
-    nothing is ever asked."""
+    nothing is ever asked. ``trips`` are the errors after which it is not asked for a while."""
 
     def __init__(
         self,
@@ -64,13 +64,14 @@ class ServiceLink:
         access: Mapping[str, Any] | None = None,
         cooldown: float = _COOLDOWN,
         longest: float = _LONGEST,
+        trips: tuple[type[UnskewError], ...] = _CANNOT_SERVE,
     ) -> None:
         self.client, self.required, self.timeout = client, required, timeout
         self.access = dict(access or {})
         self._embedded: Any = None
         self._lock = threading.Lock()
         self._breaker = Breaker(failures=1, cooldown=cooldown, longest=longest)
-        self._logged = ""
+        self._trips, self._logged = trips, ""
         self._put: set[tuple[object, ...]] = set()  # streams that the service had when it was last asked
 
     @classmethod
@@ -135,38 +136,36 @@ class ServiceLink:
             return None
 
     def ask_in_background(
-        self, call: Call[T], instead: str, *, within: float | None = None, allowed: bool = False
+        self, call: Call[T], instead: str, *, within: float | None = None, allowed: bool = False, counted: bool = True
     ) -> T | None:
         """The same for a thread or a task that nobody waits for: errors are logged, each once until a call succeeds.
-        ``allowed``: ``may_ask`` has said so already."""
+        ``allowed``: ``may_ask`` has said so already. Not ``counted``: ``within`` is so short that no answer in it does
+        not show that the service is away."""
         if self.client is None or not (allowed or self.may_ask()):
             return None
         try:
-            answer = self._call(self.client, call, within)
+            answer = self._call(self.client, call, within, counted=counted)
         except UnskewError as error:
             self._log(f"{instead}: {error}")
             return None
         self._logged = ""
         return answer
 
-    def _call(self, client: Client, call: Call[T], within: float | None) -> T:
+    def _call(self, client: Client, call: Call[T], within: float | None, *, counted: bool = True) -> T:
         """Make the calls, and count the result: a refusal is an answer."""
         try:
             answer = call(client, _left(within))
-        except _CANNOT_SERVE:
+        except UnskewError as error:
             with self._lock:
-                self._breaker.failure(time.monotonic())
-                self._put.clear()  # it may come back empty
+                self._put.clear()  # the service may have lost the stream, or have another of its name
+                if not isinstance(error, self._trips):
+                    self._breaker.success()
+                elif counted:
+                    self._breaker.failure(time.monotonic())
             raise
-        except UnskewError:
-            self._answered()
-            raise
-        self._answered()
-        return answer
-
-    def _answered(self) -> None:
         with self._lock:
             self._breaker.success()
+        return answer
 
     def _log(self, text: str) -> None:
         with self._lock:

@@ -83,7 +83,7 @@ class ReplicaState(NamedTuple):
     @property
     def retry(self) -> float:
         """Seconds to wait after so many failures in a row."""
-        return min(self.timing.retry * 2.0 ** (self.failures - 1), self.timing.poll)
+        return min(self.timing.retry * 2.0 ** min(self.failures - 1, 30), self.timing.poll)
 
     def age(self, merged: MergedRound, now: float) -> float:
         """Seconds since that round was complete."""

@@ -72,8 +72,10 @@ def _fetched(pin: TaskPin, copy: Plan, cached: _CachedLink) -> Plan:
         except NotThereError:
             return None
 
+    if not cached.link.may_ask():
+        return copy
     alone = f"stream {pin.stream}: the batch goes by its own copy of the plan"
-    plan = cached.link.ask_in_background(get, alone, within=pin.patience)
+    plan = cached.link.ask_in_background(get, alone, within=pin.patience, allowed=True)
     if plan is not None and plan.digest == copy.digest:
         return plan
     cached.lacks.add(named)
@@ -111,7 +113,7 @@ def report(pin: TaskPin, partition: int, routing: PartitionRouting) -> None:
 
 
 def _link_for(pin: TaskPin) -> _CachedLink:
-    from unskew.client import Client
+    from unskew.client import Client, NoAnswerError
     from unskew.spark.service_link import ServiceLink
 
     now, key = time.monotonic(), (os.getpid(), pin.service or "", repr(sorted(pin.access.items())))
@@ -119,7 +121,8 @@ def _link_for(pin: TaskPin) -> _CachedLink:
     if cached is None:
         _drop_old(now)
         client = Client(pin.service or "", **{"timeout": PATIENCE, **pin.access})
-        cached = _LINKS[key] = _CachedLink(ServiceLink(client, cooldown=_COOLDOWN, longest=_LONGEST), now)
+        link = ServiceLink(client, cooldown=_COOLDOWN, longest=_LONGEST, trips=(NoAnswerError,))
+        cached = _LINKS[key] = _CachedLink(link, now)
     cached.used = now
     return cached
 

@@ -106,6 +106,7 @@ class PlanPlacer:
         planner = self._sk.plans.planner(self._types)
         if self._next is None:
             self._next = self._start(self._latest() or planner.by_hash())
+            planner = self._sk.plans.planner(self._types)  # the start may have changed the number of partitions
         plan, reason = self._next.plan, self._next.reason
         if self._counts():
             sk, settings = self._sk, self._settings
@@ -138,7 +139,8 @@ class PlanPlacer:
                 return None
 
         link = self._sk.plans.link
-        plan = link.ask_in_background(get, f"stream {name} begins by plain hash", within=deadline) if deadline else None
+        alone = f"stream {name} begins by plain hash"
+        plan = link.ask_in_background(get, alone, within=deadline, counted=False) if deadline else None
         if plan is None or plan.key_types != self._types:
             return None
         n = plan.partitions
