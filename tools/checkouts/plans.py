@@ -26,6 +26,8 @@ def keys() -> Results:
     """Hashes of every key type of Spark, casts and composites, by both hashes."""
     vectors, spark_hash = load("hashes.json"), named("spark_hash")
     for file in sorted(HERE.glob("*.json")):
+        if file.name == "reports.json":
+            continue  # cases of rounds, which came with the rebuilt house: nothing is computed from keys
         yield f"file {file.name}", file.read_bytes()
     for part in vectors["columns"]:
         values = column(part["type"], part["values"])

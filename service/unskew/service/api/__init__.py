@@ -5,4 +5,7 @@ implements it, and tests put a fake in its place. ``calls`` is what both transpo
 and who sent it, checks the role, names and sizes, writes the audit log, calls the verb, and returns a message. So a
 check is made once, and neither the engine nor a transport contains one. ``problems`` turns every error into a gRPC
 status or an HTTP problem document.
+
+A new RPC is: its messages in ``proto/`` (``make stubs``), a method in ``verbs``, ``engine.engine`` and ``calls``, its
+role in ``auth.credentials.ROLE_OF``, a line in the table of ``grpc.server``, and for REST what ``rest/__init__`` lists.
 """
