@@ -72,17 +72,17 @@ class Rounds:
 
     async def _until(self, driver: RoundDriver, key: ReportKey, end: float, restarts: int) -> bool:
         """Wait for the round of this report, or for the end; False: it may have been missed."""
-        before = driver.state.version
+        before = driver.state.answer
         while not (self._base.closing or self._base.draining) and (left := end - monotonic()) > 0:
-            answer = driver.state.answer
-            if driver.state.restarts != restarts:
+            state = driver.state
+            if state.restarts != restarts:
                 return False
-            if answer is not None:
-                if key in answer.names:
-                    return True
-                if before is not None and answer.version > (before[0], before[1] + 1):
-                    return False
-            before = driver.state.version
+            answer = state.answer
+            if answer is not None and key in answer.names:
+                return True
+            if answer is not None and before is not None and answer is not before and not answer.follows(before):
+                return False
+            before = answer
             await driver.answered.wait(left)
             if driver.error is not None:
                 raise driver.error
