@@ -37,13 +37,15 @@ class Rounds:
 
     # -- verbs
 
-    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
+    async def sync(
+        self, stream: str, report: Report, wait: float, version: tuple[int, int], data: bytes = b""
+    ) -> Synced:
         """Take the report, wait for its round. What is answered is the newest round, and only if it is newer than
-        ``known``; but an agent that waits for its report to be merged always hears that it is."""
+        ``version``, the one that the agent has; but an agent whose report is merged is always told so."""
         record = await self._streams.get(stream)
         _check_counts(report)
         _check_workers(report, record)
-        self._streams.note(stream, known[0])
+        self._streams.note(stream, version[0])
         driver = self._driver(record)
         key = ReportKey(*report.name)
         data = data or await self._encoded(report)
@@ -55,7 +57,7 @@ class Rounds:
                 return await self._merged(driver, key, report)
             if outcome is ReportOutcome.OLDER:
                 self._base.observer(Skipped(stream, "report", "older than one of the same agent that has come"))
-                return _newer(driver, await driver.newest(), known)
+                return _newer(driver, await driver.newest(), version)
             if outcome is ReportOutcome.STORED:
                 driver.reported(key, data, report)
             if not await self._until(driver, key, end, restarts):
@@ -63,7 +65,7 @@ class Rounds:
             newest = await driver.newest()
             if newest is not None and key in newest.names:
                 return Synced(newest.answer, newest.version[0], merged=True, age=driver.age(newest))
-            return _newer(driver, newest, known)
+            return _newer(driver, newest, version)
 
     async def _encoded(self, report: Report) -> bytes:
         if report.table.values.size > _BIG:
@@ -162,7 +164,7 @@ def _check_workers(report: Report, record: CachedStream) -> None:
         )
 
 
-def _newer(driver: RoundDriver, newest: MergedRound | None, known: tuple[int, int]) -> Synced:
-    if newest is None or newest.version <= known:
+def _newer(driver: RoundDriver, newest: MergedRound | None, version: tuple[int, int]) -> Synced:
+    if newest is None or newest.version <= version:
         return Synced(None, 0 if newest is None else newest.version[0])
     return Synced(newest.answer, newest.version[0], merged=False, age=driver.age(newest))
