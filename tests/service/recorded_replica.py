@@ -9,6 +9,7 @@ it merges it; its agent is then slower than others, so that mostly no other repl
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import math
 import os
@@ -16,7 +17,7 @@ import pickle
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,14 +43,26 @@ class Decision(NamedTuple):
     step: Step
 
 
-def decisions(log: Path) -> Iterator[Decision]:
-    """What was written down; the end may be missing where the process was killed."""
-    with log.open("rb") as file:
-        while True:
-            try:
-                yield Decision(*pickle.load(file))
-            except (EOFError, pickle.UnpicklingError):
-                return
+@dataclass
+class DecisionLog:
+    """What a replica has written down so far. The end may be missing where the process was killed."""
+
+    path: Path
+    _read: int = 0
+    _decisions: list[Decision] = field(default_factory=list)
+
+    def decisions(self) -> list[Decision]:
+        with self.path.open("rb") as file, contextlib.suppress(EOFError, pickle.UnpicklingError):
+            file.seek(self._read)
+            while True:
+                self._decisions.append(Decision(*pickle.load(file)))
+                self._read = file.tell()
+        return self._decisions
+
+    def merged(self) -> int:
+        """The last merged round that the replica has seen."""
+        decisions = self.decisions()
+        return decisions[-1].view.merged if decisions else 0
 
 
 async def main(url: str, log: Path, agent: str, last: float) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.cli.command import environment
 from tests.servers import single
-from tests.service.recorded_replica import Decision, decisions
+from tests.service.recorded_replica import Decision, DecisionLog
 from unskew.core.rounds.next_step import Fetch, Merge, Seal, TakeOver, Wait, next_step
 from unskew.core.rounds.replica import Progress
 
@@ -26,9 +26,9 @@ AFTER = {
 
 
 @contextlib.contextmanager
-def replica(url: str, log: Path, agent: str, *last: str) -> Iterator[subprocess.Popen[bytes]]:
-    log.touch()
-    command = [sys.executable, "-m", "tests.service.recorded_replica", url, str(log), agent, *last]
+def replica(url: str, log: DecisionLog, agent: str, *last: str) -> Iterator[subprocess.Popen[bytes]]:
+    log.path.touch()
+    command = [sys.executable, "-m", "tests.service.recorded_replica", url, str(log.path), agent, *last]
     paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])}
     with subprocess.Popen(command, env=environment() | paths) as run:
         try:
@@ -45,37 +45,33 @@ def until(done: Callable[[], bool], run: subprocess.Popen[bytes]) -> None:
         time.sleep(0.05)
 
 
-def merged(log: Path) -> int:
-    return max((one.view.merged for one in decisions(log)), default=0)
-
-
-def until_merged(log: Path, epoch: int, run: subprocess.Popen[bytes]) -> None:
-    until(lambda: merged(log) >= epoch, run)
+def until_merged(log: DecisionLog, epoch: int, run: subprocess.Popen[bytes]) -> None:
+    until(lambda: log.merged() >= epoch, run)
 
 
 def recorded(folder: Path) -> tuple[int, list[list[Decision]]]:
     """The round in the middle of which a replica died and that another took over, and what each replica wrote down. Bob
     goes on alone then, until it is killed too and cyd goes on."""
-    bobs, cyds = folder / "bob.log", folder / "cyd.log"
+    bobs, cyds = DecisionLog(folder / "bob.log"), DecisionLog(folder / "cyd.log")
     logs = [bobs, cyds]
     with single(folder) as redis, contextlib.ExitStack() as stack:
         bob = stack.enter_context(replica(redis.url, bobs, "bob"))
         until_merged(bobs, 2, bob)
         taken_over = 0
-        while not taken_over:  # where bob has sealed the same round as well it merges it at once
-            logs.append(folder / f"ann-{len(logs)}.log")
+        while not taken_over and len(logs) < 12:  # where bob has sealed the same round as well it merges it at once
+            logs.append(DecisionLog(folder / f"ann-{len(logs)}.log"))
             with replica(redis.url, logs[-1], "ann", "4") as ann:
                 until(lambda: ann.poll() is not None, bob)
-            (*_, last) = decisions(logs[-1])
+            last = logs[-1].decisions()[-1]
             assert isinstance(last.step, Merge), "it died before it merged what it had sealed"
             until_merged(bobs, last.step.epoch, bob)
-            taken_over = last.step.epoch if TakeOver(last.step.epoch) in [one.step for one in decisions(bobs)] else 0
+            taken_over = last.step.epoch if TakeOver(last.step.epoch) in [one.step for one in bobs.decisions()] else 0
         cyd = stack.enter_context(replica(redis.url, cyds, "cyd"))
         until_merged(cyds, taken_over + 2, cyd)
         bob.kill()
         bob.wait()
-        until_merged(cyds, merged(cyds) + 3, cyd)
-    return taken_over, [list(decisions(log)) for log in logs]
+        until_merged(cyds, cyds.merged() + 3, cyd)
+    return taken_over, [log.decisions() for log in logs]
 
 
 def check_bookkeeping(before: Decision, after: Decision) -> None:

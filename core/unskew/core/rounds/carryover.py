@@ -68,3 +68,8 @@ class MergedRound:
     def version(self) -> tuple[int, int]:
         """Of the answer: the incarnation of the stream and the epoch of the round."""
         return self.carryover.incarnation, self.answer.epoch
+
+    def follows(self, other: MergedRound) -> bool:
+        """Whether no round can have been merged between that one and this."""
+        incarnation, epoch = other.version
+        return self.version <= (incarnation, epoch + 1)

@@ -73,8 +73,8 @@ Step: TypeAlias = "Fetch | Seal | Merge | TakeOver | Wait"
 
 def next_step(view: RoundView, state: ReplicaState, now: float) -> Step:
     """What to do about this view of the rounds."""
-    if state.progress in (Progress.NOT_SEALED, Progress.MERGED, Progress.OVERTAKEN):
-        return _pause(state)
+    if (pause := _pause(state)) is not None:
+        return pause
     version, stored = state.version, (view.incarnation, view.merged)
     if view.merged and state.progress is Progress.LOOKED and (version is None or version < stored):
         return Fetch()
@@ -87,10 +87,16 @@ def next_step(view: RoundView, state: ReplicaState, now: float) -> Step:
     return _seal(view, state)
 
 
-def _pause(state: ReplicaState) -> Wait:
+def _pause(state: ReplicaState) -> Wait | None:
     """After a step that ends a turn."""
-    seconds = {Progress.NOT_SEALED: state.timing.retry, Progress.MERGED: state.timing.poll}
-    return Wait(seconds.get(state.progress, 0.0))
+    match state.progress:
+        case Progress.NOT_SEALED:
+            return Wait(state.timing.retry)
+        case Progress.MERGED:
+            return Wait(state.timing.poll)
+        case Progress.OVERTAKEN:
+            return Wait(0.0)
+    return None
 
 
 def _take_over(view: RoundView, state: ReplicaState, now: float) -> TakeOver | Wait:
@@ -111,5 +117,4 @@ def _seal(view: RoundView, state: ReplicaState) -> Seal | Wait:
 
 def _missing_leases(view: RoundView) -> list[float]:
     """The leases of the live agents that have not reported in the open round."""
-    live = view.live()
-    return [m.lease for m in view.members if m.agent in live and m.agent not in view.reported]
+    return [m.lease for m in view.members if m.lease > view.now and m.agent not in view.reported]

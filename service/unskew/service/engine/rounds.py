@@ -38,13 +38,15 @@ class Rounds:
 
     # -- verbs
 
-    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
+    async def sync(
+        self, stream: str, report: Report, wait: float, version: tuple[int, int], data: bytes = b""
+    ) -> Synced:
         """Take the report, wait for its round. What is answered is the newest round, and only if it is newer than
-        ``known``; but an agent that waits for its report to be merged always hears that it is."""
+        ``version``, the one that the agent has; but an agent whose report is merged is always told so."""
         record = await self._streams.get(stream)
         _check_counts(report)
         _check_workers(report, record)
-        self._streams.note(stream, known[0])
+        self._streams.note(stream, version[0])
         driver = self._driver(record)
         key = ReportKey(*report.name)
         data = data or await self._encoded(report)
@@ -56,7 +58,7 @@ class Rounds:
                 return await self._merged(driver, key, report)
             if outcome is ReportOutcome.OLDER:
                 self._base.observer(Skipped(stream, "report", "older than one of the same agent that has come"))
-                return _newer(driver, await driver.newest(), known)
+                return _newer(driver, await driver.newest(), version)
             if outcome is ReportOutcome.STORED:
                 driver.reported(key, data, report)
             if not await self._until(driver, key, end, restarts):
@@ -64,7 +66,7 @@ class Rounds:
             newest = await driver.newest()
             if newest is not None and key in newest.names:
                 return Synced(newest.answer, newest.version[0], merged=True, age=driver.age(newest))
-            return _newer(driver, newest, known)
+            return _newer(driver, newest, version)
 
     async def _encoded(self, report: Report) -> bytes:
         if report.table.values.size > _BIG:
@@ -73,17 +75,17 @@ class Rounds:
 
     async def _until(self, driver: RoundDriver, key: ReportKey, end: float, restarts: int) -> bool:
         """Wait for the round of this report, or for the end; False: it may have been missed."""
-        before = driver.state.version
+        before = driver.state.answer
         while not (self._base.closing or self._base.draining) and (left := end - monotonic()) > 0:
-            answer = driver.state.answer
-            if driver.state.restarts != restarts:
+            state = driver.state
+            if state.restarts != restarts:
                 return False
-            if answer is not None:
-                if key in answer.names:
-                    return True
-                if before is not None and answer.version > (before[0], before[1] + 1):
-                    return False
-            before = driver.state.version
+            answer = state.answer
+            if answer is not None and key in answer.names:
+                return True
+            if answer is not None and before is not None and answer is not before and not answer.follows(before):
+                return False
+            before = answer
             await driver.answered.wait(left)
             if driver.error is not None:
                 raise driver.error
@@ -163,7 +165,7 @@ def _check_workers(report: Report, record: CachedStream) -> None:
         )
 
 
-def _newer(driver: RoundDriver, newest: MergedRound | None, known: tuple[int, int]) -> Synced:
-    if newest is None or newest.version <= known:
+def _newer(driver: RoundDriver, newest: MergedRound | None, version: tuple[int, int]) -> Synced:
+    if newest is None or newest.version <= version:
         return Synced(None, 0 if newest is None else newest.version[0])
     return Synced(newest.answer, newest.version[0], merged=False, age=driver.age(newest))
