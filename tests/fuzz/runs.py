@@ -40,6 +40,7 @@ _BOUNDED = (
     "._cache",
     "._highest",
     "._read",
+    "._read_at",
     "._deleted",
 )  # by a number, in the code
 
