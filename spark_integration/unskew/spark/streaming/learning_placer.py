@@ -47,7 +47,11 @@ class LearningPlacer:
             return None
         spec = plans.spec_for(self._types)
         stream, pace = plans.stream, self._settings.pace
-        return RoundParticipant(plans.link, stream.name, spec, self._source, pace)
+
+        def owns() -> bool:
+            return stream.owned and stream.partitions == spec.partitions
+
+        return RoundParticipant(plans.link, stream.name, spec, self._source, pace, owns)
 
     def begin(self, pin: StoredPin, now: StoredPin) -> None:
         """The batch has a pin of an earlier run: go on from its table."""

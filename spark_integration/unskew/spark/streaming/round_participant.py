@@ -17,6 +17,7 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from unskew.core.rounds.sync_schedule import SyncSchedule
@@ -38,10 +39,19 @@ _HELD = 20  # DSYNCs, at most, that a round is held for a batch
 
 
 class RoundParticipant:
-    """One run of a query's driver among the partitioners of its stream."""
+    """One run of a query's driver among the partitioners of its stream. ``owns``: whether its session sets the stream's
+    number of partitions, and still to that of ``spec``; asked at each put, for a query may have changed it since."""
 
-    def __init__(self, link: ServiceLink, stream: str, spec: StreamSpec, source: str, interval: float) -> None:
-        self._link, self._stream, self._spec, self._source = link, stream, spec, source
+    def __init__(
+        self,
+        link: ServiceLink,
+        stream: str,
+        spec: StreamSpec,
+        source: str,
+        interval: float,
+        owns: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._link, self._stream, self._spec, self._source, self._owns = link, stream, spec, source, owns
         self.session = time.time_ns() // 1000  # later runs have greater ones
         self._lock = threading.Lock()  # for the next three, which the thread sets
         self._answer: Answer | None = None
@@ -156,11 +166,12 @@ class RoundParticipant:
         return True
 
     def _put(self, client: Client, left: Left) -> None:
-        """The stream's DSYNC must not be below what this query needs. Its number of partitions is not changed here: a
-        query that resizes the stream may have done so since this one began."""
+        """The stream's DSYNC must not be below what this query needs."""
         if not self._closed.is_set():
             needs = self._schedule.needs
-            self._link.put_stream(client, self._stream, self._spec, left, least_dsync=needs, again=True)
+            self._link.put_stream(
+                client, self._stream, self._spec, left, owner=self._owns(), least_dsync=needs, again=True
+            )
 
     def _take_part(self, client: Client, left: Left) -> bool:
         """Hold the round while the batch runs, then report, and wait for the answer."""
