@@ -61,7 +61,10 @@ def whatif(
     batch: Annotated[str, Option(metavar="ROWS", help="Rows of a micro-batch.")] = "100000",
     window: Annotated[
         str,
-        Option(metavar="ROWS", help="Rows that a policy sees (a planner: in whole batches); one batch when left out."),
+        Option(
+            metavar="ROWS",
+            help="Rows that a policy sees (a planner: whole batches); its record of batches when left out.",
+        ),
     ] = "",
     slide: Annotated[
         str, Option(metavar="ROWS", help="By how much the window moves on; a fiftieth of it when left out.")
@@ -76,9 +79,13 @@ def whatif(
     fresh: Annotated[
         str,
         Option(
-            metavar="previous|same", help="Plan from the batches before, as in production, or from the batch itself."
+            metavar="previous|same|auto",
+            help="Plan from the batches before, from the batch itself, or by what would have been cheapest so far.",
         ),
     ] = "previous",
+    count_cost: Annotated[
+        str, Option(metavar="SHARE", help="What counting a batch first costs, in even shares of the batch.")
+    ] = "0.10",
     capacities: Annotated[
         str, Option(metavar="C,C,...", help="Relative capacity of each partition; equal when left out.")
     ] = "",
@@ -114,6 +121,7 @@ def whatif(
         agents=agents,
         dsync=dsync,
         fresh=fresh,
+        count_cost=count_cost,
         capacities=capacities,
         weights=weights,
         seed=seed,

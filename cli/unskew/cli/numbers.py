@@ -7,7 +7,7 @@ from math import isfinite
 
 from unskew.core.errors import ConfigError
 
-__all__ = ["above", "bits", "fractions", "whole"]
+__all__ = ["above", "bits", "fractions", "share", "whole"]
 
 _DIGITS = re.compile(r"[0-9]{1,20}")
 _DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
@@ -27,6 +27,14 @@ def above(option: str, text: str, most: float) -> float:
     number = float(text) if _DECIMAL.fullmatch(text) else 0.0
     if not 0 < number <= most:
         raise ConfigError(option, text, f"a number above 0, up to {most:g}, such as 60 or 0.5")
+    return number
+
+
+def share(option: str, text: str, most: float) -> float:
+    """A number from 0 on, with or without a point."""
+    number = float(text) if _DECIMAL.fullmatch(text) else -1.0
+    if not 0 <= number <= most:
+        raise ConfigError(option, text, f"a number, 0 to {most:g}, such as 0.1")
     return number
 
 

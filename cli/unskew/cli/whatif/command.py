@@ -10,7 +10,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import cast, get_args
 
-from unskew.cli.numbers import fractions, whole
+from unskew.cli.numbers import fractions, share, whole
 from unskew.cli.output import check_apart, check_file, check_folder, path_of, writing
 from unskew.cli.whatif.agents import fleet_of
 from unskew.cli.whatif.job import Fresh, Job
@@ -56,6 +56,7 @@ class WhatifOptions:
         agents: str,
         dsync: str,
         fresh: str,
+        count_cost: str,
         capacities: str,
         weights: str,
         seed: str,
@@ -72,13 +73,14 @@ class WhatifOptions:
             policies=tuple(dict.fromkeys(("hash", *planners))),  # hash comes first, for comparison
             partitions=n,
             batch=rows,
-            window=max(1, round(whole("--window", window, 1, MAX_ROWS) / rows)) if window and not time else 1,
+            window=max(1, round(whole("--window", window, 1, MAX_ROWS) / rows)) if window and not time else None,
             weights=_weights(capacities, weights, n),
             seed=whole("--seed", seed, 0, 2**63 - 1),
             fresh=_fresh(fresh),
             routers=routers,
             agents=agent_count,
             dsync=dsync_rows,
+            count_cost=share("--count-cost", count_cost, 10.0),
         )
         job = replace(job, sliding=parse_sliding(job, window, slide, timed=bool(time)))
         _check(job, "--capacities" if capacities else "--weights")

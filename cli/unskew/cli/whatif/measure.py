@@ -29,7 +29,8 @@ _COST = LinearCost()
 @dataclass(frozen=True)
 class RoutedBatch:
     """One batch as it was routed. Loads are divided by the partitions' weights, if there are any; without weights
-    ``bsi``, ``bci`` and ``ksr`` are Prompt's (``quality.block_metrics``)."""
+    ``bsi``, ``bci`` and ``ksr`` are Prompt's (``quality.block_metrics``). ``makespan`` is in rows, ``cost`` the same in
+    even shares."""
 
     loads: tuple[int, ...]
     keys: tuple[int, ...]
@@ -38,6 +39,7 @@ class RoutedBatch:
     bci: float
     ksr: float
     makespan: float
+    cost: float
 
 
 def _relative(job: Job) -> F64:
@@ -74,6 +76,8 @@ class Measure:
         rows, keys = loads(at, n), cardinalities(hashes, at, n)
         fragments = int(keys.sum())
         imbalance = load_imbalance(rows, self._relative)
+        merging = _COST.per_fragment * (fragments - self._keys) / n
+        length = makespan(_COST.tasks(rows, keys) / self._relative) + merging
         return RoutedBatch(
             loads=tuple(rows.tolist()),
             keys=tuple(keys.tolist()),
@@ -81,8 +85,8 @@ class Measure:
             bsi=(imbalance - 1) * len(hashes) / n,
             bci=(load_imbalance(keys, self._relative) - 1) * fragments / n,
             ksr=fragments / self._keys,
-            makespan=makespan(_COST.tasks(rows, keys) / self._relative)
-            + _COST.per_fragment * (fragments - self._keys) / n,
+            makespan=length,
+            cost=length / (float(_COST.tasks(len(hashes), self._keys)) / n),
         )
 
 

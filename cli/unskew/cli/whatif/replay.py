@@ -1,10 +1,12 @@
 """Replays a recorded stream of key hashes through policies, batch by batch. Pure: the clock is passed in.
 
-Two ways to plan (``fresh``), those of the Spark library (DESIGN section 7):
+How fresh the counts are that a batch is planned from (``fresh``), as in the Spark library (DESIGN section 7):
 
 - ``previous``: a batch is routed by the plan made from the batches before it. The first batch has no plan and is
   routed by plain hash; it is left out of every policy's figures.
 - ``same``: a batch is counted first and routed by a plan made from itself (as in Prompt).
+- ``auto``: each batch goes the way that would have been cheapest so far (``unskew.core.freshness.ways``). The first is
+  counted, and left out of the figures as with ``previous``.
 
 Routers decide row by row and need no plan; they route and learn from the first batch too, and are measured over the
 same batches. Planners get each batch's loads and key counts. A recording has no task times, so policies that need busy
@@ -15,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import fmean, median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +27,7 @@ from unskew.cli.whatif.agents import Clock, fleet_of, warm_up
 from unskew.cli.whatif.job import Fresh, Job
 from unskew.cli.whatif.measure import Measure, RoutedBatch, Windows
 from unskew.cli.whatif.results import BatchResult, PlannedBatch, PolicyResult, Replay
+from unskew.core.freshness.ways import Ways
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.history import History
 from unskew.core.keys.hashing import mix
@@ -65,13 +69,15 @@ def replay(
     parts = cut(len(hashes), job.batch)
     fresh: Fresh = "same" if len(parts) == 1 else job.fresh
     skipped = 0 if fresh == "same" else parts[0].stop
-    planners = [_PlannerRun(planner, clock, Windows(job, hashes, times, skipped)) for planner in job.planners()]
+    planners = [
+        _PlannerRun(planner, job, fresh, clock, Windows(job, hashes, times, skipped)) for planner in job.planners()
+    ]
     routers = [_RouterRun(name, job, clock, Windows(job, hashes, times, skipped)) for name in job.routers]
     runs: list[_PlannerRun | _RouterRun] = [*planners, *routers]
     measure, hashed = Measure(job), make_planner("hash", job.partitions, job.seed, job.weights).plan(Histogram.empty())
     plain: list[RoutedBatch] = []
     tops: list[float] = []
-    for batch in _batches(hashes, times, parts, job.window, fresh, origin):
+    for batch in _batches(hashes, times, parts, job.record, fresh, origin):
         measure.begin(batch.hashes, batch.spread, batch.own.keys)
         plain.append(measure.planned(hashed)[1])
         tops.append(_top_share(batch.own))
@@ -111,10 +117,9 @@ class _Batch:
 
 
 def _batches(
-    hashes: U64, times: F64 | None, parts: Sequence[slice], window: int, fresh: Fresh, origin: Origin
+    hashes: U64, times: F64 | None, parts: Sequence[slice], history: History, fresh: Fresh, origin: Origin
 ) -> Iterator[_Batch]:
     """Each batch with the histogram that its plan is made from: None if there was no batch before."""
-    history = History(depth=window)
     spread = mix(np.arange(len(hashes), dtype=np.uint64), _SPREAD_SALT)
     for number, part in enumerate(parts):
         own, before = Histogram.from_hashes(hashes[part]), history
@@ -125,44 +130,101 @@ def _batches(
         yield _Batch(number, hashes[part], part_times, spread[part], own, merged, replace(origin, batch=last))
 
 
+class _PlansAhead:
+    """The plans of one planner, each made from what ``--fresh previous`` or ``same`` gives it."""
+
+    def __init__(self, planner: Planner, count_cost: float) -> None:
+        self.planner, self._count_cost = planner, count_cost if planner.name != "hash" else 0.0
+        self._plan: Plan | None = None
+        self._feedback: Feedback | None = None
+
+    def plan(self, batch: _Batch) -> Plan:
+        assert batch.window is not None
+        self._plan = self.planner.plan(batch.window, self._plan, self._feedback, batch.origin)
+        return self._plan
+
+    def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> None:  # noqa: ARG002 - the protocol's
+        if routed is not None:
+            self._feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))
+
+    def ways(self) -> dict[str, Any]:
+        return {"count_cost": self._count_cost}
+
+
+class _PlansByWay:
+    """The plans of one planner, each by the way that would have been cheapest so far; and what each way costs."""
+
+    def __init__(self, planner: Planner, job: Job) -> None:
+        self.planner, self._count_cost = planner, job.count_cost
+        self._ways = Ways(planner, job.record, count_share=job.count_cost)
+        self._taken: list[str] = []
+        self._costs: dict[str, list[float]] = {}
+
+    def plan(self, batch: _Batch) -> Plan:
+        now = self._ways.next
+        self._taken.append(now.choice.way)
+        return self._ways.plan_counted(batch.own, batch.origin) if now.plan is None else now.plan
+
+    def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> None:
+        feedback = None
+        if routed is not None:
+            feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))
+            plans = {**self._ways.plans, "same": self._ways.plan_counted(batch.own, batch.origin)}
+            for way, plan in plans.items():
+                counting = self._count_cost if way == "same" else 0.0
+                self._costs.setdefault(way, []).append(measure.planned(plan)[1].cost + counting)
+        self._ways.after(batch.own, feedback, replace(batch.origin, batch=batch.number))
+
+    def ways(self) -> dict[str, Any]:
+        return {
+            "count_cost": self._count_cost * self._taken.count("same") / len(self._taken),
+            "taken": tuple(self._taken),
+            "ways": {way: fmean(costs) for way, costs in self._costs.items()},
+        }
+
+
 class _PlannerRun:
     """One planner over the batches: the plan in force and what was measured."""
 
-    def __init__(self, planner: Planner, clock: Clock, windows: Windows) -> None:
-        self._planner, self._clock, self._windows = planner, clock, windows
+    def __init__(self, planner: Planner, job: Job, fresh: Fresh, clock: Clock, windows: Windows) -> None:
+        counted = job.count_cost if fresh == "same" else 0.0
+        by_way = fresh == "auto" and planner.name != "hash"
+        self._plans = _PlansByWay(planner, job) if by_way else _PlansAhead(planner, counted)
+        self._clock, self._windows = clock, windows
         self._plan: Plan | None = None
-        self._feedback: Feedback | None = None
         self._batches: list[BatchResult] = []
         self._planned: list[PlannedBatch] = []
         self._splits = False
 
     def step(self, batch: _Batch, measure: Measure) -> None:
         if batch.window is None:
+            self._plans.after(batch, None, measure)
             return
         before, started = self._plan, self._clock()
-        plan = self._planner.plan(batch.window, before, self._feedback, batch.origin)
+        plan = self._plans.plan(batch)
         seconds = self._clock() - started
         new = before is None or plan.digest != before.digest
         promised = plan.info.loads if new else plan.loads(batch.window).tolist()
-        moved = plan.info.moved_rows if new and before is not None else None
+        moved = plan.moved_share(before, batch.window) if new and before is not None else None
         at, routed = measure.planned(plan)
         self._windows.add(at)
         self._batches.append(BatchResult(batch.number, len(batch.hashes), routed))
         self._planned.append(PlannedBatch(measure.imbalance(promised), new, moved, seconds))
         self._plan, self._splits = plan, self._splits or plan.splits
-        self._feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))
+        self._plans.after(batch, routed, measure)
 
     def result(self, plain: Sequence[RoutedBatch]) -> PolicyResult:
         if self._plan is None:
-            raise RuntimeError(f"policy {self._planner.name} was given no batch")
+            raise RuntimeError(f"policy {self._plans.planner.name} was given no batch")
         return PolicyResult(
-            policy=self._planner.name,
+            policy=self._plans.planner.name,
             splits=self._splits,
             batches=tuple(self._batches),
             relative_makespan=_relative_makespan(self._batches, plain),
             windows=self._windows.measured(),
             plan=self._plan,
             planned=tuple(self._planned),
+            **self._plans.ways(),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import ceil
 from pathlib import Path
@@ -17,7 +18,7 @@ from unskew.cli.whatif.tables import print_tables
 from unskew.core.kernels.base import COMPILED
 from unskew.simulate.router_choice import Recommendation, Workload, recommend
 
-__all__ = ["as_table", "by_rule", "heading", "recommended", "verdict"]
+__all__ = ["as_table", "by_rule", "heading", "recommended", "verdict", "ways_taken"]
 
 _EVEN_ENOUGH = 1.10  # DESIGN, promise 6: within 10 % of even there is nothing to gain (the bound of policy auto)
 _WORTH_IT = 0.95  # a gain of less than 5 % does not count
@@ -33,7 +34,7 @@ def as_table(keys: Keys, result: Replay, written: Iterable[Path] = ()) -> str:
         for line in heading(keys, result):
             console.print(Text(line), soft_wrap=not terminal)
         print_tables(console, result)
-        for line in (*verdict(result), *by_rule(result)):
+        for line in (*ways_taken(result), *verdict(result), *by_rule(result)):
             console.print(Text(line), soft_wrap=not terminal)
         for path in written:
             console.print(Text(f"wrote {path}"), soft_wrap=True)
@@ -70,13 +71,19 @@ def _mean(result: Replay) -> str:
 
 
 def _how(result: Replay) -> str:
-    window = "" if result.job.window == 1 else f" over {result.job.window} batches"
+    window = "" if result.job.window in (None, 1) else f" over {result.job.window} batches"
+    if result.fresh == "auto":
+        return (
+            "Each batch goes the way that would have been cheapest so far: by the batches before it, by a count of its "
+            f"own rows ({result.job.count_cost:.2f} of an even share), or by plain hash (--fresh auto). The first is "
+            "counted, and left out of the figures."
+        )
     if result.fresh == "previous":
         return (
             f"Each batch goes by the plan made from the batches before it{window} (--fresh previous). "
             "The first finds none, goes by plain hash, and is not counted."
         )
-    if result.job.fresh == "previous":
+    if result.job.fresh != "same":
         return "There is one batch only, so it goes by a plan made from itself, as with --fresh same."
     return f"Each batch goes by a plan made from itself{window} (--fresh same)."
 
@@ -125,6 +132,19 @@ def verdict(result: Replay) -> list[str]:
     lines = [f"Best here: {_praise(best, hashed, result)}."]
     if best[0].may_split:
         lines.append(f"Where a key may not be split: {_unsplit(others, hashed, result)}.")
+    return lines
+
+
+def ways_taken(result: Replay) -> list[str]:
+    """With ``--fresh auto``: the cost of a batch by the ways that were taken, and by each way throughout."""
+    lines = []
+    for p in result.policies:
+        if p.ways:
+            taken = Counter(p.taken)
+            each = ", ".join(f"{way} {cost:.2f} ({taken[way]} taken)" for way, cost in p.ways.items())
+            lines.append(
+                f"{p.label}: a batch costs {p.cost:.2f} even shares; had one way been taken throughout: {each}."
+            )
     return lines
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, median
 
 from unskew.cli.whatif.job import Fresh, Job
@@ -40,7 +40,8 @@ class PlannedBatch:
 @dataclass(frozen=True, eq=False)
 class PolicyResult:
     """All counted batches under one planner or router. A planner has its last ``plan``, and one of ``planned`` for each
-    batch; a router has ``ns_per_tuple``, over the whole stream."""
+    batch; a router has ``ns_per_tuple``, over the whole stream. With ``--fresh auto`` a planner has the way that each
+    batch ``taken`` went, and the mean cost of each of the ``ways`` had it been taken throughout."""
 
     policy: str
     splits: bool
@@ -50,6 +51,9 @@ class PolicyResult:
     plan: Plan | None = None
     planned: tuple[PlannedBatch, ...] = ()
     ns_per_tuple: float | None = None
+    count_cost: float = 0.0
+    taken: tuple[str, ...] = ()
+    ways: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -60,6 +64,11 @@ class PolicyResult:
     def may_split(self) -> bool:
         """Whether the policy may split a key, even if it did not in this replay."""
         return (ROUTERS if self.plan is None else PLANNERS)[self.policy].splits
+
+    @property
+    def cost(self) -> float:
+        """What a batch costs in even shares, its count included, in the mean."""
+        return fmean(b.routed.cost for b in self.batches) + self.count_cost
 
     @property
     def imbalance(self) -> float:
@@ -139,7 +148,7 @@ class Replay:
     @property
     def counted(self) -> tuple[int, ...]:
         """The batches that the figures are over."""
-        return tuple(range(1 if self.fresh == "previous" else 0, len(self.batch_rows)))
+        return tuple(range(0 if self.fresh == "same" else 1, len(self.batch_rows)))
 
 
 def best_policies(policies: Sequence[PolicyResult]) -> list[PolicyResult]:

@@ -1,0 +1,63 @@
+"""What a batch costs under a plan, by the linear cost of tasks: the one figure by which plans and ways are compared.
+
+``cost = max over partitions of (per_row rows + per_key keys) / capacity  +  per_fragment (fragments - keys) / n``
+
+The first term is when the last task ends, the second the cost of merging the cuts, shared by n mergers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.plan.plan import Plan
+from unskew.core.planners.base import PlannerSettings
+from unskew.core.quality.measures import LinearCost, makespan
+
+__all__ = ["PlanCost", "chance_excess"]
+
+
+def chance_excess(rows: int, partitions: int) -> float:
+    """By what share of the mean the fullest partition is above it where each row falls on any partition alike.
+
+    The expected maximum of ``partitions`` normal deviates is at most sqrt(2 ln n) of their deviations.
+
+    >>> round(chance_excess(10_000, 64), 2)
+    0.23
+    """
+    if rows == 0 or partitions == 1:
+        return 0.0
+    return math.sqrt(2.0 * math.log(partitions) * partitions / rows)
+
+
+@dataclass(frozen=True, eq=False)
+class PlanCost:
+    """Costs in the unit of ``model``; ``relative`` is the capacity of each partition, 1 in the mean."""
+
+    model: LinearCost
+    relative: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, settings: PlannerSettings, model: LinearCost | None = None) -> PlanCost:
+        """For the partitions of a planner; by rows and keys alike without a ``model``."""
+        return cls(model or LinearCost(), settings.relative)
+
+    def batch(self, plan: Plan, histogram: Histogram) -> float:
+        """The cost of a batch with these keys under ``plan``."""
+        keys = plan.cardinalities(histogram)
+        tasks = self.model.tasks(plan.loads(histogram), keys) / self.relative
+        cuts = max(int(keys.sum()) - histogram.keys, 0)
+        return makespan(tasks) + self.model.per_fragment * cuts / len(self.relative)
+
+    def even(self, histogram: Histogram) -> float:
+        """The cost of a partition that has an even share of rows and keys; 1 where there are none."""
+        n = len(self.relative)
+        return float(self.model.tasks(histogram.total / n, histogram.keys / n)) or 1.0
+
+    def share(self, plan: Plan, histogram: Histogram) -> float:
+        """The cost of the batch in even shares: 1 is the best that there can be."""
+        return self.batch(plan, histogram) / self.even(histogram)
