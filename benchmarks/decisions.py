@@ -26,9 +26,9 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from unskew.core import Histogram, Plan, hash_keys, make_planner
+from unskew.core import Histogram, Plan, hash_keys
+from unskew.core.freshness.stream_planner import StreamPlanner
 from unskew.core.freshness.ways import COUNT_SHARE, Ways
-from unskew.core.histogram.history import History
 from unskew.core.quality.measures import LinearCost, cardinalities, loads, makespan
 from unskew.core.stream_spec import StreamSpec
 from unskew.simulate.key_streams import zipf_probabilities
@@ -119,24 +119,24 @@ class Cell:
 
 
 def run(source: Source, size: int, n: int, *, splits: bool) -> Cell:
-    planner = make_planner("auto", n, 7, None, splits=splits)
-    machine = Ways(planner, History(StreamSpec.history, StreamSpec.decay))
+    machine = Ways(StreamPlanner("", StreamSpec(n, "auto", {"splits": splits})))
     ways: dict[str, list[float]] = {}
     taken, floors, planned = [], [], False
     for number, hashes in enumerate(source.batches(size)):
         batch = Histogram.from_hashes(hashes)
         spread = np.random.default_rng(number).integers(0, 2**64, size, dtype=np.uint64)
-        counted, memo = machine.plan_counted(batch), dict[str, float]()
+        counted, memo = machine.plan_counted(batch, number), dict[str, float]()
         plans = {**machine.plans, "same": counted}
         if number:  # the first finds no plan, and is counted
             for way, plan in plans.items():
                 if plan.digest not in memo:
                     memo[plan.digest] = cost_of(plan, hashes, spread, batch)
                 ways.setdefault(way, []).append(memo[plan.digest] + (COUNT_SHARE if way == "same" else 0.0))
-            taken.append(machine.next.choice.way)
+            taken.append(machine.next.way)
             floors.append(1.0 if splits else max(1.0, (int(batch.counts.max()) + 1) * n / (batch.total + batch.keys)))
             planned |= taken[-1] != "hash" and len(plans[taken[-1]].hot) > 0
-        machine.after(batch)
+        machine.score(batch, number)
+        machine.plan_ahead(number)
     return Cell(source.name, size, n, splits, ways, taken, fmean(floors), planned)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from unskew.client import Client, NotThereError
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.freshness.plan_ahead import StreamPlanner
+from unskew.core.freshness.stream_planner import StreamPlanner
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin, make_planner

@@ -13,12 +13,13 @@ from typing import cast, get_args
 from unskew.cli.numbers import fractions, share, whole
 from unskew.cli.output import check_apart, check_file, check_folder, path_of, writing
 from unskew.cli.whatif.agents import fleet_of
-from unskew.cli.whatif.job import Fresh, Job
+from unskew.cli.whatif.job import Job
 from unskew.cli.whatif.key_file import Keys, read_keys
 from unskew.cli.whatif.options import MAX_ROWS, parse_agents, parse_policies, parse_sliding
 from unskew.cli.whatif.replay import replay, steps
 from unskew.cli.whatif.results import Replay
 from unskew.core.errors import ConfigError
+from unskew.core.freshness.ways import Fresh
 from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.planners import Origin
 from unskew.wire import plan_to_bytes

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
-from typing import Literal
 
-from unskew.core.freshness.ways import COUNT_SHARE
+from unskew.core.freshness.stream_planner import StreamPlanner
+from unskew.core.freshness.ways import COUNT_SHARE, Fresh
 from unskew.core.histogram.history import History
 from unskew.core.planners import Planner, make_planner
 from unskew.core.stream_spec import StreamSpec
 
-__all__ = ["Fresh", "Job", "Sliding"]
-
-Fresh = Literal["previous", "same", "auto"]
+__all__ = ["Job", "Sliding"]
 
 
 @dataclass(frozen=True)
@@ -56,12 +54,17 @@ class Job:
     dsync: int | None = None
     count_cost: float = COUNT_SHARE
 
+    def spec(self, policy: str, key_types: tuple[str, ...] = ()) -> StreamSpec:
+        """The settings of a stream that would be planned like this."""
+        spec = StreamSpec(self.partitions, policy, weights=self.weights or (), seed=self.seed, key_types=key_types)
+        return spec if self.window is None else replace(spec, history=self.window, decay=1.0)
+
     @property
     def record(self) -> History:
-        """The record of batches that planners plan from, still empty."""
-        if self.window is not None:
-            return History(self.window)
-        return History(StreamSpec.history, StreamSpec.decay)
+        """The record of batches that planners plan from, still empty: with ``--fresh same`` the batch itself."""
+        if self.window is None and self.fresh == "same":
+            return History(1)
+        return StreamPlanner("", self.spec("hash")).record
 
     def planners(self) -> tuple[Planner, ...]:
         """One planner a policy. Raises ``ConfigError`` for a policy, weight or number that is not allowed."""

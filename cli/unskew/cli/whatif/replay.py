@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean, median
 from typing import Any
 
@@ -24,10 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.cli.whatif.agents import Clock, fleet_of, warm_up
-from unskew.cli.whatif.job import Fresh, Job
+from unskew.cli.whatif.job import Job
 from unskew.cli.whatif.measure import Measure, RoutedBatch, Windows
 from unskew.cli.whatif.results import BatchResult, PlannedBatch, PolicyResult, Replay
-from unskew.core.freshness.ways import Ways
+from unskew.core.freshness.stream_planner import StreamPlanner
+from unskew.core.freshness.ways import BatchPrice, Fresh, Ways
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.history import History
 from unskew.core.keys.hashing import mix
@@ -69,10 +71,9 @@ def replay(
     parts = cut(len(hashes), job.batch)
     fresh: Fresh = "same" if len(parts) == 1 else job.fresh
     skipped = 0 if fresh == "same" else parts[0].stop
-    planners = [
-        _PlannerRun(planner, job, fresh, clock, Windows(job, hashes, times, skipped)) for planner in job.planners()
-    ]
-    routers = [_RouterRun(name, job, clock, Windows(job, hashes, times, skipped)) for name in job.routers]
+    windows = partial(Windows, job, hashes, times, skipped)
+    planners = [_PlannerRun(planner, job, fresh, origin, clock, windows()) for planner in job.planners()]
+    routers = [_RouterRun(name, job, clock, windows()) for name in job.routers]
     runs: list[_PlannerRun | _RouterRun] = [*planners, *routers]
     measure, hashed = Measure(job), make_planner("hash", job.partitions, job.seed, job.weights).plan(Histogram.empty())
     plain: list[RoutedBatch] = []
@@ -154,26 +155,30 @@ class _PlansAhead:
 class _PlansByWay:
     """The plans of one planner, each by the way that would have been cheapest so far; and what each way costs."""
 
-    def __init__(self, planner: Planner, job: Job) -> None:
+    def __init__(self, planner: Planner, job: Job, origin: Origin) -> None:
         self.planner, self._count_cost = planner, job.count_cost
-        self._ways = Ways(planner, job.record, count_share=job.count_cost)
+        self._ways = Ways(StreamPlanner(origin.stream, job.spec(planner.name, origin.key_types)))
         self._taken: list[str] = []
         self._costs: dict[str, list[float]] = {}
 
     def plan(self, batch: _Batch) -> Plan:
-        now = self._ways.next
-        self._taken.append(now.choice.way)
-        return self._ways.plan_counted(batch.own, batch.origin) if now.plan is None else now.plan
+        way = self._ways.next.way
+        self._taken.append(way)
+        return self._plans(batch)[way]
+
+    def _plans(self, batch: _Batch) -> dict[str, Plan]:
+        return {**self._ways.plans, "same": self._ways.plan_counted(batch.own, batch.number)}
 
     def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> None:
         feedback = None
         if routed is not None:
             feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))
-            plans = {**self._ways.plans, "same": self._ways.plan_counted(batch.own, batch.origin)}
-            for way, plan in plans.items():
+            for way, plan in self._plans(batch).items():
                 counting = self._count_cost if way == "same" else 0.0
                 self._costs.setdefault(way, []).append(measure.planned(plan)[1].cost + counting)
-        self._ways.after(batch.own, feedback, replace(batch.origin, batch=batch.number))
+        price = BatchPrice.shares(self._ways.cost, batch.own, self._count_cost)
+        self._ways.score(batch.own, batch.number, price)
+        self._ways.plan_ahead(batch.number, feedback=feedback)
 
     def ways(self) -> dict[str, Any]:
         return {
@@ -186,10 +191,12 @@ class _PlansByWay:
 class _PlannerRun:
     """One planner over the batches: the plan in force and what was measured."""
 
-    def __init__(self, planner: Planner, job: Job, fresh: Fresh, clock: Clock, windows: Windows) -> None:
+    def __init__(
+        self, planner: Planner, job: Job, fresh: Fresh, origin: Origin, clock: Clock, windows: Windows
+    ) -> None:
         counted = job.count_cost if fresh == "same" else 0.0
         by_way = fresh == "auto" and planner.name != "hash"
-        self._plans = _PlansByWay(planner, job) if by_way else _PlansAhead(planner, counted)
+        self._plans = _PlansByWay(planner, job, origin) if by_way else _PlansAhead(planner, counted)
         self._clock, self._windows = clock, windows
         self._plan: Plan | None = None
         self._batches: list[BatchResult] = []

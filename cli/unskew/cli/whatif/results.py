@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
-from unskew.cli.whatif.job import Fresh, Job
+from unskew.cli.whatif.job import Job
 from unskew.cli.whatif.measure import RoutedBatch, WindowFigures
+from unskew.core.freshness.ways import Fresh
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.core.routers import ROUTERS

@@ -2,7 +2,8 @@
 
 ``cost = max over partitions of (per_row rows + per_key keys) / capacity  +  per_fragment (fragments - keys) / n``
 
-The first term is when the last task ends, the second the cost of merging the cuts, shared by n mergers.
+The first term is when the last task ends (of the last wave, where there are fewer slots than partitions), the second
+the cost of merging the cuts, shared by n mergers.
 """
 
 from __future__ import annotations
@@ -36,26 +37,28 @@ def chance_excess(rows: int, partitions: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PlanCost:
-    """Costs in the unit of ``model``; ``relative`` is the capacity of each partition, 1 in the mean."""
+    """Costs in the unit of ``model``; ``relative`` is the capacity of each partition, 1 in the mean. ``slots``: how
+    many tasks run at once; None: all."""
 
     model: LinearCost
     relative: NDArray[np.float64]
+    slots: int | None = None
 
     @classmethod
-    def of(cls, settings: PlannerSettings, model: LinearCost | None = None) -> PlanCost:
+    def of(cls, settings: PlannerSettings, model: LinearCost | None = None, *, slots: int | None = None) -> PlanCost:
         """For the partitions of a planner; by rows and keys alike without a ``model``."""
-        return cls(model or LinearCost(), settings.relative)
+        return cls(model or LinearCost(), settings.relative, slots)
 
     def batch(self, plan: Plan, histogram: Histogram) -> float:
         """The cost of a batch with these keys under ``plan``."""
         keys = plan.cardinalities(histogram)
         tasks = self.model.tasks(plan.loads(histogram), keys) / self.relative
         cuts = max(int(keys.sum()) - histogram.keys, 0)
-        return makespan(tasks) + self.model.per_fragment * cuts / len(self.relative)
+        return makespan(tasks, self.slots) + self.model.per_fragment * cuts / len(self.relative)
 
     def even(self, histogram: Histogram) -> float:
-        """The cost of a partition that has an even share of rows and keys; 1 where there are none."""
-        n = len(self.relative)
+        """The cost of the batch where every slot has an even share of rows and keys; 1 where there are none."""
+        n = min(len(self.relative), self.slots or len(self.relative))
         return float(self.model.tasks(histogram.total / n, histogram.keys / n)) or 1.0
 
     def share(self, plan: Plan, histogram: Histogram) -> float:

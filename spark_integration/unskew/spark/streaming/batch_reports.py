@@ -35,8 +35,7 @@ class BatchReports:
             self._plans.put_stream(client, self._types, left)
             client.report_histogram(stream, Part(self._source, facts.number), facts.histogram, timeout=left())
             self._report(client, facts, left)
-            record = request.record if request.changed else None
-            return client.build_plan(stream, facts.number + 1, histogram=record, timeout=left()).plan
+            return client.build_plan(stream, facts.number + 1, timeout=left()).plan
 
         plan = self._plans.link.ask_in_background(build, self._alone)
         fits = plan is not None and plan.partitions == self._plans.stream.partitions

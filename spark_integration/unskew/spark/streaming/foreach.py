@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from unskew.core.errors import ConfigError
-from unskew.core.freshness.trust import TrustRules
+from unskew.core.freshness.ways import Fresh
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.core.scaling.elastic import Elastic
@@ -28,7 +28,7 @@ from unskew.spark.streaming.learning_placer import LearningPlacer
 from unskew.spark.streaming.pin_log import PinLog, pin_folder
 from unskew.spark.streaming.plan_placer import PlanPlacer
 from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote, source_of
-from unskew.spark.streaming.settings import Fresh, StreamingSettings, names_only
+from unskew.spark.streaming.settings import StreamingSettings, names_only
 from unskew.wire import StoredPin
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def for_each_batch(
     name: str,
     *,
     spread: Columns = AUTO,
-    fresh: Fresh = "previous",
+    fresh: Fresh = "auto",
     learn: bool = False,
     threshold: int = 10_000,
     deadline: float = 0.2,
@@ -112,7 +112,6 @@ def for_each_batch(
     column: str | None = None,
     interval: float | None = None,
     elastic: Elastic | None = None,
-    misses: int = 3,
 ) -> ForEachBatch:
     """For ``writeStream.foreachBatch``: each micro-batch is bound to one plan before its first task starts, its rows
     are placed by it, and ``handle(df, batch_id)`` gets them (docs/streaming.md).
@@ -121,7 +120,9 @@ def for_each_batch(
     ----------
     key, spread : Names of columns: the key, and what tells the rows of one key apart.
     checkpoint, name : The query's checkpointLocation, and the name that its pins are kept under there.
-    fresh : ``"previous"``: plans come from the batches before. ``"same"``: a batch is counted before it is placed.
+    fresh
+        ``"previous"``: plans come from the batches before. ``"same"``: a batch is counted before it is placed.
+        ``"auto"``: each batch goes by whichever would have been cheapest so far, in seconds; the first is counted.
     learn : Tasks decide by a pinned Q-table, and report what they learn.
     threshold : Batches with fewer rows are not planned from.
     deadline : The longest that a batch waits for a service, in seconds.
@@ -129,8 +130,6 @@ def for_each_batch(
     column : The name of an int column to add, different for every partition.
     interval : Seconds from one batch to the next, as the trigger has it.
     elastic : Change the number of partitions by measured batch times.
-    misses
-        After so many batches in a row whose rows lay otherwise than their plan predicted, batches are counted first.
 
     Returns
     -------
@@ -162,7 +161,6 @@ def for_each_batch(
         column=column,
         interval=interval,
         elastic=elastic,
-        rules=TrustRules(misses),
     )
     partitions = sk.plans.stream.partitions
     if elastic is not None and not elastic.least <= partitions <= elastic.most:

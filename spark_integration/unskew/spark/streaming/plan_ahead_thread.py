@@ -122,9 +122,9 @@ class PlanAheadThread:
         step = self._machine.after(facts, self._session())
         self._resize()
         if isinstance(step, PlanRequest):
-            if step.news is not None:
-                _log.warning("stream %s, batch %d: %s", self._plans.stream.name, facts.number, step.news)
-            step = self._machine.answered(self._reports.plan(step))
+            before, step = self._machine.next, self._machine.answered(self._reports.plan(step))
+            if step.way != before.way:
+                _log.info("stream %s, after batch %d: %s", self._plans.stream.name, facts.number, step.reason)
         else:
             self._reports.report(facts)
         self._publish(step)

@@ -7,18 +7,19 @@ value, read once when the batch begins.
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unskew.client import Client, NotThereError
 from unskew.core.errors import ConfigError
-from unskew.core.freshness.plan_ahead import BatchFacts, NextBatch, PlanAhead, TrustChoice
+from unskew.core.freshness.plan_ahead import BatchFacts, NextBatch, PlanAhead
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.core.scaling.elastic import Decider
 from unskew.spark.frame.histogram import histogram_of
-from unskew.spark.frame.jvm import Jobs, input_splits, jobs_of, rows_before, run_of, stage_times
+from unskew.spark.frame.jvm import Jobs, input_splits, jobs_of, rows_before, run_of, slots_of, stage_times
 from unskew.spark.frame.keys import AUTO, key_of, spread_of
 from unskew.spark.place.native import route_column
 from unskew.spark.place.repartition import move_rows
@@ -52,6 +53,7 @@ class _RanBatch:
     interval: float
     seconds: float
     timed_by_spark: bool
+    counting: float | None
 
     def facts(self) -> BatchFacts | None:
         sample = self.sampler.sample()
@@ -68,6 +70,7 @@ class _RanBatch:
             self.interval,
             self.seconds,
             None if self.timed_by_spark else self.seconds,
+            self.counting,
         )
 
 
@@ -78,6 +81,7 @@ class PlanPlacer:
         self._sk, self._settings, self._source, self._types = sk, settings, source, types
         self._thread: PlanAheadThread | None = None
         self._next: NextBatch | None = None  # None in the first batch
+        self._counting: float | None = None  # seconds, where the present batch was counted
         self._splits = 0  # tasks that read a batch, by its frame
         self._hashes: tuple[tuple[str, ...], Column, Column | None] | None = None
         self._route: tuple[Plan, Column] | None = None
@@ -93,8 +97,7 @@ class PlanPlacer:
         return self._counts()
 
     def _counts(self) -> bool:
-        mode = "previous" if self._next is None else self._next.mode
-        return mode == "same" or (mode == "previous" and self._settings.fresh == "same")
+        return self._settings.fresh != "previous" if self._next is None else self._next.way == "same"
 
     def begin(self, pin: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - the protocol's
         """The batch has a pin of an earlier run: its plan is the first to go on from."""
@@ -107,12 +110,13 @@ class PlanPlacer:
         if self._next is None:
             self._next = self._start(self._latest() or planner.by_hash())
             planner = self._sk.plans.planner(self._types)  # the start may have changed the number of partitions
-        plan, reason = self._next.plan, self._next.reason
-        if self._counts():
-            sk, settings = self._sk, self._settings
+        plan, reason, self._counting = self._next.plan, self._next.reason, None
+        if self._next.way == "same":
+            sk, settings, began = self._sk, self._settings, time.monotonic()
             partitions = planner.spec.partitions
             histogram = histogram_of(df, settings.keys, partitions, settings.spread_columns, sk.sampling)
-            plan, reason = planner.after(plan, histogram, batch), "counted before it was placed"
+            plan, reason = planner.after(plan, histogram, batch), f"counted before it was placed: {reason}"
+            self._counting = time.monotonic() - began
         if present is not None and plan == present.bound.plan:
             return present.bound, reason
         return RoutingChoice(plan.partitions, plan, batch=batch, seed=planner.spec.seed), reason
@@ -123,8 +127,8 @@ class PlanPlacer:
             partitions = settings.elastic.within(first.partitions)
             plans.stream.resize(partitions)
             decider = Decider(settings.elastic, settings.pace, partitions)
-        choice = TrustChoice(settings.rules)
-        machine = PlanAhead(plans.planner(self._types), first, choice, threshold=settings.threshold, decider=decider)
+        planner, slots = plans.planner(self._types), slots_of(self._sk.spark)
+        machine = PlanAhead(planner, first, settings.fresh, threshold=settings.threshold, slots=slots, decider=decider)
         self._thread = PlanAheadThread(plans, self._source, self._types, machine, settings.elastic)
         return self._thread.next
 
@@ -208,7 +212,8 @@ class PlanPlacer:
         jobs = jobs_of(df, self._last_job)
         self._last_job = jobs.last
         interval = self._settings.interval or 0.0
-        self._thread.finished(_RanBatch(df, jobs, pin, batch, sampler, interval, seconds, self._timed_by_spark))
+        timed, counting = self._timed_by_spark, self._counting
+        self._thread.finished(_RanBatch(df, jobs, pin, batch, sampler, interval, seconds, timed, counting))
 
     def failed(self) -> None:
         """Nothing waits for it."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
+from typing import get_args
 
 from unskew.core.errors import ConfigError
-from unskew.core.freshness.trust import TrustRules
+from unskew.core.freshness.ways import Fresh
 from unskew.core.scaling.elastic import Elastic
 from unskew.spark.frame.keys import AUTO, Columns, quoted
 from unskew.spark.streaming.queries import check_given
@@ -14,7 +14,6 @@ from unskew.spark.streaming.queries import check_given
 __all__ = ["Fresh", "StreamingSettings", "names_only"]
 
 _GUESSED = 10.0
-Fresh: TypeAlias = Literal["previous", "same"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class StreamingSettings:
     checkpoint: str
     name: str
     spread: tuple[str, ...] = (AUTO,)
-    fresh: Fresh = "previous"
+    fresh: Fresh = "auto"
     learn: bool = False
     threshold: int = 10_000
     deadline: float = 0.2
@@ -33,14 +32,13 @@ class StreamingSettings:
     column: str | None = None
     interval: float | None = None
     elastic: Elastic | None = None
-    rules: TrustRules = field(default_factory=TrustRules)
 
     def __post_init__(self) -> None:
         check_given(self.checkpoint, self.name)
-        if self.fresh not in ("previous", "same"):
-            raise ConfigError("fresh", self.fresh, ("previous", "same"))
-        if self.learn and self.fresh != "previous":
-            raise ConfigError("fresh", self.fresh, "'previous' where learn=True: tasks count their rows themselves")
+        if self.fresh not in get_args(Fresh):
+            raise ConfigError("fresh", self.fresh, get_args(Fresh))
+        if self.learn and self.fresh == "same":
+            raise ConfigError("fresh", self.fresh, "'auto' where learn=True: tasks count their rows themselves")
         if isinstance(self.threshold, bool) or not isinstance(self.threshold, int) or self.threshold < 0:
             raise ConfigError("threshold", self.threshold, "a whole number of rows, 0 or more")
         if not 0.0 <= self.deadline <= 60.0:
