@@ -51,15 +51,14 @@ class Auto:
         LinearCost(self.per_row, self.per_key, self.per_fragment)
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | KeepPrevious:
+        cost = PlanCost.of(self.common, self._model(feedback))
         hashed = Placement.tail_only(hash_tail(self.common))
         plain = self._built(hashed)
         present = previous if previous is not None and previous.partitions == self.common.partitions else None
         excess = load_imbalance(plain.loads(histogram), self.common.relative) - 1.0
         if excess <= self._allowed(histogram):
             return self._nothing(hashed, plain, present, histogram, excess)
-        if present is not None and present.splits and not self.splits:
-            present = None
-        return self._cheapest(histogram, present, PlanCost.of(self.common, self._model(feedback)), excess)
+        return self._cheapest(histogram, present, cost, excess)
 
     def _allowed(self, histogram: Histogram) -> float:
         return self.enough + chance_excess(histogram.total, self.common.partitions)
@@ -88,14 +87,16 @@ class Auto:
         least = min(cost for cost, *_ in tried)
         _, _, name, placement = min((t for t in tried if t[0] <= least * _AS_GOOD), key=lambda t: t[1])
         even = cost.even(histogram)
-        if present is not None:
+        if present is not None and (self.splits or not present.splits):
             now = cost.batch(present, histogram)
             if now - least <= self.least_gain * now:
                 return KeepPrevious(
                     f"the plan in force costs {now / even:.2f} of an even share, {name} {least / even:.2f}"
                 )
-        why = "" if self.splits else ", keys may not be split"
-        why = f"{name}{why}: {least / even:.2f} of an even share's cost; plain hashing is {excess:.0%} over its share"
+        why = name if self.splits else f"{name}, keys may not be split"
+        if present is not None and present.splits and not self.splits:
+            why = f"{why}, as the plan in force does"
+        why = f"{why}: {least / even:.2f} of an even share's cost; plain hashing is {excess:.0%} over its share"
         return Place(placement, why)
 
     def _candidates(self) -> dict[str, PlannerAlgorithm]:
