@@ -1,0 +1,156 @@
+"""Which way the next batch goes: scores of the batches so far, the plans of each way, and what they cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from unskew.core.errors import ConfigError
+from unskew.core.freshness.stream_planner import StreamPlanner
+from unskew.core.freshness.way_scores import WayScores
+from unskew.core.freshness.ways import COUNT_SHARE, BatchPrice, Ways
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.planners import make_planner
+from unskew.core.planners.plan_cost import PlanCost, chance_excess
+from unskew.core.quality.measures import LinearCost
+from unskew.core.stream_spec import StreamSpec
+from unskew.simulate.key_streams import zipf_keys
+
+N = 16
+
+
+def histogram_of(hot: int, rows: int = 20_000, exponent: float = 1.5) -> Histogram:
+    """Zipf, with other keys for each ``hot``; another draw for each call would be another seed."""
+    keys = zipf_keys(np.random.default_rng(hot), rows, 50_000, exponent).astype(np.uint64)
+    return Histogram.from_hashes((keys + np.uint64(1_000_003 * hot)) * np.uint64(0x9E3779B97F4A7C15))
+
+
+def ways(policy: str = "auto", **parameters: object) -> Ways:
+    return Ways(StreamPlanner("clicks", StreamSpec(N, policy, parameters)))
+
+
+def follow(machine: Ways, histograms: list[Histogram]) -> list[str]:
+    """The way of each batch."""
+    taken = []
+    for number, histogram in enumerate(histograms):
+        taken.append(machine.next.way)
+        machine.score(histogram, number)
+        machine.plan_ahead(number)
+    return taken
+
+
+def test_the_way_with_the_least_decayed_sum_is_named_with_the_runner_up() -> None:
+    scores = WayScores(decay=0.5).after({"hash": 1.0, "same": 4.0}).after({"hash": 4.0, "same": 1.0})
+    choice = scores.choice()
+    assert (choice.way, choice.runner_up) == ("same", "hash")
+    assert scores.mean("same") == pytest.approx((0.5 * 4.0 + 1.0) / 1.5)
+    assert choice.reason == "same would have cost 2 a batch over the last 2 batches, hash 3"
+
+
+def test_equal_costs_rank_in_the_order_of_the_ways() -> None:
+    assert WayScores().after({"hash": 1.0, "previous": 1.0}).choice().way == "hash"
+    assert WayScores().after({"only": 1.0}).choice().runner_up == "only"
+
+
+def test_a_way_that_can_be_scored_for_the_first_time_begins_the_sums_anew() -> None:
+    """Sums over unlike numbers of batches are not to be compared."""
+    scores = WayScores().after({"hash": 100.0}).after({"hash": 1.0, "same": 2.0})
+    assert (scores.batches, scores.choice().way) == (1, "hash")
+
+
+def test_without_a_batch_there_is_no_choice_and_a_decay_is_a_share() -> None:
+    with pytest.raises(ConfigError, match="call after"):
+        WayScores().choice()
+    with pytest.raises(ConfigError, match="up to 1"):
+        WayScores(decay=0.0)
+
+
+def test_the_first_batch_is_counted_and_a_calm_stream_then_goes_by_the_batches_before() -> None:
+    calm = histogram_of(1)
+    taken = follow(ways(), [calm] * 6)
+    assert taken[:2] == ["same", "same"], "no other way has been scored"
+    assert set(taken[2:]) <= {"previous", "last"}
+
+
+def test_a_stream_with_other_keys_in_every_batch_is_counted_throughout() -> None:
+    assert set(follow(ways(), [histogram_of(hot) for hot in range(6)])) == {"same"}
+
+
+def test_an_even_stream_of_few_rows_stays_on_plain_hash_and_no_plan_is_made() -> None:
+    """156 rows a partition: what the fullest has too many is chance, and the next batch's is another one."""
+    machine = Ways(StreamPlanner("clicks", StreamSpec(64)))
+    batches = [histogram_of(hot, 10_000, exponent=0.0) for hot in range(8)]
+    assert follow(machine, batches)[1:] == ["hash"] * 7
+    assert {plan.digest for plan in machine.plans.values()} == {machine.plans["hash"].digest}
+    assert len(machine.plan_counted(batches[0], 8).hot) == 0
+
+
+@pytest.mark.parametrize("fresh", ["previous", "same"])
+def test_a_user_who_names_the_freshness_gets_no_other(fresh: str) -> None:
+    machine = Ways(StreamPlanner("clicks", StreamSpec(N)), fresh)  # type: ignore[arg-type]
+    taken = follow(machine, [histogram_of(hot) for hot in range(6)])
+    assert ("same" in taken) == (fresh == "same")
+    assert len(set(taken)) == 1 or fresh == "previous"
+
+
+def test_a_service_s_plan_stands_for_the_one_from_the_record() -> None:
+    machine, histogram = ways(), histogram_of(1)
+    given = make_planner("balanced", N).plan(histogram)
+    machine.score(histogram, 0)
+    machine.plan_ahead(0, given)
+    assert machine.plans["previous"] is given
+
+
+def test_another_number_of_partitions_keeps_the_record_and_drops_the_plans() -> None:
+    machine, histogram = ways(), histogram_of(1)
+    follow(machine, [histogram] * 3)
+    machine.plan_by(StreamPlanner("clicks", StreamSpec(N + 8)))
+    assert {plan.partitions for plan in machine.plans.values()} == {N + 8}
+    assert len(machine.record.batches) == 3
+    machine.plan_ahead(3)
+    assert machine.plans["previous"].partitions == N + 8
+
+
+def test_a_price_in_seconds_is_that_of_the_batch_s_own_tasks() -> None:
+    machine, histogram = ways(), histogram_of(1)
+    plan = make_planner("balanced", N).plan(histogram)
+    price = machine.price(histogram, 3.0, plan, count=0.7)
+    assert price.unit * machine.cost.batch(plan, histogram) == pytest.approx(3.0)
+    assert price.count == 0.7
+    guessed = machine.price(histogram, 3.0, plan, count=None)
+    assert guessed.count == pytest.approx(3.0 * COUNT_SHARE / machine.cost.share(plan, histogram))
+    unknown = machine.price(histogram, 0.0, plan, count=0.7)
+    assert unknown == BatchPrice.shares(machine.cost, histogram)
+
+
+# -- the cost of a plan
+
+
+def test_a_batch_costs_its_slowest_partition_and_its_cuts() -> None:
+    """By hand: key 1 has six rows in two halves, keys 2 and 3 one row each."""
+    rows = Histogram.from_counts(np.array([1 << 61, 3 << 61, 5 << 61], np.uint64), [6, 1, 1])
+    cost = PlanCost.of(make_planner("balanced", 2).algorithm.common, LinearCost(1.0, 1.0, 2.0))
+    plan = make_planner("balanced", 2).plan(rows)
+    keys = plan.cardinalities(rows)
+    slowest = int((plan.loads(rows) + keys).max())
+    assert cost.batch(plan, rows) == slowest + 2.0 * (int(keys.sum()) - 3) / 2
+    assert cost.even(rows) == (8 + 3) / 2
+
+
+def test_with_fewer_slots_than_partitions_the_last_wave_counts() -> None:
+    rows = histogram_of(1, exponent=0.0)
+    plan, cost = make_planner("hash", N).plan(rows), PlanCost.of(make_planner("hash", N).algorithm.common)
+    waves = replace(cost, slots=N // 4)
+    assert waves.batch(plan, rows) > 3 * cost.batch(plan, rows)
+    assert waves.even(rows) == 4 * cost.even(rows)
+    assert waves.share(plan, rows) < cost.share(plan, rows)
+
+
+def test_chance_is_what_an_even_draw_has_above_the_mean() -> None:
+    """The bound holds in the mean over many draws, and is not far off."""
+    rng = np.random.default_rng(3)
+    worst = [rng.multinomial(10_000, np.full(64, 1 / 64)).max() * 64 / 10_000 - 1.0 for _ in range(200)]
+    assert 0.75 * chance_excess(10_000, 64) < float(np.mean(worst)) <= chance_excess(10_000, 64)
+    assert chance_excess(0, 64) == chance_excess(100, 1) == 0.0
