@@ -5,7 +5,7 @@ The work is the demo's: a row costs a fixed wait in a Python task, then Spark me
 - ``aqe``: ``repartition(key)``, of which AQE makes as few partitions as there are bytes for, mostly one;
 - ``hash``: ``repartition(n, key)``, AQE on, as a user writes it who knows that the work is more than its bytes;
 - ``sliced``: blocks as they come, one for each slice of the interval (time-based blocks in Prompt), states merged;
-- ``unskew``: ``Unskew.for_each_batch``, counting included.
+- ``unskew``: ``Unskew.for_each_batch`` by the given freshness, counting included.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame, SparkSession
 
+from unskew.core.freshness.ways import Fresh
 from unskew.simulate.key_streams import drifting
 from unskew.spark import Elastic, Unskew
 from unskew.spark.demo.local import QUICK, local_spark
@@ -98,6 +99,7 @@ def arm(
     partitions: int = SLOTS,
     elastic: Elastic | None = None,
     interval: float | None = None,
+    fresh: Fresh = "auto",
 ) -> Iterator[Arm]:
     """The way as a query, with a source folder of its own name under ``folder``."""
     home = Path(tempfile.mkdtemp(prefix=f"{way}-", dir=folder))
@@ -115,7 +117,15 @@ def arm(
             sk = stack.enter_context(Unskew(spark, stream=name, partitions=partitions, service=service))
             checkpoint = str(checkpoint_of(home))
             planned = sk.for_each_batch(
-                work, "word", checkpoint, "q", spread="id", threshold=1, elastic=elastic, interval=interval
+                work,
+                "word",
+                checkpoint,
+                "q",
+                spread="id",
+                fresh=fresh,
+                threshold=1,
+                elastic=elastic,
+                interval=interval,
             )
             stack.callback(planned.close)
         else:
