@@ -40,7 +40,7 @@ from unskew.spark.demo.work import MeasuredRun, counted
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 LONG = 240.0  # seconds that a run may take on a machine with much else to do
 SAME = Digest(5, 3000, "ab" * 32)

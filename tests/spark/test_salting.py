@@ -26,7 +26,7 @@ from unskew.spark.streaming import queries
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 N = 4
 SCHEMA = "user bigint, text string, id bigint, ts timestamp"

@@ -15,7 +15,7 @@ from unskew.spark.place.salts import salt_column
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])

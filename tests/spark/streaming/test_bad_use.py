@@ -19,7 +19,7 @@ from unskew.spark import Unskew
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 
 def bad(spark: SparkSession, folder: Path, handle: Callable[[DataFrame, int], object], cp: str = "cp") -> str:

@@ -27,7 +27,7 @@ from unskew.spark.current_batch import CurrentBatch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 PARTITIONS, DEADLINE, LONG = 4, 0.2, 10.0
 VERBS = ("get_plan", "get_stream", "put_stream", "report_histogram", "report_batch", "build_plan")
