@@ -110,8 +110,7 @@ def _check_installed() -> None:
 
 
 def _environment(settings: dict[str, object], ports: Path) -> dict[str, str]:
-    own: dict[str, object] = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "drain": 1, "log_level": "warning"}
-    own.update(settings)
+    own = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "drain": 1, "log_level": "warning", **settings}
     own["ports_file"] = ports
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("UNSKEW_")}
     return inherited | {f"UNSKEW_{name.upper()}": str(value) for name, value in own.items()}
