@@ -19,15 +19,14 @@ def policy_list(*, as_json: bool) -> str:
     """Planners and routers, one line a policy; or all of them as JSON."""
     if as_json:
         return json.dumps({"planners": _rows(PLANNERS), "routers": _rows(ROUTERS)}, indent=2)
-    return "\n".join(
-        [
-            "Planners place the keys of a whole batch by their counts (unskew whatif tries them all by default):",
-            *_lines(PLANNERS),
-            "",
-            "Routers place each row as it comes (unskew whatif tries those that --policies names):",
-            *_lines(ROUTERS),
-        ]
-    )
+    lines = [
+        "Planners place the keys of a whole batch by their counts (unskew whatif tries them all by default):",
+        *_lines(PLANNERS),
+        "",
+        "Routers place each row as it comes (unskew whatif tries those that --policies names):",
+        *_lines(ROUTERS),
+    ]
+    return "\n".join(lines)
 
 
 def _rows(entries: Entries) -> list[dict[str, object]]:
