@@ -312,8 +312,7 @@ class Client:
     def explain(
         self, stream: str, key_hash: int, version: Version | None = None, *, timeout: float | None = None
     ) -> Explained:
-        """Where the key with hash ``key_hash`` (signed or not) goes under the latest plan, or under a version's, and
-        why."""
+        """Where the key with hash ``key_hash`` (signed or not) goes under the latest plan, or a version's, and why."""
         if isinstance(key_hash, bool) or not isinstance(key_hash, int) or not -(2**63) <= key_hash <= _UINT64:
             raise ConfigError("key_hash", key_hash, "a 64-bit key hash, as hash_keys or Spark's xxhash64 gives it")
         request = pb.ExplainRequest(

@@ -74,7 +74,7 @@ def histogram_to_bytes(histogram: Histogram, before: bytes = b"") -> bytes:
     """
     tail = (None, None) if histogram.tail is None else (histogram.tail.rows, histogram.tail.keys)
     arrays = (histogram.hashes, histogram.counts, histogram.spread, *tail)
-    pieces: list[bytes | memoryview] = [before]
+    pieces: list[bytes | bytearray | memoryview] = [before]
     for number, array in zip(_NUMBERS, arrays, strict=True):
         if array is not None and len(array):
             data = np.ascontiguousarray(array).astype(_U8, copy=False).data.cast("B")

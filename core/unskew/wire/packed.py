@@ -29,14 +29,14 @@ _BYTES = 8
 _LENGTH = 2  # the wire type of a field that begins with its length
 
 
-def field_head(number: int, size: int) -> bytes:
+def field_head(number: int, size: int) -> bytearray:
     """What stands before the bytes, or the message, of a protobuf field: its number, its kind and its length."""
     head = bytearray([number << 3 | _LENGTH])
     while size > 0x7F:
         head.append(size & 0x7F | 0x80)
         size >>= 7
     head.append(size)
-    return bytes(head)
+    return head
 
 
 def pack_numbers(numbers: U64 | I64) -> bytes:

@@ -40,6 +40,7 @@ __all__ = [
 MAX_REPORTED = 2**48
 
 Name = tuple[str, int, int]
+_ANSWER_FIELD = pb.SyncResponse.ANSWER_FIELD_NUMBER
 _AS_SENT = {"dsync": "dsync_seconds"}
 
 
@@ -180,7 +181,7 @@ def answer_to_response(answer: Answer, incarnation: int, merged: bool, age: floa
         first = pb.SyncAnswer(incarnation=incarnation).SerializeToString()
         cached = _COMMON[answer] = incarnation, first + serialized(_packed_answer(answer))
     tail = pb.SyncAnswer(merged=merged, age_seconds=age + 0.0).SerializeToString()
-    head = packed.field_head(pb.SyncResponse.ANSWER_FIELD_NUMBER, len(cached[1]) + len(tail))
+    head = packed.field_head(_ANSWER_FIELD, len(cached[1]) + len(tail))
     return b"".join((head, cached[1], tail))
 
 
