@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.core.arrays.types import U64
 from unskew.core.errors import KeyTypeError
 
 __all__ = ["by_fields", "derived", "frozen", "hashes_of", "sealed", "unchecked"]
@@ -87,7 +88,7 @@ def unchecked(kind: type[T], /, **fields: object) -> T:
     return value
 
 
-def hashes_of(values: ArrayLike, what: str) -> NDArray[np.uint64]:
+def hashes_of(values: ArrayLike, what: str) -> U64:
     """64-bit hashes as unsigned numbers.
 
     Signed ones, as Spark has them, are the same bits. Any other type is refused, because a cast would change where its

@@ -8,20 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import find
+from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import LearningSettings, UpdateRule
 
 __all__ = ["BatchRouting", "learning", "place_hot_keys", "workers_allowed"]
 
 _ALL = (1 << 64) - 1
-
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-F64 = NDArray[np.float64]
 
 
 def learning(

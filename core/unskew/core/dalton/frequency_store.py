@@ -11,15 +11,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I64, U64
 from unskew.core.kernels.base import inner, kernel
 from unskew.core.kernels.choices import mixed
 
 __all__ = ["Frequencies", "all_counts", "close_interval", "copy_counts", "count_tuple", "counts_of", "frequency"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 Int = Any  # an int in plain Python, an int64 where compiled
 
 KEY, STAMPED = 0, 1  # a place of the table: a key, and (interval, count) in one word

@@ -10,17 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from unskew.core.arrays.frozen import by_fields, frozen, hashes_of
 from unskew.core.arrays.ranking import ascending
+from unskew.core.arrays.types import F64, I64, U64, Mask
 from unskew.core.errors import HistogramError
 
 __all__ = ["UNTRIED", "QTable"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 UNTRIED = -2.0
 
@@ -36,7 +34,7 @@ class QTable:
     hashes: U64
     values: F64
     rows: I64
-    held: NDArray[np.bool_]
+    held: Mask
 
     __reduce__ = by_fields
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.dalton.frequency_store import (
     DISTINCT,
     INTERVAL,
@@ -46,10 +47,6 @@ __all__ = [
     "worker_limit",
 ]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-F64 = NDArray[np.float64]
 Int = Any  # an int in plain Python, an int64 where compiled
 Float = Any
 
@@ -329,7 +326,7 @@ def route_learned(
     start: int,
     rule: UpdateRule,
     clock: I64,
-    ring: NDArray[np.int64],
+    ring: I64,
     load: I64,
     now: Frequencies,
     rows: DaltonRows,

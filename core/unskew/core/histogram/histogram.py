@@ -12,22 +12,21 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from unskew.core.arrays.frozen import by_fields, derived, frozen, hashes_of, sealed
 from unskew.core.arrays.ranking import ascending, heaviest, look_up, marked, run_starts
+from unskew.core.arrays.types import I64, U64, Mask
 from unskew.core.errors import HistogramError
 from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["MAX_ROWS", "Histogram", "Tail", "fold_hosts", "host_of"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 MAX_ROWS = 2**63 - 1
 
 
-def host_of(hashes: U64, bits: int) -> NDArray[np.int64]:
+def host_of(hashes: U64, bits: int) -> I64:
     """The host of each key hash among ``2**bits``: its top bits."""
     if bits == 0:
         return np.zeros(len(hashes), np.int64)
@@ -247,7 +246,7 @@ class Histogram:
         spread = None if self.spread is None else self.spread[listed]
         return Histogram(self.hashes[listed], self.counts[listed], self.fold(listed, bits), spread)
 
-    def fold(self, listed: NDArray[np.bool_], bits: int) -> Tail:
+    def fold(self, listed: Mask, bits: int) -> Tail:
         """All keys but the ``listed`` ones, by host (2^``bits`` of them)."""
         hosts = host_of(self.hashes, bits)
         size = 1 << bits
@@ -263,7 +262,7 @@ def _scaled(counts: I64, factor: float) -> I64:
     return scaled
 
 
-def _binned(hosts: NDArray[np.int64], counts: I64, size: int) -> I64:
+def _binned(hosts: I64, counts: I64, size: int) -> I64:
     """Integer sums per host. ``bincount`` adds in doubles, exact below 2^53; above that add in integers."""
     if len(counts) == 0 or exact_sum(counts) < 2**53:
         return np.bincount(hosts, weights=counts, minlength=size).astype(np.int64)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels.base import inner, kernel
 from unskew.core.kernels.choices import mixed, scaled_down
 from unskew.core.kernels.space_saving import COUNT, GROUP, ORDER, TOTAL, WINDOW, Summary, count_key, estimate
@@ -19,9 +19,6 @@ from unskew.core.kernels.window import SLIDE, advance, count
 
 __all__ = ["DUE", "fewest_choices", "least_loaded_choice", "route_frequent", "update_choices"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 Int = Any  # an int in plain Python, an int64 where compiled
 
 CHOICES, DUE = (0, 1)  # ``hot_choices``: choices of a hot key; the number of rows that updates them next
@@ -139,7 +136,7 @@ def route_frequent(
     order: I64,
     drawn: I64,
     clock: I64,
-    ring: NDArray[np.int64],
+    ring: I64,
     load: I64,
     tree: I64,
     now: Summary,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels.base import inner, kernel
 from unskew.core.kernels.key_table import cell_of, remove
 from unskew.core.kernels.tournament import build_tree, update_tree
@@ -18,9 +18,6 @@ from unskew.core.kernels.window import PLACE, ROWS, SLIDE, advance, count
 
 __all__ = ["HEAD", "TAIL", "Ledger", "route_greedy"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 Int = Any  # an int in plain Python, an int64 where compiled
 
 TOTAL, FIRST = 0, 1  # Ledger.entry: rows of the key, its first pair + 1
@@ -168,7 +165,7 @@ def route_greedy(
     start: int,
     share: int,
     clock: I64,
-    ring: NDArray[np.int64],
+    ring: I64,
     load: I64,
     tree: I64,
     ledger: Ledger,

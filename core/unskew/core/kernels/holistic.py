@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels.base import inner, kernel
 from unskew.core.kernels.choices import another, lightest
 
@@ -32,9 +32,6 @@ __all__ = [
     "update_extent",
 ]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 Int = Any  # an int in plain Python, an int64 where compiled
 Numbers = Any  # int64 or float64, one a worker
 

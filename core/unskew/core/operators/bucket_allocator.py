@@ -25,16 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import heaviest
+from unskew.core.arrays.types import F64, I32, I64, U64, Mask
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.histogram.histogram import MAX_ROWS
 from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["BucketAssignment", "allocate", "hash_buckets"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-Mask = NDArray[np.bool_]
 
 MAX_BUCKETS = 1 << 20
 _GOLDEN = 0x9E3779B1
@@ -69,7 +66,7 @@ def allocate(
     buckets: int,
     *,
     task: int,
-    split_share: NDArray[np.float64] | None = None,
+    split_share: F64 | None = None,
 ) -> BucketAssignment:
     """Prompt's Algorithm 3 (section 5) for one map task: distinct keys, their rows, whether each is split.
 
@@ -93,7 +90,7 @@ def allocate(
     return BucketAssignment(chosen, hashed + (after - before))
 
 
-def _expected(split_share: NDArray[np.float64], rows: int, buckets: int) -> I64:
+def _expected(split_share: F64, rows: int, buckets: int) -> I64:
     if split_share.shape != (buckets,) or not np.all((split_share >= 0.0) & (split_share <= 1.0)):
         raise ConfigError("split_share", split_share.tolist(), f"{buckets} shares from 0 to 1")
     return np.rint(split_share * rows).astype(np.int64)

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import descending
+from unskew.core.arrays.types import F64, I64, U64, Index
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, Tail
 from unskew.core.plan.plan import Plan
@@ -29,8 +29,6 @@ from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT
 
 __all__ = ["HOWS", "LEFT", "RIGHT", "Bounds", "JoinPlan", "JoinRows", "join_plan", "side_of"]
 
-U64 = NDArray[np.uint64]
-F64 = NDArray[np.float64]
 
 LEFT, RIGHT = "left", "right"
 # By Spark's names: which sides may be split. The other side is copied, and each copy of a row without a partner would
@@ -71,7 +69,7 @@ class JoinRows:
     left: Histogram
     right: Histogram
     hashes: U64
-    spread: dict[str, NDArray[np.int64]]
+    spread: dict[str, I64]
 
     def rows(self, side: str) -> F64:
         histogram = self.left if side == LEFT else self.right
@@ -155,10 +153,10 @@ class _JoinSummary:
     cost: F64
     scale: float
     tail: F64
-    tail_keys: NDArray[np.int64]
+    tail_keys: I64
     hashes: U64
 
-    def histogram(self, spread: NDArray[np.int64] | None) -> Histogram:
+    def histogram(self, spread: I64 | None) -> Histogram:
         some = self.cost > 0
         counts = np.maximum(np.rint(self.cost[some] * self.scale), 1).astype(np.int64)
         rows = np.rint(self.tail * self.scale).astype(np.int64)
@@ -172,7 +170,7 @@ def _costs(rows: JoinRows, work: float) -> F64:
     return cost
 
 
-def _tail(rows: JoinRows, work: float) -> tuple[F64, NDArray[np.int64]]:
+def _tail(rows: JoinRows, work: float) -> tuple[F64, I64]:
     """By host: costs and distinct keys of what is not listed."""
     left, right = rows.left.tail, rows.right.tail
     if left is None or right is None:
@@ -216,7 +214,7 @@ def _stuck(cost: F64, rows: JoinRows, side: str, mean: float, partitions: int) -
     return int(np.count_nonzero((cost > mean) & (rows.rows(side) >= needed) & (rows.spread[side] < needed)))
 
 
-def _dearest(extra: F64, bound: float) -> NDArray[np.intp]:
+def _dearest(extra: F64, bound: float) -> Index:
     """The keys that must not be split for the others' copies to be within the bound: the most copied ones."""
     order = descending(extra)
     over = extra.sum() - np.cumsum(extra[order]) > bound

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I64, U64, Mask
 from unskew.core.histogram.histogram import host_of
 from unskew.core.plan.plan import Plan
 
@@ -43,9 +44,6 @@ __all__ = [
     "to_empty",
 ]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Blocks = NDArray[np.void]
 
 NEVER = 2**63 - 1

@@ -12,14 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import by_fields, derived, frozen
+from unskew.core.arrays.types import I32, I64, U64, Mask
 from unskew.core.plan.lookup import Lookup, find_lookup
 from unskew.core.plan.slots import UNITS_BITS, units_of
 
 __all__ = ["SPLIT", "HotKeys", "SplitSlots", "pick"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 SPLIT = -1  # the home of the j-th split key is SPLIT - j
 
@@ -151,7 +149,7 @@ class HotKeys:
         return np.where(keys.take(bucket) == hashes, index.take(bucket), -1)
 
 
-def pick(mask: NDArray[np.bool_], yes: I32, no: I32) -> I32:
+def pick(mask: Mask, yes: I32, no: I32) -> I32:
     """``np.where`` without a branch for each row: which rows are hot is random, so branches would be mispredicted."""
     yes -= no
     yes *= mask

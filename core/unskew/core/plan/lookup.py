@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import by_fields, frozen
 from unskew.core.arrays.mixing import SEED, mix
+from unskew.core.arrays.types import I64, U64, Index, Mask
 from unskew.core.errors import PlanError
 from unskew.core.keys import xxh64
 
 __all__ = ["Lookup", "find_lookup"]
 
-U64 = NDArray[np.uint64]
 
 _ONE_GROUP_KEYS = 256
 _ONE_GROUP_SPARE_BITS = 8
@@ -58,7 +58,7 @@ class Lookup:
     def buckets(self) -> int:
         return 1 << self.bits
 
-    def bucket(self, hashes: U64) -> NDArray[np.int64]:
+    def bucket(self, hashes: U64) -> I64:
         keys = xxh64.hash_u64(hashes, np.array([SEED], np.uint64)) if self.remix else hashes
         at = keys >> np.uint64(self.shift)
         if len(self.displacement) > 1:
@@ -124,9 +124,7 @@ def _displace(keys: U64, shift: int, bits: int) -> NDArray[np.uint32] | None:
     return chosen
 
 
-def _place_groups(
-    group: NDArray[np.int64], place: NDArray[np.int64], bits: int, used: NDArray[np.bool_], chosen: NDArray[np.uint32]
-) -> bool:
+def _place_groups(group: I64, place: I64, bits: int, used: Mask, chosen: NDArray[np.uint32]) -> bool:
     """Give every group (all of one size) a displacement whose places are free; rounds of parallel tries."""
     order = np.argsort(group, kind="stable")
     group, place = group[order], place[order]
@@ -145,7 +143,7 @@ def _place_groups(
     return False
 
 
-def _first_come(at: NDArray[np.int64], member: NDArray[np.intp], fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _first_come(at: I64, member: Index, fits: Mask) -> Mask:
     """Of the groups that fit, those that share no place with another one that stands before them."""
     rows = np.flatnonzero(fits[member])
     ordered = rows[np.lexsort((member[rows], at[rows]))]

@@ -15,10 +15,10 @@ import hashlib
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import apportion
 from unskew.core.arrays.frozen import by_fields, derived, frozen, hashes_of
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.errors import PlanError
 from unskew.core.histogram.histogram import Histogram, fold_hosts, host_of
 from unskew.core.plan.check import check_plan
@@ -28,9 +28,6 @@ from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["Explanation", "Plan", "PlanInfo", "Version"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _BLOCK = 16_384  # rows routed at a time: the intermediate arrays stay in cache
 _UINT64 = 2**64 - 1

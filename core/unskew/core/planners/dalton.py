@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I64
 from unskew.core.dalton.batch_learner import BatchRouting, learning, place_hot_keys, workers_allowed
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
@@ -87,7 +87,7 @@ class DaltonPlanner:
         hot = int((histogram.counts >= max(histogram.total / n * self.common.smallest, 1.0)).sum())
         return min(hot, max(MOST_CELLS // n, 1))
 
-    def _allowed(self, view: PlannerView) -> NDArray[np.int64]:
+    def _allowed(self, view: PlannerView) -> I64:
         """How many partitions each key may be on; fewer for all where the plan would be too large."""
         most = workers_allowed(self._learning(), view.rows, view.total, self.common.partitions)
         room = slot_budget(self.common.partitions, len(view.hashes)) // 2

@@ -26,9 +26,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import heaviest, marked
+from unskew.core.arrays.types import F64, Index
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import MAX_LISTED, host_bits, listed_budget
@@ -41,8 +41,6 @@ from unskew.core.planners.rehost import TailHosts, first_fit, relieve
 
 __all__ = ["Kip"]
 
-F64 = NDArray[np.float64]
-I32 = NDArray[np.int32]
 HOST_LOADS = {"exact": 0.0, "blend": 0.5, "average": 1.0}  # the weight of the average
 REASONS = (
     "heavier than a partition's share: alone where the rest finds room",
@@ -138,7 +136,7 @@ class _Update:
             return 1.0
         return HOST_LOADS[self.settings.host_loads] if self.before is not None else 0.0
 
-    def _listed(self, histogram: Histogram) -> NDArray[np.intp]:
+    def _listed(self, histogram: Histogram) -> Index:
         """The top lambda * N keys, and after them those that the previous plan placed away from where they hash."""
         n = self.settings.common.partitions
         limit = min(round(self.settings.factor * n), listed_budget(n))

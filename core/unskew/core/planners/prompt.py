@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import capacities, turns
+from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import MAX_LISTED, listed_budget
@@ -33,7 +34,6 @@ from unskew.core.planners.planner_view import PlannerView
 
 __all__ = ["Prompt", "zigzag"]
 
-I64 = NDArray[np.int64]
 _GROW = 4
 REASONS = (
     "above the split cut-off: a fragment dealt in turn, the rest where room was",
@@ -43,7 +43,7 @@ REASONS = (
 _SPLIT, _CHANGE, _WHOLE = range(3)
 
 
-def zigzag(count: int, weights: NDArray[np.float64]) -> NDArray[np.int32]:
+def zigzag(count: int, weights: F64) -> I32:
     """Blocks in the order in which ``count`` items are dealt: the order reverses after each pass."""
     order = turns(count, weights)
     n = len(weights)
@@ -57,15 +57,15 @@ class _Fragments:
     """Growing lists of (key, partition, rows)."""
 
     key: list[I64]
-    partition: list[NDArray[np.int32]]
+    partition: list[I32]
     rows: list[I64]
 
-    def add(self, key: I64, partition: NDArray[np.int32], rows: I64) -> None:
+    def add(self, key: I64, partition: I32, rows: I64) -> None:
         self.key.append(key)
         self.partition.append(partition)
         self.rows.append(rows)
 
-    def placement(self, tail: NDArray[np.int32], hashes: NDArray[np.uint64], reason: NDArray[np.uint8]) -> Placement:
+    def placement(self, tail: I32, hashes: U64, reason: NDArray[np.uint8]) -> Placement:
         key, rows = np.concatenate(self.key), np.concatenate(self.rows)
         return Placement(tail, hashes, key, np.concatenate(self.partition), rows, REASONS, reason)
 
@@ -123,11 +123,11 @@ class Prompt:
         return fragments.placement(tail, view.hashes, reason), level
 
     @staticmethod
-    def _put(space: I64, fragments: _Fragments, key: I64, at: NDArray[np.int32], rows: I64) -> None:
+    def _put(space: I64, fragments: _Fragments, key: I64, at: I32, rows: I64) -> None:
         np.subtract.at(space, at, rows)
         fragments.add(key, at, rows)
 
-    def _deal(self, view: PlannerView) -> NDArray[np.int32]:
+    def _deal(self, view: PlannerView) -> I32:
         """The remaining keys in zigzag, a host at a time. Hosts with most keys come first: an item of the paper is
         one key, so its zigzag evens cardinality, and rows are levelled by the residuals anyway."""
         order = np.lexsort((-view.host_rows, -view.host_keys))
@@ -135,11 +135,11 @@ class Prompt:
         tail[order] = zigzag(len(order), self.common.weights)
         return tail
 
-    def _level(self, view: PlannerView, space: I64) -> NDArray[np.int32]:
+    def _level(self, view: PlannerView, space: I64) -> I32:
         return deal_hosts(view.host_rows, view.host_keys, space, self.common.weights)
 
     @staticmethod
-    def _residuals(space: I64, fragments: _Fragments, key: I64, home: NDArray[np.int32], residual: I64) -> None:
+    def _residuals(space: I64, fragments: _Fragments, key: I64, home: I32, residual: I64) -> None:
         """Smallest residual first: home, then the tightest block that holds it, else the widest (lines 17-25)."""
         free_space = FreeSpace(space)
         out: list[tuple[int, int, int]] = []

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.core.arrays.types import F64, I64, U64
 from unskew.core.errors import ConfigError
 
 __all__ = [
@@ -37,10 +38,6 @@ __all__ = [
     "replication",
     "split_share",
 ]
-
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 
 def loads(partitions: NDArray[np.integer], n: int) -> I64:

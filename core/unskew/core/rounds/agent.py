@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64, I32, U64
 from unskew.core.dalton import row_loop as kernels
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
@@ -35,8 +35,6 @@ from unskew.core.routers.learner import Learner
 from unskew.core.sketches.frequent import FrequentItems
 
 __all__ = ["Agent", "AgentSettings", "AgentTick", "Answered", "Event", "Routed", "SendReport", "Tuples"]
-
-U64 = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Tuples:
     """Tuples to route, in stream order."""
 
     hashes: U64
-    times: NDArray[np.float64] | None = None
+    times: F64 | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +98,7 @@ Event = Tuples | Answered | AgentTick
 class Routed:
     """The workers of the tuples."""
 
-    workers: NDArray[np.int32]
+    workers: I32
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,8 +27,8 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64, I64, U64, Index, Mask
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.rounds.messages import Answer, Report
@@ -36,9 +36,6 @@ from unskew.core.sketches.frequent import FrequentItems, HeavyVerdict
 
 __all__ = ["Pool", "merge"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 Untried = Literal["left out", "included"]
 _GREW = 1.5
@@ -124,7 +121,7 @@ def _distinct(sets: list[U64]) -> U64:
     return np.unique(np.concatenate(list(different.values())))
 
 
-def _find(among: U64, hashes: U64) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+def _find(among: U64, hashes: U64) -> tuple[Index, Mask]:
     """Where these keys stand among others, which are in order, and whether they are there."""
     if not len(among):
         return np.zeros(len(hashes), np.intp), np.zeros(len(hashes), np.bool_)
@@ -175,7 +172,7 @@ class _Sums:
             share *= values != UNTRIED
         return share
 
-    def _add_idle(self, at: NDArray[np.intp], values: F64, counts: I64) -> None:
+    def _add_idle(self, at: Index, values: F64, counts: I64) -> None:
         """Rows without tuples: they matter only where no agent has any, so others need not be in these sums."""
         idle = counts == 0
         if idle.any():

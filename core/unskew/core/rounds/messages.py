@@ -14,17 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import by_fields, frozen
+from unskew.core.arrays.types import I64, U64
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError
 from unskew.core.sketches.frequent import FrequentItems
 
 __all__ = ["Answer", "Report"]
-
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

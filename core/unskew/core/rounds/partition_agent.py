@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import by_fields, hashes_of
 from unskew.core.arrays.mixing import mix
 from unskew.core.arrays.ranking import heaviest
+from unskew.core.arrays.types import I32, I64, U64, Index
 from unskew.core.dalton.batch_learner import learning, place_hot_keys, workers_allowed
 from unskew.core.dalton.qtable import QTable
 from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["REPORTED", "PartitionRouting", "RoutingChoice", "bounded", "decide", "distinct_hashes", "report_of"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _GRAIN = 4096
 REPORTED = 4096  # keys of a report: summaries merge to the capacity of the smallest
@@ -166,7 +163,7 @@ def _learned(
     return build_plan(placement, n, PlanInfo()), done.table
 
 
-def _hot(choice: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[NDArray[np.intp], I64]:
+def _hot(choice: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[Index, I64]:
     """Which keys of this partition are hot, heaviest first, and how many of its rows each would have if the partition
     were like the whole stream: that bounds how far it is split."""
     n = choice.partitions

@@ -12,16 +12,14 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.limits import MAX_PARTITIONS
 
 __all__ = ["Loads", "Router", "RouterAlgorithm", "RouterSettings", "check_choices", "check_share", "common"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _MOST_SLIDES = 100_000
 
@@ -90,7 +88,7 @@ class Loads:
     """Rows per worker in the window: the arrays of ``kernels.window``."""
 
     clock: I64
-    ring: NDArray[np.int64]
+    ring: I64
     load: I64
 
     @classmethod
@@ -187,7 +185,7 @@ class Router:
         ends = np.minimum((number + 1) * slide, self._rows)
         return np.repeat(number, np.diff(ends, prepend=first))
 
-    def _numbers(self, rows: int, times: ArrayLike | None) -> NDArray[np.float64] | I64:
+    def _numbers(self, rows: int, times: ArrayLike | None) -> F64 | I64:
         if times is None:
             self._rows += rows
             return np.arange(self._rows - rows, self._rows)

@@ -18,8 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.errors import ConfigError
 from unskew.core.kernels import grouping as kernels
 from unskew.core.limits import MAX_PARTITIONS
@@ -27,7 +28,6 @@ from unskew.core.routers.base import RouterSettings, check_share
 
 __all__ = ["ConsistentGrouping"]
 
-I32 = NDArray[np.int32]
 
 _FIRST_ROOM = 1024
 _MOST = 1000
@@ -73,7 +73,7 @@ class ConsistentGrouping:
         return self._owners.copy()
 
     @property
-    def loads(self) -> NDArray[np.int64]:
+    def loads(self) -> I64:
         """The rows in the window that this source sent to each virtual worker."""
         return self._rows.load.copy()
 
@@ -90,11 +90,11 @@ class ConsistentGrouping:
             raise ConfigError("owners", low if low < 0 else high, f"workers 0 to {MAX_PARTITIONS - 1}")
         self._owners = new_owners.astype(np.int32)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: I32) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         self.place(keys, slides, out)
         out[:] = self._owners[out]
 
-    def place(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: I32) -> None:
+    def place(self, keys: U64, slides: I64, out: I32) -> None:
         """The virtual worker of each tuple."""
         routed, windowed, ahead = 0, int(self.common.window is not None), int(self.phase * self.virtual)
         salt, over = self.common.salt(0), float(self.epsilon)

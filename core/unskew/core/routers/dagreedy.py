@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import host_of
 from unskew.core.kernels import greedy as kernels
@@ -52,7 +52,7 @@ class Greedy:
             np.zeros(self.common.slides, np.int64), np.zeros(7, np.int64),
         )  # fmt: skip
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         homes, routed, at = self._tail.take(host_of(keys, host_bits(self.common.workers))), 0, self._loads
         while True:
             routed = kernels.route_greedy(

@@ -16,9 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.routers.base import RouterSettings, check_share
 from unskew.core.routers.frequent import FrequentKeys
 
@@ -37,5 +35,5 @@ class FewestChoices:
         check_share("epsilon", self.epsilon)
         self._frequent = FrequentKeys(self.common, float(self.epsilon))
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         self._frequent.route(keys, slides, out)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64, I32, I64, U64, Index
 from unskew.core.dalton import frequency_store as hot
 from unskew.core.dalton import row_loop as kernels
 from unskew.core.dalton.qtable import UNTRIED, QTable
@@ -27,9 +27,6 @@ from unskew.core.sketches.frequent import FrequentItems
 
 __all__ = ["Learner"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _FIRST_PLACES = 4096
 _NEVER = 1 << 62
@@ -161,7 +158,7 @@ class Learner:
         for j, key in enumerate(table.hashes):
             self._adopt_row(key, int(homes[j]), table.values[j], int(table.rows[j]), table.held[j])
 
-    def _adopt_row(self, key: np.uint64, home: int, values: NDArray[np.float64], often: int, held: Any) -> None:
+    def _adopt_row(self, key: np.uint64, home: int, values: F64, often: int, held: Any) -> None:
         of, row = self.rows, int(kernels.row_of(key, self.rows))
         if row < 0:
             self._make_room()
@@ -182,10 +179,10 @@ class Learner:
         books, entry, n = self.rows.books, self.rows.entry, self.common.workers
         return int(kernels.worker_limit(row, 0, self.span, self.rule, entry, books, n))
 
-    def _merged(self, row: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _merged(self, row: int, values: F64) -> F64:
         """Global values moved by the pending rewards; of an untried cell the pending rewards alone."""
         decay, gain, fresh = self.rows.pending[:, row]
-        merged: NDArray[np.float64] = np.where(values == UNTRIED, fresh, decay * values + gain)
+        merged: F64 = np.where(values == UNTRIED, fresh, decay * values + gain)
         return merged
 
     def _recount(self) -> None:
@@ -196,7 +193,7 @@ class Learner:
             if of.entry[row, kernels.UNTIL] == kernels.NEVER:
                 kernels.turn_cold(row, of)
 
-    def _slots(self) -> NDArray[np.intp]:
+    def _slots(self) -> Index:
         """The rows in use."""
         return np.sort(self.rows.table[self.rows.table > 0] - 1).astype(np.intp)
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels import load_aware as kernels
 from unskew.core.routers.base import Loads, RouterSettings, check_share
 
@@ -31,7 +29,7 @@ class RandomChoices:
         check_share("epsilon", self.epsilon)
         self._loads = Loads.of(self.common)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         at = self._loads
         kernels.route_random_choices(
             keys, slides, out, self.common.salt(0), float(self.epsilon), at.clock, at.ring, at.load

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import heaviest, marked
+from unskew.core.arrays.types import F64, I32, I64, U64, Index
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import MAX_LISTED, host_bits, listed_budget
@@ -24,8 +24,6 @@ from unskew.core.planners.hashed import hash_tail
 
 __all__ = ["HASHED", "MOVED", "STAYED", "Items", "check_explicit", "limit_of"]
 
-F64 = NDArray[np.float64]
-I32 = NDArray[np.int32]
 STAYED, HASHED, MOVED = range(3)
 REASONS = ("an item that stays where it was", "an item placed where it hashes", "an item moved to balance the load")
 
@@ -52,8 +50,8 @@ class Items:
     another number of partitions, or one that split the key.
     """
 
-    hashes: NDArray[np.uint64]
-    counts: NDArray[np.int64]
+    hashes: U64
+    counts: I64
     load: F64
     state: F64
     was: I32
@@ -121,14 +119,14 @@ class Items:
         return f"{len(self)} items, {moves} moved, largest load {self.heaviest(at):.2f} of the mean"
 
 
-def _with_table(index: NDArray[np.intp], histogram: Histogram, before: Plan) -> NDArray[np.intp]:
+def _with_table(index: Index, histogram: Histogram, before: Plan) -> Index:
     in_table = np.flatnonzero(np.isin(histogram.hashes, before.hot.hashes))
     joined = np.union1d(index, in_table)
     order = heaviest(histogram.hashes[joined], histogram.counts[joined], listed_budget(before.partitions))
     return joined[order].astype(np.intp)
 
 
-def _places(before: Plan | None, hashes: NDArray[np.uint64]) -> I32:
+def _places(before: Plan | None, hashes: U64) -> I32:
     if before is None:
         return np.full(len(hashes), -1, np.int32)
     return np.maximum(before.place(hashes), -1).astype(np.int32)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import descending
+from unskew.core.arrays.types import F64, I32
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
@@ -24,7 +24,6 @@ from unskew.core.planners.explicit.items import Items, check_explicit, limit_of
 
 __all__ = ["Mixed"]
 
-I32 = NDArray[np.int32]
 _GRID = (2.0, 1.0, 0.5, 0.35, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.0)
 _LEAST_GAIN = 1e-9
 
@@ -75,7 +74,7 @@ def _rebalanced(items: Items, start: I32, table: int, theta: float) -> I32:
     return at
 
 
-def _leaving(items: Items, at: I32, load: NDArray[np.float64], limit: float) -> list[int]:
+def _leaving(items: Items, at: I32, load: F64, limit: float) -> list[int]:
     """The items that leave overloaded partitions, heaviest first; ``load`` is lowered by them."""
     out: list[int] = []
     ratio = items.load / np.maximum(items.state, 1e-12)

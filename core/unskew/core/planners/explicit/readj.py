@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
@@ -77,7 +77,7 @@ class _Readjustment:
                 return step
         return _STEPS_PER_ITEM * len(self.items)
 
-    def _relieve(self, loaded: int, scaled: NDArray[np.float64]) -> bool:
+    def _relieve(self, loaded: int, scaled: F64) -> bool:
         for partner in _least(scaled):
             step = self._best(loaded, partner)
             if step is not None and step.larger < scaled[loaded] - _LEAST_GAIN:
@@ -133,7 +133,7 @@ def _neighbours(ordered: list[_Item], load: float) -> list[_Item]:
     return ordered[max(at - 1, 0) : at + 1]
 
 
-def _least(scaled: NDArray[np.float64]) -> list[int]:
+def _least(scaled: F64) -> list[int]:
     """The least loaded partitions, least first."""
     if len(scaled) <= _PARTNERS:
         return [int(p) for p in np.argsort(scaled, kind="stable")]

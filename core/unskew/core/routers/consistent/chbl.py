@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels import ring as kernels
 from unskew.core.routers.base import Loads, RouterSettings, check_share
 from unskew.core.routers.consistent.circle import Circle
@@ -33,7 +31,7 @@ class BoundedConsistentHash:
         self._circle = Circle.of(self.common, self.copies)
         self._loads = Loads.of(self.common)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         on, at = self._circle, self._loads
         kernels.route_bounded_ring(
             keys, slides, out, on.cells, on.shift, on.points, on.owner, float(self.epsilon), at.clock, at.ring, at.load,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.mixing import mix
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.errors import ConfigError
 from unskew.core.routers.base import RouterSettings
 
@@ -19,9 +19,9 @@ class Circle:
     """Points in ascending order and their owners. Cell c begins at ``c << shift``; ``cells[c]`` is the first point
     that does not lie before it, so that a look-up walks over a point or two."""
 
-    points: NDArray[np.uint64]
-    owner: NDArray[np.int32]
-    cells: NDArray[np.int64]
+    points: U64
+    owner: I32
+    cells: I64
     shift: np.uint64
 
     @classmethod

@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.errors import ConfigError
 from unskew.core.kernels import holistic as exact
 from unskew.core.kernels import loglog
@@ -24,9 +25,6 @@ from unskew.core.routers.base import RouterSettings, check_choices
 
 __all__ = ["CARDINALITIES", "SKETCH_SALT", "HolisticRule", "Memory", "memory"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 CARDINALITIES = ("exact", "hll")
 SKETCH_SALT = 0x484C4C  # of the hash that the sketches read
@@ -179,8 +177,8 @@ class Sketches:
     counts: Counts
     bits: int
     registers: NDArray[np.uint8] = field(init=False)
-    estimate: NDArray[np.float64] = field(init=False)
-    _of_keys: NDArray[np.float64] = field(init=False)
+    estimate: F64 = field(init=False)
+    _of_keys: F64 = field(init=False)
     _chance: I64 = field(init=False)
     _test: int = field(init=False)
 
