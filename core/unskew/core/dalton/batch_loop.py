@@ -6,9 +6,9 @@ import numpy as np
 
 from unskew.core.arrays.types import F64, I32, I64
 from unskew.core.dalton.qtable import UNTRIED
-from unskew.core.dalton.row_loop import GROWTH, STEP, Float, Int, unevenness
+from unskew.core.dalton.row_loop import GROWTH, STEP, Float, unevenness
 from unskew.core.dalton.settings import UpdateRule
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.base import Int, inner, kernel
 from unskew.core.kernels.choices import mixed, scaled_down
 
 __all__ = ["learn_batch"]

@@ -31,7 +31,7 @@ from unskew.core.dalton.frequency_store import (
 )
 from unskew.core.dalton.qtable import UNTRIED
 from unskew.core.dalton.settings import UpdateRule
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.base import Int, inner, kernel
 from unskew.core.kernels.choices import mixed, scaled_down
 from unskew.core.kernels.key_table import cell_of, remove
 from unskew.core.kernels.window import PLACE, ROWS, SLIDE, advance, count
@@ -47,7 +47,6 @@ __all__ = [
     "worker_limit",
 ]
 
-Int = Any  # an int in plain Python, an int64 where compiled
 Float = Any
 
 # DaltonRows.entry: workers with a fragment, the interval up to which the key is hot, its frequency in the interval

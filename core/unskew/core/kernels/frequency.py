@@ -6,12 +6,10 @@ needs. The rules for writing a loop are those of ``base``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from unskew.core.arrays.types import I32, I64, U64
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.base import Int, inner, kernel
 from unskew.core.kernels.choices import mixed, scaled_down
 from unskew.core.kernels.space_saving import COUNT, GROUP, ORDER, TOTAL, WINDOW, Summary, count_key, estimate
 from unskew.core.kernels.tournament import build_tree, update_tree
@@ -19,7 +17,6 @@ from unskew.core.kernels.window import SLIDE, advance, count
 
 __all__ = ["DUE", "fewest_choices", "least_loaded_choice", "route_frequent", "update_choices"]
 
-Int = Any  # an int in plain Python, an int64 where compiled
 
 CHOICES, DUE = (0, 1)  # ``hot_choices``: choices of a hot key; the number of rows that updates them next
 

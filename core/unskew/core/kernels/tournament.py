@@ -5,14 +5,10 @@ A row plays only the matches again that its worker had won: about two.
 
 from __future__ import annotations
 
-from typing import Any
-
 from unskew.core.arrays.types import I64
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.base import Int, inner, kernel
 
 __all__ = ["build_tree", "update_tree"]
-
-Int = Any  # an int in plain Python, an int64 where compiled
 
 
 @inner

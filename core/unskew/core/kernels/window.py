@@ -7,16 +7,13 @@ slide costs its workers once, when it is evicted.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from unskew.core.arrays.types import I64
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.base import Int, inner, kernel
 
 __all__ = ["PLACE", "ROWS", "SLIDE", "advance", "capacity", "count"]
 
-Int = Any  # an int in plain Python, an int64 where compiled
 
 PLACE, SLIDE, ROWS = 0, 1, 2  # what ``clock`` holds
 
