@@ -1,6 +1,6 @@
 """The parameters of a policy by name: which ones an algorithm has, and whether a value has the right type.
 
-Each algorithm checks the range of its parameters itself.
+Each algorithm checks the range of its parameters itself, by ``check_range`` and ``check_whole``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import MISSING, Field, fields
 
 from unskew.core.errors import ConfigError
 
-__all__ = ["checked"]
+__all__ = ["check_range", "check_whole", "checked"]
 
 _KINDS: dict[str, tuple[type, ...]] = {
     "bool": (bool,),
@@ -19,6 +19,18 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "str": (str,),
     "None": (type(None),),
 }
+
+
+def check_range(name: str, value: float, least: float, most: float, allowed: str | None = None) -> None:
+    """Refuse a number outside ``least`` to ``most``, both of which are allowed. ``allowed`` says more of the range."""
+    if not least <= value <= most:
+        raise ConfigError(name, value, allowed or f"{least} to {most}")
+
+
+def check_whole(name: str, value: object, least: int, most: int) -> None:
+    """Refuse what is not a whole number in this range."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(name, value, f"a whole number from {least} to {most}")
 
 
 def checked(policy: str, algorithm: type, parameters: Mapping[str, object]) -> dict[str, object]:

@@ -40,7 +40,7 @@ def power(base: float, exponent: int) -> float:
 
 @kernel
 def choices_suffice(hot_rows: I64, hot: int, total: int, choices: int, workers: int, over: float) -> int:
-    """Whether every prefix of the hot keys keeps its workers within epsilon of the mean (see ``routers/dchoices``)."""
+    """Whether every prefix of the hot keys keeps its workers within epsilon of the mean (see ``routers.frequent``)."""
     rows = np.float64(total)
     all_hot = 0.0
     for at in range(hot):

@@ -28,6 +28,7 @@ from unskew.core.arrays.ranking import heaviest
 from unskew.core.arrays.types import F64, I32, I64, U64, Mask
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.histogram.histogram import MAX_ROWS
+from unskew.core.parameters import check_whole
 from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["BucketAssignment", "allocate", "hash_buckets"]
@@ -52,7 +53,7 @@ def hash_buckets(hashes: U64, buckets: int) -> I32:
 
     The key hash is mixed once more, because the block a key is in may itself come from the key hash.
     """
-    _check_buckets(buckets)
+    check_whole("buckets", buckets, 1, MAX_BUCKETS)
     mixed = (hashes ^ (hashes >> np.uint64(30))) * _MIX1
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX2
     mixed ^= mixed >> np.uint64(31)
@@ -77,7 +78,7 @@ def allocate(
     >>> allocate(keys, np.array([5, 4, 3, 2]), np.zeros(4, dtype=bool), 2, task=0).loads.tolist()
     [7, 7]
     """
-    _check_buckets(buckets)
+    check_whole("buckets", buckets, 1, MAX_BUCKETS)
     rows = _clusters(hashes, counts, split, MAX_ROWS if split_share is None else MAX_ROWS // 2)
     chosen = np.empty(hashes.size, dtype=np.int32)
     chosen[split] = hash_buckets(hashes[split], buckets)  # line 2
@@ -129,11 +130,6 @@ def _worst_fit(sizes: I64, loads: I64, first: int) -> tuple[I32, I64]:
             loads[picks] += sizes[at:end]
         at = end
     return chosen, np.roll(loads, first)
-
-
-def _check_buckets(buckets: int) -> None:
-    if isinstance(buckets, bool) or not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
-        raise ConfigError("buckets", buckets, f"a whole number from 1 to {MAX_BUCKETS}")
 
 
 def _clusters(hashes: U64, counts: NDArray[np.integer], split: Mask, most: int) -> I64:

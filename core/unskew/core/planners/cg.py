@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from unskew.core.arrays.apportion import turns
 from unskew.core.arrays.mixing import mix
 from unskew.core.arrays.types import I32, I64, Index
-from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, fold_hosts
 from unskew.core.limits import host_bits, slot_budget
+from unskew.core.parameters import check_range
 from unskew.core.plan.build import Placement
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
@@ -58,10 +58,8 @@ class Cg:
     epsilon: float = 0.01
 
     def __post_init__(self) -> None:
-        if not 1 <= self.alpha <= 1000:
-            raise ConfigError("alpha", self.alpha, "1 to 1000 virtual workers a partition")
-        if not 0.0 <= self.epsilon <= 10.0:
-            raise ConfigError("epsilon", self.epsilon, "0 to 10")
+        check_range("alpha", self.alpha, 1, 1000, "1 to 1000 virtual workers a partition")
+        check_range("epsilon", self.epsilon, 0, 10)
 
     @property
     def virtual_bits(self) -> int:

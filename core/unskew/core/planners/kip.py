@@ -32,6 +32,7 @@ from unskew.core.arrays.types import F64, Index
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import MAX_LISTED, host_bits, listed_budget
+from unskew.core.parameters import check_range
 from unskew.core.plan.build import Placement, build_plan
 from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.core.planners.base import Feedback, KeepPrevious, Place, PlannerSettings
@@ -71,14 +72,11 @@ class Kip:
 
     def __post_init__(self) -> None:
         most = MAX_LISTED / self.common.partitions
-        if not 0 <= self.factor <= most:
-            raise ConfigError("factor", self.factor, f"0 to {most:g} hot keys a partition")
-        if not 0 <= self.slack <= 1:
-            raise ConfigError("slack", self.slack, "0 to 1, in mean loads")
+        check_range("factor", self.factor, 0, most, f"0 to {most:g} hot keys a partition")
+        check_range("slack", self.slack, 0, 1, "0 to 1, in mean loads")
         if self.host_loads not in HOST_LOADS:
             raise ConfigError("host_loads", self.host_loads, HOST_LOADS)
-        if not 1 <= self.keep <= 64:
-            raise ConfigError("keep", self.keep, "1 to 64 times the list")
+        check_range("keep", self.keep, 1, 64, "1 to 64 times the list")
         object.__setattr__(self, "_gate", Gate(self.horizon, self.migration_cost, self.least_gain))
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | KeepPrevious:

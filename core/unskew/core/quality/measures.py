@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.arrays.types import F64, I64, U64
 from unskew.core.errors import ConfigError
+from unskew.core.parameters import check_range
 
 __all__ = [
     "BlockMetrics",
@@ -286,8 +287,7 @@ def holistic(hashes: U64, partitions: NDArray[np.integer], n: int, p: float = 0.
     >>> holistic(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]), n=2).gamma
     3
     """
-    if not 0.0 <= p <= 1.0:
-        raise ConfigError("p", p, "0 to 1")
+    check_range("p", p, 0, 1)
     if reducers < 1:
         raise ConfigError("reducers", reducers, "1 or more")
     key, worker = _pairs(hashes, partitions, n)

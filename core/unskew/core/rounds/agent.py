@@ -27,7 +27,7 @@ from unskew.core.arrays.types import F64, I32, U64
 from unskew.core.dalton import row_loop as kernels
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.parameters import checked
+from unskew.core.parameters import check_range, checked
 from unskew.core.rounds.messages import Answer, Report
 from unskew.core.routers.base import Router, common
 from unskew.core.routers.dalton import DaltonRouter
@@ -57,8 +57,7 @@ class AgentSettings:
     def __post_init__(self) -> None:
         if not 0 < self.dsync < float("inf"):
             raise ConfigError("dsync", self.dsync, "a number above 0")
-        if not 1 <= self.capacity <= 1 << 20:
-            raise ConfigError("capacity", self.capacity, f"1 to {1 << 20} keys in a report")
+        check_range("capacity", self.capacity, 1, 1 << 20, f"1 to {1 << 20} keys in a report")
         if not 0 <= self.number < 1 << 31:
             raise ConfigError("number", self.number, f"0 to {(1 << 31) - 1}")
         if self.session < 1:

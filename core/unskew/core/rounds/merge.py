@@ -31,6 +31,7 @@ import numpy as np
 from unskew.core.arrays.types import F64, I64, U64, Index, Mask
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import ConfigError, HistogramError
+from unskew.core.parameters import check_range
 from unskew.core.rounds.messages import Answer, Report
 from unskew.core.sketches.frequent import FrequentItems, HeavyVerdict
 
@@ -57,8 +58,7 @@ def merge(
 ) -> Pool:
     """The reports of one round, and the answer to the round before, as one state. A key that was hot stays so while it
     has ``renew`` of GL / n (1: as published)."""
-    if not 0.0 <= renew <= 1.0:
-        raise ConfigError("renew", renew, "0 to 1")
+    check_range("renew", renew, 0, 1)
     if untried not in ("left out", "included"):
         raise ConfigError("untried", untried, ("left out", "included"))
     ordered = sorted(reports, key=lambda report: report.name)

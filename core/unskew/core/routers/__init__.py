@@ -1,6 +1,6 @@
 """Routers choose a worker row by row, by the loads that they have caused so far: PKG, PoRC, CG, Holistic, Dalton ...
 
-One router a file; ``make_router`` makes one by name. Begin with ``base``, which states what all of them promise.
+Routers of a kind share a file; ``make_router`` makes one by name. Begin with ``base``, which states what all of them promise.
 Nothing is compiled by importing this, but numba is loaded where it is installed.
 """
 

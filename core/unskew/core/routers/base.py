@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike
 from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.limits import MAX_PARTITIONS
+from unskew.core.parameters import check_range
 
-__all__ = ["Loads", "Router", "RouterAlgorithm", "RouterSettings", "check_choices", "check_share", "common"]
+__all__ = ["Loads", "Router", "RouterAlgorithm", "RouterSettings", "check_choices", "common"]
 
 
 _MOST_SLIDES = 100_000
@@ -50,8 +51,7 @@ def common(workers: int, seed: int, window: float | None, slide: float | None) -
     for name, value in (("workers", workers), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
             raise ConfigError(name, value, "a whole number")
-    if not 1 <= workers <= MAX_PARTITIONS:
-        raise ConfigError("workers", workers, f"1 to {MAX_PARTITIONS}")
+    check_range("workers", workers, 1, MAX_PARTITIONS)
     if window is None and slide is not None:
         raise ConfigError("slide", slide, "a slide only together with a window")
     if window is not None:
@@ -71,16 +71,9 @@ def _positive(name: str, value: object) -> None:
         raise ConfigError(name, value, "a number of tuples, or of seconds where tuples have times, above 0")
 
 
-def check_share(name: str, value: float) -> None:
-    """Refuse an epsilon below 0 or beyond 100."""
-    if not 0.0 <= value <= 100.0:
-        raise ConfigError(name, value, "0 to 100")
-
-
 def check_choices(choices: int) -> None:
     """Refuse a number of choices outside 1 to 64."""
-    if not 1 <= choices <= 64:
-        raise ConfigError("choices", choices, "1 to 64 workers a key")
+    check_range("choices", choices, 1, 64, "1 to 64 workers a key")
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,8 @@ from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.errors import ConfigError
 from unskew.core.kernels import grouping as kernels
 from unskew.core.limits import MAX_PARTITIONS
-from unskew.core.routers.base import RouterSettings, check_share
+from unskew.core.parameters import check_range
+from unskew.core.routers.base import RouterSettings
 
 __all__ = ["ConsistentGrouping"]
 
@@ -45,11 +46,9 @@ class ConsistentGrouping:
     _owners: I32 = field(init=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.alpha <= _MOST:
-            raise ConfigError("alpha", self.alpha, f"1 to {_MOST} virtual workers a worker")
-        check_share("epsilon", self.epsilon)
-        if not 0.0 <= self.phase <= 1.0:
-            raise ConfigError("phase", self.phase, "0 to 1 row a virtual worker")
+        check_range("alpha", self.alpha, 1, _MOST, f"1 to {_MOST} virtual workers a worker")
+        check_range("epsilon", self.epsilon, 0, 100)
+        check_range("phase", self.phase, 0, 1, "0 to 1 row a virtual worker")
         self._owners = (np.arange(self.virtual) % self.common.workers).astype(np.int32)
         windowed = self.common.window is not None
         self._rows = kernels.GroupingRows(

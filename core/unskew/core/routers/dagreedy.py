@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unskew.core.arrays.types import I32, I64, U64
-from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import host_of
 from unskew.core.kernels import greedy as kernels
 from unskew.core.kernels.key_table import copy_cells
 from unskew.core.limits import host_bits
+from unskew.core.parameters import check_range
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
 from unskew.core.routers.base import Loads, RouterSettings
@@ -39,8 +39,7 @@ class Greedy:
     _ledger: kernels.Ledger = field(init=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.share <= 1_000_000:
-            raise ConfigError("share", self.share, "1 to 1000000")
+        check_range("share", self.share, 1, 1_000_000)
         n = self.common.workers
         self._tail = hash_tail(plan_settings(n))
         self._loads = Loads.of(self.common)

@@ -20,6 +20,7 @@ from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import host_of
 from unskew.core.kernels.key_table import copy_cells
 from unskew.core.limits import host_bits
+from unskew.core.parameters import check_range
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
 from unskew.core.routers.base import Loads, RouterSettings
@@ -219,8 +220,7 @@ def _frequencies(workers: int, kind: str, above: int) -> hot.Frequencies:
     """An empty store. The sketch has 16 n cells a row or more, depth 4: noise far under L / n (FIDELITY)."""
     if kind not in ("hybrid", "map", "sketch"):
         raise ConfigError("frequencies", kind, "hybrid, map or sketch")
-    if not 1 <= above <= 1 << 24:
-        raise ConfigError("sketch_above", above, f"1 to {1 << 24} distinct keys in an interval")
+    check_range("sketch_above", above, 1, 1 << 24, f"1 to {1 << 24} distinct keys in an interval")
     bits = _WORDS << 6
     low = bits * (1.0 - np.exp(-above / 2 / bits))  # bits set by half as many keys
     tally = np.zeros(7, np.int64)

@@ -35,7 +35,8 @@ from bisect import bisect_left, bisect_right
 from dataclasses import replace
 from typing import Literal
 
-from unskew.core.scaling.values import Action, BatchStats, Load, ScaleDecision, ScaleRules, ScaleState, check_whole
+from unskew.core.parameters import check_whole
+from unskew.core.scaling.values import Action, BatchStats, Load, ScaleDecision, ScaleRules, ScaleState
 
 __all__ = ["AutoScaler", "step"]
 

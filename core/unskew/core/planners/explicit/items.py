@@ -17,6 +17,7 @@ from unskew.core.arrays.types import F64, I32, I64, U64, Index
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import MAX_LISTED, host_bits, listed_budget
+from unskew.core.parameters import check_range
 from unskew.core.plan.build import Placement
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, PlannerSettings
@@ -31,8 +32,7 @@ REASONS = ("an item that stays where it was", "an item placed where it hashes", 
 def check_explicit(common: PlannerSettings, factor: float, theta: float | None = None) -> None:
     """Refuse a list longer than a plan holds, and balance bounds that are none."""
     most = MAX_LISTED / common.partitions
-    if not 0 <= factor <= most:
-        raise ConfigError("factor", factor, f"0 to {most:g} items a partition")
+    check_range("factor", factor, 0, most, f"0 to {most:g} items a partition")
     if theta is not None and not 0 <= theta <= 1e6:
         raise ConfigError("theta", theta, "0 to 1e6, in mean loads above the mean")
 
