@@ -452,7 +452,7 @@ class TestAdoption:
         assert ann.learner.hot_keys().tolist() == [7, 9]
         assert not ann.learner.rows.away.any()
         assert ann.learner.rows.entry[row(ann, np.uint64(9)), kernels.HELD] == 0
-        assert ann.learner.rows.entry[row(ann), kernels.HELD] == following.table.take(u64(7)).fragments[0]
+        assert ann.learner.rows.entry[row(ann), kernels.HELD] == following.table.take(u64(7)).held.sum(axis=1)[0]
 
     def test_as_published_it_knows_of_no_loads_and_fragments_but_its_own(self):
         ann, bob = agent(lonely=True), agent("bob", number=1, lonely=True)

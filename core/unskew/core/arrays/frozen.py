@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from unskew.core.arrays.types import U64
 from unskew.core.errors import KeyTypeError
 
-__all__ = ["by_fields", "derived", "frozen", "hashes_of", "sealed", "unchecked"]
+__all__ = ["by_fields", "derived", "freeze", "frozen", "hashes_of", "sealed", "unchecked"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -55,6 +55,13 @@ def frozen(values: ArrayLike, dtype: Any) -> NDArray[Any]:
     if _writeable(array):
         array = sealed(array.copy() if isinstance(values, np.ndarray) and np.may_share_memory(array, values) else array)
     return array
+
+
+def freeze(value: object, **dtypes: Any) -> None:
+    """Make these fields of a frozen dataclass ``frozen`` arrays of these types; one that is None stays None."""
+    for name, dtype in dtypes.items():
+        if (array := getattr(value, name)) is not None:
+            object.__setattr__(value, name, frozen(array, dtype))
 
 
 def sealed(array: NDArray[Any]) -> NDArray[Any]:

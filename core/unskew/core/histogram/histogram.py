@@ -14,7 +14,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import ArrayLike
 
-from unskew.core.arrays.frozen import by_fields, derived, frozen, hashes_of, sealed
+from unskew.core.arrays.frozen import by_fields, derived, freeze, hashes_of, sealed
 from unskew.core.arrays.ranking import ascending, heaviest, look_up, marked, run_starts
 from unskew.core.arrays.types import I64, U64, Mask
 from unskew.core.errors import HistogramError
@@ -54,8 +54,7 @@ class Tail:
     keys: I64
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", frozen(self.rows, np.int64))
-        object.__setattr__(self, "keys", frozen(self.keys, np.int64))
+        freeze(self, rows=np.int64, keys=np.int64)
         hosts = len(self.rows)
         if hosts == 0 or hosts & (hosts - 1) or len(self.keys) != hosts:
             raise HistogramError(
@@ -118,10 +117,7 @@ class Histogram:
     _checked: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hashes", frozen(self.hashes, np.uint64))
-        object.__setattr__(self, "counts", frozen(self.counts, np.int64))
-        if self.spread is not None:
-            object.__setattr__(self, "spread", frozen(self.spread, np.int64))
+        freeze(self, hashes=np.uint64, counts=np.int64, spread=np.int64)
         if not self._checked:
             self._check()
         if self.total > MAX_ROWS:

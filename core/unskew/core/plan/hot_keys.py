@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.arrays.frozen import by_fields, derived, frozen
+from unskew.core.arrays.frozen import by_fields, derived, freeze
 from unskew.core.arrays.types import I32, I64, U64, Mask
 from unskew.core.plan.lookup import Lookup, find_lookup
 from unskew.core.plan.slots import UNITS_BITS, units_of
@@ -32,10 +32,7 @@ class SplitSlots:
     cut: U64
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bits", frozen(self.bits, np.uint8))
-        object.__setattr__(self, "first", frozen(self.first, np.int32))
-        object.__setattr__(self, "second", frozen(self.second, np.int32))
-        object.__setattr__(self, "cut", frozen(self.cut, np.uint64))
+        freeze(self, bits=np.uint8, first=np.int32, second=np.int32, cut=np.uint64)
 
     __reduce__ = by_fields
 
@@ -96,10 +93,7 @@ class HotKeys:
     lookup: Lookup
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hashes", frozen(self.hashes, np.uint64))
-        object.__setattr__(self, "home", frozen(self.home, np.int32))
-        object.__setattr__(self, "rows", frozen(self.rows, np.int64))
-        object.__setattr__(self, "reason", frozen(self.reason, np.uint8))
+        freeze(self, hashes=np.uint64, home=np.int32, rows=np.int64, reason=np.uint8)
 
     __reduce__ = by_fields
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.arrays.frozen import by_fields, frozen
+from unskew.core.arrays.frozen import by_fields, freeze
 from unskew.core.arrays.mixing import SEED, mix
 from unskew.core.arrays.types import I64, U64, Index, Mask
 from unskew.core.errors import PlanError
@@ -47,7 +47,7 @@ class Lookup:
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "displacement", frozen(self.displacement, np.uint32))
+        freeze(self, displacement=np.uint32)
         groups = len(self.displacement)
         if groups == 0 or groups & (groups - 1):
             raise PlanError(f"look-up table: {groups} groups; use a power of two")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unskew.core.arrays.apportion import apportion
-from unskew.core.arrays.frozen import by_fields, derived, frozen, hashes_of
+from unskew.core.arrays.frozen import by_fields, derived, freeze, hashes_of
 from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.errors import PlanError
 from unskew.core.histogram.histogram import Histogram, fold_hosts, host_of
@@ -127,7 +127,7 @@ class Plan:
     info: PlanInfo = field(default_factory=PlanInfo)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tail", frozen(self.tail, np.int32))
+        freeze(self, tail=np.int32)
         check_plan(self)
 
     __reduce__ = by_fields

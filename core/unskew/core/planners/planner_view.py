@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unskew.core.arrays.frozen import derived
 from unskew.core.arrays.ranking import heaviest, marked
 from unskew.core.arrays.types import I64, U64, Index, Mask
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import host_bits, listed_budget
-from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["SPREAD_PER_FRAGMENT", "PlannerView"]
 
@@ -34,7 +32,6 @@ class PlannerView:
     host_rows: I64
     host_keys: I64
     total: int
-    keys: int
 
     @classmethod
     def of(cls, histogram: Histogram, partitions: int, limit: int, smallest: float = 1.0) -> PlannerView:
@@ -45,21 +42,13 @@ class PlannerView:
         rows = histogram.counts[top]
         return cls(
             partitions, histogram.hashes[top], rows, _splittable(histogram, top, rows, partitions, smallest), tail.rows,
-            tail.keys, histogram.total, histogram.keys,
+            tail.keys, histogram.total,
         )  # fmt: skip
-
-    @derived
-    def tail_rows(self) -> int:
-        return exact_sum(self.host_rows)
 
     @property
     def mean(self) -> float:
         """Rows of an average partition."""
         return self.total / self.partitions
-
-    @property
-    def bits(self) -> int:
-        return len(self.host_rows).bit_length() - 1
 
 
 def _splittable(histogram: Histogram, top: Index, rows: I64, partitions: int, smallest: float) -> Mask:

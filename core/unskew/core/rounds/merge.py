@@ -28,7 +28,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from unskew.core.arrays.types import F64, I64, U64, Index, Mask
+from unskew.core.arrays.ranking import descending, find
+from unskew.core.arrays.types import F64, I64, U64, Index
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.parameters import check_range
@@ -68,7 +69,7 @@ def merge(
     if previous is not None and previous.records and frequent.total >= _GREW * previous.records:
         renew = 1.0
     hot, unsure = _verdicts(ordered, frequent, before, workers, renew)
-    hot_keys = np.union1d(hot, _heaviest(frequent, unsure[_find(before, unsure)[1]], workers))
+    hot_keys = np.union1d(hot, _heaviest(frequent, unsure[find(before, unsure)[1]], workers))
     table = _mean([report.table for report in ordered], hot_keys, frequent, workers, left_out=untried == "left out")
     loads = np.asarray(sum(report.loads for report in ordered), np.int64)
     return Pool(table, frequent.total, frozenset(unsure.tolist()), loads, _keys(ordered))
@@ -100,14 +101,14 @@ def _verdicts(
         return named[:0], named
     # Counts are whole: f >= GL / n exactly where f >= ceil(GL / n).
     verdicts = frequent.verdicts(named, -(-frequent.total // workers))
-    _, was_hot = _find(before, named)
+    _, was_hot = find(before, named)
     verdicts[was_hot] = frequent.verdicts(named[was_hot], max(renew * frequent.total / workers, 1.0))
     return named[verdicts == HeavyVerdict.HOT], named[verdicts == HeavyVerdict.UNKNOWN]
 
 
 def _heaviest(frequent: FrequentItems, hashes: U64, most: int) -> U64:
     """At most so many of these keys, the heaviest, ties by hash: a table that cannot grow over many rounds."""
-    return hashes[np.argsort(-frequent.lower(hashes), kind="stable")[:most]]
+    return hashes[descending(frequent.lower(hashes))[:most]]
 
 
 def _keys(ordered: list[Report]) -> U64:
@@ -119,14 +120,6 @@ def _distinct(sets: list[U64]) -> U64:
     """What is in any of these. Most agents of a stream have rows for the same keys: equal sets are taken once."""
     different = {hashes.tobytes(): hashes for hashes in sets}
     return np.unique(np.concatenate(list(different.values())))
-
-
-def _find(among: U64, hashes: U64) -> tuple[Index, Mask]:
-    """Where these keys stand among others, which are in order, and whether they are there."""
-    if not len(among):
-        return np.zeros(len(hashes), np.intp), np.zeros(len(hashes), np.bool_)
-    at = np.minimum(np.searchsorted(among, hashes), len(among) - 1)
-    return at, among[at] == hashes
 
 
 class _Sums:
@@ -143,7 +136,7 @@ class _Sums:
         if np.array_equal(table.hashes, self._hot_keys):  # as it is where a table is what agents learned together
             self._add_all(table)
             return
-        at, mine = _find(self._hot_keys, table.hashes)
+        at, mine = find(self._hot_keys, table.hashes)
         at, values, counts = at[mine], table.values[mine], table.rows[mine]
         share = self._share_of(values, counts)
         self.weight[at] += share

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from unskew.core.arrays.frozen import by_fields, frozen
+from unskew.core.arrays.frozen import by_fields, freeze
 from unskew.core.arrays.types import I64, U64
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError
@@ -42,7 +42,7 @@ class Report:
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "loads", frozen(self.loads, np.int64))
+        freeze(self, loads=np.int64)
         if self.session < 1 or self.seq < 1:
             raise ConfigError("seq", (self.session, self.seq), "sessions and sequence numbers from 1 on")
         if self.records < 0 or self.frequent.total != self.records:
@@ -74,7 +74,7 @@ class Answer:
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "loads", frozen(self.loads, np.int64))
+        freeze(self, loads=np.int64)
 
     @property
     def version(self) -> tuple[int, int]:

@@ -105,10 +105,6 @@ class Items:
         """The largest load over its partition's weight: the imbalance of this placement."""
         return float((self.loads(at) / self.relative).max(initial=0.0))
 
-    def moved(self, at: I32) -> float:
-        """The state, in mean states of a partition, that these places would move."""
-        return float(self.state[(self.was >= 0) & (self.was != at)].sum())
-
     def placement(self, at: I32) -> Placement:
         reason = np.where(at == self.was, STAYED, np.where(at == self.hashes_to, HASHED, MOVED)).astype(np.uint8)
         return Placement.whole(self.tail, self.hashes, at, self.counts, REASONS, reason)
