@@ -6,7 +6,7 @@ Each algorithm checks the range of its parameters itself, by ``check_range`` and
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, fields
 
 from unskew.core.errors import ConfigError
 
@@ -35,7 +35,7 @@ def check_whole(name: str, value: object, least: int, most: int) -> None:
 
 def checked(policy: str, algorithm: type, parameters: Mapping[str, object]) -> dict[str, object]:
     """The parameters, or a ``ConfigError`` that names one that is unknown or of the wrong type."""
-    fields_of = _parameters(algorithm)
+    fields_of = {field.name: field for field in fields(algorithm) if field.init and field.default is not MISSING}
     for parameter, value in parameters.items():
         if parameter not in fields_of:
             raise ConfigError(f"{policy} parameter", parameter, fields_of or "none: it has no parameters")
@@ -43,10 +43,6 @@ def checked(policy: str, algorithm: type, parameters: Mapping[str, object]) -> d
         if not _is_a(value, kinds):
             raise ConfigError(parameter, value, f"{kinds.replace(' | ', ' or ')}, as {fields_of[parameter].default!r}")
     return dict(parameters)
-
-
-def _parameters(algorithm: type) -> dict[str, Field[object]]:
-    return {field.name: field for field in fields(algorithm) if field.init and field.default is not MISSING}
 
 
 def _is_a(value: object, kinds: str) -> bool:

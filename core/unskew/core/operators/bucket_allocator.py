@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.mixing import mix
 from unskew.core.arrays.ranking import heaviest
 from unskew.core.arrays.types import F64, I32, I64, U64, Mask
 from unskew.core.errors import ConfigError, HistogramError
@@ -36,8 +37,6 @@ __all__ = ["BucketAssignment", "allocate", "hash_buckets"]
 
 MAX_BUCKETS = 1 << 20
 _GOLDEN = 0x9E3779B1
-_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX2 = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,7 @@ def hash_buckets(hashes: U64, buckets: int) -> I32:
     The key hash is mixed once more, because the block a key is in may itself come from the key hash.
     """
     check_whole("buckets", buckets, 1, MAX_BUCKETS)
-    mixed = (hashes ^ (hashes >> np.uint64(30))) * _MIX1
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX2
-    mixed ^= mixed >> np.uint64(31)
+    mixed = mix(hashes, -1)  # this salt adds 0
     return (((mixed >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int32)
 
 

@@ -47,8 +47,7 @@ def shortened(rows: Histogram, limit: int) -> Histogram:
 
 def keys_added(before: U64, after: U64) -> I64:
     """How many more keys each host has."""
-    count: I64 = _by_host(after) - _by_host(before)
-    return count
+    return _by_host(after) - _by_host(before)
 
 
 def _by_host(hashes: U64) -> I64:

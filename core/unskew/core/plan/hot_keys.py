@@ -131,8 +131,7 @@ class HotKeys:
     def split_hashes(self) -> U64:
         """The split keys, in the order of their slots."""
         split = self.home < 0
-        in_order: U64 = self.hashes[split][np.argsort(SPLIT - self.home[split])]
-        return in_order
+        return self.hashes[split][np.argsort(SPLIT - self.home[split])]
 
     def find(self, hashes: U64) -> I64:
         """The index of each of these keys, or -1."""

@@ -87,7 +87,7 @@ def _one_group(keys: U64) -> Lookup | None:
     for bits in range(need, need + _ONE_GROUP_SPARE_BITS + 1):
         for shift in range(65 - bits if bits else 1):
             table = Lookup(shift, bits, np.zeros(1, np.uint32))
-            if _collision_free(table, keys):
+            if np.bincount(table.bucket(keys), minlength=1).max() <= 1:  # no two in one bucket
                 return table
     return None
 
@@ -100,10 +100,6 @@ def _many_groups(keys: U64) -> Lookup | None:
             if displaced is not None:
                 return Lookup(shift, bits, displaced)
     return None
-
-
-def _collision_free(lookup: Lookup, keys: U64) -> bool:
-    return bool(np.bincount(lookup.bucket(keys), minlength=1).max(initial=0) <= 1)
 
 
 def _displace(keys: U64, shift: int, bits: int) -> NDArray[np.uint32] | None:

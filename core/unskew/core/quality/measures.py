@@ -309,8 +309,7 @@ def _scaled(load: I64) -> F64:
     """Eq. 7 and 8: min-max scaled, 0 where all are equal."""
     low, high = float(load.min()), float(load.max())
     span = high - low if high > low else np.inf
-    scaled: F64 = (load.astype(np.float64) - low) / span
-    return scaled
+    return (load.astype(np.float64) - low) / span
 
 
 def moved_share(before: NDArray[np.integer], after: NDArray[np.integer], rows: ArrayLike | None = None) -> float:

@@ -138,11 +138,6 @@ class Agent:
         self.dsync = float(settings.dsync)
 
     @property
-    def epoch(self) -> int:
-        """The round whose answer it has."""
-        return self.version[1]
-
-    @property
     def awaiting(self) -> bool:
         return self.waiting is not None
 

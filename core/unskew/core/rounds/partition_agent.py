@@ -105,12 +105,10 @@ def decide(choice: RoutingChoice, partition: int, hashes: U64, spread: U64 | Non
     keys = hashes_of(hashes, "hashes")
     spread_hashes = None if spread is None else hashes_of(spread, "spread")
     histogram = Histogram.from_hashes(keys)
-    if choice.plan is not None:
-        if spread_hashes is not None and choice.plan.splits and choice.alike:
-            spread_hashes = distinct_hashes(spread_hashes)
-        return PartitionRouting(choice.plan.route(keys, spread_hashes), histogram)
-    if spread_hashes is not None and choice.alike:
+    if spread_hashes is not None and choice.alike and (choice.plan is None or choice.plan.splits):
         spread_hashes = distinct_hashes(spread_hashes)
+    if choice.plan is not None:
+        return PartitionRouting(choice.plan.route(keys, spread_hashes), histogram)
     plan, table = _learned(choice, partition, histogram, keys, spread_hashes)
     return PartitionRouting(plan.route(keys, spread_hashes if plan.splits else None), histogram, table)
 

@@ -16,8 +16,7 @@ from unskew.core.sketches.tally import exact_sum
 __all__ = ["LastReport", "Pace", "RoundRules", "check_report", "pressed", "seal_at"]
 
 _WAITED_FOR_OTHERS = 0.2  # of a DSYNC
-_MOST = 2**42
-"""Tuples in one report: with fewer than 2**21 agents no sum over a round can wrap."""
+_MOST = 2**42  # tuples in one report: with fewer than 2**21 agents no sum over a round can wrap
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ about which worker a tuple goes to.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.parameters import check_range
 
-__all__ = ["Loads", "Router", "RouterAlgorithm", "RouterSettings", "check_choices", "common"]
+__all__ = ["Loads", "Router", "RouterAlgorithm", "RouterSettings", "check_choices", "common", "longer_log"]
 
 
 _MOST_SLIDES = 100_000
@@ -88,6 +88,13 @@ class Loads:
     def of(cls, settings: RouterSettings) -> Loads:
         n = settings.workers
         return cls(np.zeros(3, np.int64), np.zeros((settings.slides, n), np.int64), np.zeros(n, np.int64))
+
+
+def longer_log(log: NDArray[Any], tail: int, head: int) -> NDArray[Any]:
+    """The log with twice the room, which is a power of two; a record is at its number modulo the room."""
+    records, longer = np.arange(tail, head), np.zeros((2 * len(log), *log.shape[1:]), log.dtype)
+    longer[records & (len(longer) - 1)] = log[records & (len(log) - 1)]
+    return longer
 
 
 class RouterAlgorithm(Protocol):

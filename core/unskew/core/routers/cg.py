@@ -25,7 +25,7 @@ from unskew.core.errors import ConfigError
 from unskew.core.kernels import grouping as kernels
 from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.parameters import check_range
-from unskew.core.routers.base import RouterSettings
+from unskew.core.routers.base import RouterSettings, longer_log
 
 __all__ = ["ConsistentGrouping"]
 
@@ -103,12 +103,6 @@ class ConsistentGrouping:
             )
             if routed == len(keys):
                 return
-            self._grow()
-
-    def _grow(self) -> None:
-        """Double the log of the window's rows."""
-        rows = self._rows
-        at = np.arange(rows.books[kernels.TAIL], rows.books[kernels.HEAD])
-        log = np.zeros(2 * len(rows.log), np.int32)
-        log[at & (len(log) - 1)] = rows.log[at & (len(rows.log) - 1)]
-        self._rows = rows._replace(log=log)
+            rows = self._rows
+            log = longer_log(rows.log, rows.books[kernels.TAIL], rows.books[kernels.HEAD])
+            self._rows = rows._replace(log=log)

@@ -22,7 +22,7 @@ from unskew.core.limits import host_bits
 from unskew.core.parameters import check_range
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
-from unskew.core.routers.base import Loads, RouterSettings
+from unskew.core.routers.base import Loads, RouterSettings, longer_log
 from unskew.core.routers.frequent import tournament_tree
 
 __all__ = ["Greedy"]
@@ -66,9 +66,7 @@ class Greedy:
         of = self._ledger
         tail, head = int(of.books[kernels.TAIL]), int(of.books[kernels.HEAD])
         if 0 < len(of.log) == head - tail:
-            records, log = np.arange(tail, head), np.zeros((2 * len(of.log), 2), np.int64)
-            log[records & (len(log) - 1)] = of.log[records & (len(of.log) - 1)]
-            self._ledger = of._replace(log=log)
+            self._ledger = of._replace(log=longer_log(of.log, tail, head))
             return
         slot_keys, table = (
             np.concatenate([of.slot_keys, np.zeros_like(of.slot_keys)]),

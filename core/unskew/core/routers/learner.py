@@ -23,7 +23,7 @@ from unskew.core.limits import host_bits
 from unskew.core.parameters import check_range
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
-from unskew.core.routers.base import Loads, RouterSettings
+from unskew.core.routers.base import Loads, RouterSettings, longer_log
 from unskew.core.sketches.frequent import FrequentItems
 
 __all__ = ["Learner"]
@@ -102,11 +102,6 @@ class Learner:
         these are the hot keys.
         """
         return np.sort(self.rows.row_keys[self._slots()])
-
-    @property
-    def records(self) -> int:
-        """Tuples in this interval."""
-        return int(self.now.tally[hot.RECORDS])
 
     def frequent(self, capacity: int) -> FrequentItems:
         """The keys of this interval: exact counts, reduced to ``capacity`` of them with the error stated."""
@@ -207,8 +202,9 @@ class Learner:
         """Double whatever is full."""
         of = self.rows
         self._make_room()
-        if 0 < len(of.log) < int(of.books[kernels.HEAD] - of.books[kernels.TAIL]) + 2:
-            self.rows = _longer(self.rows)
+        log_tail, log_head = int(of.books[kernels.TAIL]), int(of.books[kernels.HEAD])
+        if 0 < len(of.log) < log_head - log_tail + 2:
+            self.rows = self.rows._replace(log=longer_log(self.rows.log, log_tail, log_head))
         tally = self.now.tally
         if tally[hot.MODE] == hot.MAP and 2 * tally[hot.DISTINCT] >= len(self.now.table):
             wider = np.zeros((2 * len(self.now.table), 2), np.uint64)
@@ -233,12 +229,14 @@ def _frequencies(workers: int, kind: str, above: int) -> hot.Frequencies:
 
 
 def _rows(workers: int, room: int, *, windowed: bool, cooperating: bool) -> kernels.DaltonRows:
+    entry = np.zeros((room, kernels.HOME + 1), np.int64)
+    entry[:, kernels.UNTIL] = kernels.NEVER
     return kernels.DaltonRows(
         row_keys=np.zeros(room, np.uint64),
         values=np.full((room, workers), UNTRIED),
         used=np.full((room, workers), kernels.NEVER),
         away=np.zeros((room, workers), np.uint8),
-        entry=_entries(room),
+        entry=entry,
         bound=np.full(room, UNTRIED),
         pending=np.ones((3, room, workers if cooperating else 0)),
         table=np.zeros(4 << (room - 1).bit_length(), np.int64),
@@ -246,12 +244,6 @@ def _rows(workers: int, room: int, *, windowed: bool, cooperating: bool) -> kern
         loads=np.zeros(workers, np.int64),
         books=np.zeros(9, np.int64),
     )
-
-
-def _entries(room: int) -> I64:
-    entry = np.zeros((room, kernels.HOME + 1), np.int64)
-    entry[:, kernels.UNTIL] = kernels.NEVER
-    return entry
 
 
 def _widened(of: kernels.DaltonRows, room: int) -> kernels.DaltonRows:
@@ -263,11 +255,3 @@ def _widened(of: kernels.DaltonRows, room: int) -> kernels.DaltonRows:
     wider.pending[:, :rows] = of.pending
     copy_cells(wider.row_keys, of.table, wider.table)
     return wider._replace(log=of.log, loads=of.loads, books=of.books)
-
-
-def _longer(of: kernels.DaltonRows) -> kernels.DaltonRows:
-    """The same rows with twice the log."""
-    log = np.zeros((2 * len(of.log), 2), np.int64)
-    records = np.arange(int(of.books[kernels.TAIL]), int(of.books[kernels.HEAD]))
-    log[records & (len(log) - 1)] = of.log[records & (len(of.log) - 1)]
-    return of._replace(log=log)

@@ -47,15 +47,9 @@ class Elastic:
     def rules(self, maps: int) -> ScaleRules:
         """The rules of Algorithm 4 for a job with so many map tasks, ``maps``."""
         return ScaleRules(
-            thres=self.thres,
-            step=self.step,
-            d=self.d,
-            increment=self.increment,
-            min_p=maps,
-            max_p=maps,
-            min_r=self.least,
-            max_r=self.most,
-        )
+            self.thres, self.step, self.d, increment=self.increment,
+            min_p=maps, max_p=maps, min_r=self.least, max_r=self.most,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -79,12 +79,13 @@ class Items:
         listed = marked(index, len(histogram.hashes))
         bits = host_bits(common.partitions)
         hashes, tail = histogram.hashes[index], hash_tail(common)
+        was = np.full(len(hashes), -1) if before is None else np.maximum(before.place(hashes), -1)
         rows = histogram.fold(listed, bits).rows.astype(np.float64)
         mean = max(histogram.total, 1) / common.partitions
         state = feedback.state if feedback is not None and feedback.state is not None else histogram
         return cls(
             hashes, histogram.counts[index], histogram.counts[index] / mean,
-            state.count(hashes) / (max(state.total, 1) / common.partitions), _places(before, hashes),
+            state.count(hashes) / (max(state.total, 1) / common.partitions), was.astype(np.int32),
             tail.take(host_of(hashes, bits)), tail, np.bincount(tail, weights=rows, minlength=common.partitions) / mean,
             common.relative,
         )  # fmt: skip
@@ -120,9 +121,3 @@ def _with_table(index: Index, histogram: Histogram, before: Plan) -> Index:
     joined = np.union1d(index, in_table)
     order = heaviest(histogram.hashes[joined], histogram.counts[joined], listed_budget(before.partitions))
     return joined[order].astype(np.intp)
-
-
-def _places(before: Plan | None, hashes: U64) -> I32:
-    if before is None:
-        return np.full(len(hashes), -1, np.int32)
-    return np.maximum(before.place(hashes), -1).astype(np.int32)

@@ -1,7 +1,7 @@
 """Mixed: a bounded routing table; keys leave overloaded partitions by the best load per migration cost.
 
-A baseline of KIP/DR's evaluation (section 5: A_max is KIP's histogram bound, theta_max found by an extra loop),
-reconstructed from its mention there and our note on Fang (2016). One run for a given theta_max:
+Fang's, reconstructed (``items`` says from what). In KIP/DR's evaluation A_max is KIP's histogram bound, and theta_max
+is found by an extra loop. One run for a given theta_max:
 1. entries beyond A_max are dropped, smallest first: those keys go back to where they hash;
 2. from each partition above (1 + theta_max) means keys leave, most load per row of state first, until it is not;
 3. those keys go, heaviest first, to the least loaded partition while the table has room, else where they hash.
@@ -42,7 +42,9 @@ class Mixed:
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:
         table = limit_of(self.common, self.factor)
         items = Items.of(histogram, previous, feedback, self.common, table, keep_table=True)
-        start = _cleaned(items, table)
+        start = items.start
+        entries = np.flatnonzero(start != items.hashes_to)
+        start[entries[table:]] = items.hashes_to[entries[table:]]
         grid = [bound for bound in _GRID if bound >= self.theta] or [self.theta]
         theta, at = grid[0], _rebalanced(items, start, table, grid[0])
         for tighter in grid[1:]:
@@ -50,14 +52,6 @@ class Mixed:
             if items.heaviest(tried) < items.heaviest(at) - _LEAST_GAIN:
                 theta, at = tighter, tried
         return Place(items.placement(at), f"theta_max {theta:g}: {items.summary(at)}")
-
-
-def _cleaned(items: Items, table: int) -> I32:
-    """Where the items are once the table fits its bound."""
-    at = items.start
-    entries = np.flatnonzero(at != items.hashes_to)
-    at[entries[table:]] = items.hashes_to[entries[table:]]
-    return at
 
 
 def _rebalanced(items: Items, start: I32, table: int, theta: float) -> I32:

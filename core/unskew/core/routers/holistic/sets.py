@@ -110,10 +110,7 @@ class KeyWorkers:
     common: RouterSettings
     rule: HolisticRule
     counts: Counts
-    _table: _Table = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._table = _Table(2)
+    _table: _Table = field(default_factory=lambda: _Table(2), init=False)
 
     def route(self, keys: U64, slides: I64, out: I32) -> None:
         of, span, by_rows, routed = self.counts, self.common.slides, int(self.rule.even == exact.BY_ROWS), 0
