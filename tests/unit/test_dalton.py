@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers.key_forwarding import keys_not_final
 from tests.dalton_reference import Reference
 from tests.planning import key_hashes
 from unskew.core import make_router
@@ -319,7 +320,7 @@ def test_fragments_and_forwarded_keys_are_an_exact_recount(how: Mapping[str, obj
             home = {int(learner(router).homes(np.array([key], np.uint64))[0])}
             assert set(np.flatnonzero(held).tolist()) - home == now.get(key, set()) - home
             fell += len(now.get(key, set())) < len(before.get(key, set()))
-        assert set(learner(router).split_keys().tolist()) == away | set(hot(router))
+        assert set(keys_not_final(learner(router)).tolist()) == away | set(hot(router))
         before = now
     assert fell > 5
 
@@ -344,7 +345,7 @@ def test_old_hot_keys_are_whole_again_after_a_window() -> None:
     late = fragments_in(keys[-window:], router.route(keys)[-window:])
     assert [len(late[int(key)]) for key in old] == [1, 1]
     assert min(len(late[int(key)]) for key in new) > 2
-    assert not np.isin(old, learner(router).split_keys()).any()
+    assert not np.isin(old, keys_not_final(learner(router))).any()
 
 
 def test_without_a_window_there_is_always_room_for_new_hot_keys() -> None:
@@ -372,7 +373,7 @@ def test_hot_keys_that_change_with_every_slide_all_find_room() -> None:
         found, count = np.unique(part, return_counts=True)
         if start >= slide:
             assert np.isin(found[count >= slide / 4], hot(router)).all()
-    assert len(learner(router).split_keys()) > 4 * n
+    assert len(keys_not_final(learner(router))) > 4 * n
 
 
 def test_more_hot_keys_than_room_are_hashed() -> None:

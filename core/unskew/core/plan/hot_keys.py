@@ -108,19 +108,19 @@ class HotKeys:
         return len(self.hashes)
 
     @derived
-    def table(self) -> tuple[U64, I32, I64]:
-        """Per bucket: the key there, its home and its index. An empty bucket repeats a key of another bucket, which no
+    def table(self) -> tuple[U64, I32]:
+        """Per bucket: the key there and its home. An empty bucket repeats a key of another bucket, which no
         row that looks here can have."""
         at = self.lookup.bucket(self.hashes)
         index = np.zeros(self.lookup.buckets, np.int64)
         index[at] = np.arange(len(at))
-        return self.hashes[index], self.home[index], index
+        return self.hashes[index], self.home[index]
 
     @derived
     def split_table(self) -> tuple[I64, U64]:
         """Per bucket: where the slots of its split key begin, and the shift that leaves its slot bits; slot 0, which is
         not used, where there is no split key."""
-        _, home, _ = self.table
+        _, home = self.table
         key = np.maximum(SPLIT - home, 0)
         split = home < 0
         offset = np.where(split, self.slots.offset[key], 0)
@@ -132,14 +132,6 @@ class HotKeys:
         """The split keys, in the order of their slots."""
         split = self.home < 0
         return self.hashes[split][np.argsort(SPLIT - self.home[split])]
-
-    def find(self, hashes: U64) -> I64:
-        """The index of each of these keys, or -1."""
-        if len(self) == 0:
-            return np.full(len(hashes), -1, np.int64)
-        keys, _, index = self.table
-        bucket = self.lookup.bucket(np.ascontiguousarray(hashes, np.uint64))
-        return np.where(keys.take(bucket) == hashes, index.take(bucket), -1)
 
 
 def pick(mask: Mask, yes: I32, no: I32) -> I32:

@@ -212,7 +212,7 @@ class Plan:
         tail = self.tail.take(host_of(keys, self.tail_bits))
         if len(self.hot) == 0:
             return tail, None
-        table, home, _ = self.hot.table
+        table, home = self.hot.table
         bucket = self.hot.lookup.bucket(keys)
         return pick(table.take(bucket) == keys, home.take(bucket), tail), bucket
 

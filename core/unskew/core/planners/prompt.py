@@ -92,7 +92,8 @@ class Prompt:
         large, small = items[items < big], items[items >= big]
         home = turns(len(large), self.common.weights)
         self._put(space, fragments, large, home, np.minimum(view.rows[large], cut))
-        tail = self._deal(view) if not last else self._level(view, space)
+        weights = self.common.weights
+        tail = deal_hosts(view.host_rows, view.host_keys, space, weights) if last else self._deal(view)
         np.subtract.at(space, tail, view.host_rows)
         if last:
             even_out(tail, view.host_rows, space)
@@ -118,9 +119,6 @@ class Prompt:
         tail = np.empty(len(order), np.int32)
         tail[order] = zigzag(len(order), self.common.weights)
         return tail
-
-    def _level(self, view: PlannerView, space: I64) -> I32:
-        return deal_hosts(view.host_rows, view.host_keys, space, self.common.weights)
 
     @staticmethod
     def _residuals(space: I64, fragments: list[_Fragments], key: I64, home: I32, residual: I64) -> None:

@@ -95,14 +95,6 @@ class Learner:
         slots = self._slots()
         return np.sort(self.rows.row_keys[slots][self.rows.entry[slots, kernels.UNTIL] != kernels.NEVER])
 
-    def split_keys(self) -> U64:
-        """The keys that may have tuples in the window on other workers than their hash worker, ascending.
-
-        All other keys are final where they are (key-forwarding, section 4.2). Without a window no key ever is, and
-        these are the hot keys.
-        """
-        return np.sort(self.rows.row_keys[self._slots()])
-
     def frequent(self, capacity: int) -> FrequentItems:
         """The keys of this interval: exact counts, reduced to ``capacity`` of them with the error stated."""
         size = int(self.now.tally[hot.DISTINCT])
