@@ -58,13 +58,7 @@ def hash_buckets(hashes: U64, buckets: int) -> I32:
 
 
 def allocate(
-    hashes: U64,
-    counts: NDArray[np.integer],
-    split: Mask,
-    buckets: int,
-    *,
-    task: int,
-    split_share: F64 | None = None,
+    hashes: U64, counts: NDArray[np.integer], split: Mask, buckets: int, *, task: int, split_share: F64 | None = None
 ) -> BucketAssignment:
     """Prompt's Algorithm 3 (section 5) for one map task: distinct keys, their rows, whether each is split.
 

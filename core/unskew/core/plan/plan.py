@@ -198,13 +198,10 @@ class Plan:
         out = np.empty(len(keys), np.int32)
         for start in range(0, len(keys), _BLOCK):
             part = slice(start, start + _BLOCK)
-            out[part] = self._route_block(keys[part], None if spread is None else spread[part])
-        return out
-
-    def _route_block(self, keys: U64, spread: U64 | None) -> I32:
-        out, bucket = self._place_block(keys)
-        if bucket is not None and self.splits and spread is not None:
-            self._route_split(out, bucket, spread)
+            block, bucket = self._place_block(keys[part])
+            if bucket is not None and self.splits and spread is not None:
+                self._route_split(block, bucket, spread[part])
+            out[part] = block
         return out
 
     def _place_block(self, keys: U64) -> tuple[I32, I64 | None]:

@@ -160,9 +160,7 @@ def replication(hashes: U64, partitions: NDArray[np.integer]) -> float:
     1.5
     """
     key, _ = _pairs(hashes, partitions, _width(partitions))
-    if len(key) == 0:
-        return 1.0
-    return len(key) / (int(key[-1]) + 1)
+    return len(key) / (int(key[-1]) + 1) if len(key) else 1.0
 
 
 def split_share(hashes: U64, partitions: NDArray[np.integer]) -> float:

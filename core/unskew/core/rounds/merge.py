@@ -69,7 +69,9 @@ def merge(
     if previous is not None and previous.records and frequent.total >= _GREW * previous.records:
         renew = 1.0
     hot, unsure = _verdicts(ordered, frequent, before, workers, renew)
-    hot_keys = np.union1d(hot, _heaviest(frequent, unsure[find(before, unsure)[1]], workers))
+    was_hot = unsure[find(before, unsure)[1]]
+    stay = was_hot[descending(frequent.lower(was_hot))[:workers]]  # not more: the table must not grow over many rounds
+    hot_keys = np.union1d(hot, stay)
     table = _mean([report.table for report in ordered], hot_keys, frequent, workers, left_out=untried == "left out")
     loads = np.asarray(sum(report.loads for report in ordered), np.int64)
     return Pool(table, frequent.total, frozenset(unsure.tolist()), loads, _keys(ordered))
@@ -104,11 +106,6 @@ def _verdicts(
     _, was_hot = find(before, named)
     verdicts[was_hot] = frequent.verdicts(named[was_hot], max(renew * frequent.total / workers, 1.0))
     return named[verdicts == HeavyVerdict.HOT], named[verdicts == HeavyVerdict.UNKNOWN]
-
-
-def _heaviest(frequent: FrequentItems, hashes: U64, most: int) -> U64:
-    """At most so many of these keys, the heaviest, ties by hash: a table that cannot grow over many rounds."""
-    return hashes[descending(frequent.lower(hashes))[:most]]
 
 
 def _keys(ordered: list[Report]) -> U64:

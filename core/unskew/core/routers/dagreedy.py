@@ -68,10 +68,8 @@ class Greedy:
         if 0 < len(of.log) == head - tail:
             self._ledger = of._replace(log=longer_log(of.log, tail, head))
             return
-        slot_keys, table = (
-            np.concatenate([of.slot_keys, np.zeros_like(of.slot_keys)]),
-            np.zeros(2 * len(of.table), np.int64),
-        )
+        full = of.slot_keys, of.entry, of.pair
+        slot_keys, entry, pair = (np.concatenate([part, np.zeros_like(part)]) for part in full)
+        table = np.zeros(2 * len(of.table), np.int64)
         copy_cells(slot_keys, of.table, table)
-        entry, pair = (np.concatenate([part, np.zeros_like(part)]) for part in (of.entry, of.pair))
         self._ledger = of._replace(slot_keys=slot_keys, entry=entry, pair=pair, table=table)
