@@ -98,7 +98,7 @@ def longer_log(log: NDArray[Any], tail: int, head: int) -> NDArray[Any]:
 
 
 class RouterAlgorithm(Protocol):
-    """The algorithm of one file of this package."""
+    """An algorithm of this package."""
 
     @property
     def common(self) -> RouterSettings: ...

@@ -37,7 +37,7 @@ class Redist:
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:
         items = Items.of(histogram, previous, feedback, self.common, limit_of(self.common, self.factor))
-        at = _anew(items, lambda _, loads: -loads)
+        at = _anew(items, lambda _, loads: int(np.argmin(loads)))
         return Place(items.placement(at), f"placed anew: {items.summary(at)}")
 
 
@@ -56,20 +56,20 @@ class Scan:
         items = Items.of(histogram, previous, feedback, self.common, limit_of(self.common, self.factor))
         was, state = items.was.tolist(), items.state.tolist()
 
-        def utility(item: int, loads: F64) -> F64:
-            worth = -loads / (1 + self.theta)
+        def most_useful(item: int, loads: F64) -> int:
+            utility = -loads / (1 + self.theta)
             if was[item] >= 0:
-                worth[was[item]] += state[item]
-            return worth
+                utility[was[item]] += state[item]
+            return int(np.argmax(utility))
 
-        at = _anew(items, utility)
+        at = _anew(items, most_useful)
         return Place(items.placement(at), f"placed by utility: {items.summary(at)}")
 
 
-def _anew(items: Items, utility: Callable[[int, F64], F64]) -> I32:
-    """Each item where its utility is highest, given the loads that the partitions would have with it."""
+def _anew(items: Items, choose: Callable[[int, F64], int]) -> I32:
+    """Each item on the partition that ``choose`` names, given the loads that the partitions would have with it."""
     load, at = items.base.copy(), np.empty(len(items), np.int32)
     for i, rows in enumerate(items.load.tolist()):
-        at[i] = target = int(np.argmax(utility(i, (load + rows) / items.relative)))
+        at[i] = target = choose(i, (load + rows) / items.relative)
         load[target] += rows
     return at

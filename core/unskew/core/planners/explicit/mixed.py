@@ -44,7 +44,7 @@ class Mixed:
         items = Items.of(histogram, previous, feedback, self.common, table, keep_table=True)
         start = items.start
         entries = np.flatnonzero(start != items.hashes_to)
-        start[entries[table:]] = items.hashes_to[entries[table:]]
+        start[entries[table:]] = items.hashes_to[entries[table:]]  # those beyond A_max
         grid = [bound for bound in _GRID if bound >= self.theta] or [self.theta]
         theta, at = grid[0], _rebalanced(items, start, table, grid[0])
         for tighter in grid[1:]:
