@@ -179,7 +179,7 @@ def test_intervals_are_whole_slides_of_enough_tuples() -> None:
     router, seen = dalton(4, window=1_000, slide=25), []
     for key in key_hashes(200):
         router.route(np.array([key]))
-        seen.append(learner(router).records)
+        seen.append(learner(router).now.tally[frequency_store.RECORDS])
     assert seen == [*range(1, 76), *range(1, 76), *range(1, 51)]
     assert learner(router).span == 75
 
