@@ -13,9 +13,10 @@ from unskew.core.planners.balanced import Balanced
 from unskew.core.planners.base import Planner, PlannerAlgorithm, common
 from unskew.core.planners.cg import Cg
 from unskew.core.planners.dalton import DaltonPlanner
-from unskew.core.planners.explicit.greedy import Redist, Scan
 from unskew.core.planners.explicit.mixed import Mixed
 from unskew.core.planners.explicit.readj import Readj
+from unskew.core.planners.explicit.redist import Redist
+from unskew.core.planners.explicit.scan import Scan
 from unskew.core.planners.hashed import HashPlanner
 from unskew.core.planners.kip import Kip
 from unskew.core.planners.prompt import Prompt

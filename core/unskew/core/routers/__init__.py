@@ -1,7 +1,7 @@
 """Routers choose a worker row by row, by the loads that they have caused so far: PKG, PoRC, CG, Holistic, Dalton ...
 
-Routers of a kind share a file; ``make_router`` makes one by name. Begin with ``base``, which states what all of them
-promise. Nothing is compiled by importing this, but numba is loaded where it is installed.
+One router a file; ``make_router`` makes one by name. Begin with ``base``, which states what all of them promise.
+Nothing is compiled by importing this, but numba is loaded where it is installed.
 """
 
 from unskew.core.routers.base import Router

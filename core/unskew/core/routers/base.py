@@ -98,7 +98,7 @@ def longer_log(log: NDArray[Any], tail: int, head: int) -> NDArray[Any]:
 
 
 class RouterAlgorithm(Protocol):
-    """An algorithm of this package."""
+    """The algorithm of one file of this package."""
 
     @property
     def common(self) -> RouterSettings: ...

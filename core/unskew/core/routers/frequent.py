@@ -1,8 +1,4 @@
-"""D-choices and W-choices (Nasir et al., "When two choices are not enough"): hot keys get more choices than two.
-
-Hot is a key with 1 / (5 n) of the rows or more, by SpaceSaving; the rest have two choices. Both are reconstructions,
-from FIDELITY's line and that paper's bound as known. Deviation: with a window, frequencies are of this window and the
-one before, not of the whole stream.
+"""The state of D-choices and W-choices: which keys are frequent, by SpaceSaving, and the loads.
 
 A summary has 20 n slots, so that its error is at most a quarter of the threshold 1 / (5 n). Without a window it is one
 of the whole stream, as in the paper. With a window there are two, of this window and of the one before, and a key is
@@ -19,10 +15,9 @@ import numpy as np
 from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels import frequency as kernels
 from unskew.core.kernels import space_saving, tournament
-from unskew.core.parameters import check_range
 from unskew.core.routers.base import Loads, RouterSettings
 
-__all__ = ["SLOTS", "AllChoices", "FewestChoices", "empty_summary", "tournament_tree"]
+__all__ = ["SLOTS", "FrequentKeys", "empty_summary", "tournament_tree"]
 
 SLOTS = 20
 _NEVER = 1 << 62
@@ -80,42 +75,3 @@ class FrequentKeys:
             self._before, self._now = self._now, empty_summary(SLOTS * self.common.workers, int(slides[routed]) // span)
             if self.epsilon is not None:
                 self._plan[kernels.DUE] = 0
-
-
-@dataclass(eq=False)
-class FewestChoices:
-    """D-choices: a hot key gets the least d for which every prefix h of the hot keys, heaviest first, satisfies
-
-        p_1 + .. + p_h  +  (b/n)^d (p_h+1 + .. + p_H)  +  (b/n)^2 (the cold rows)   <=   b (1/n + epsilon)
-
-    where ``b = n - n (1 - d/n)^h`` workers are expected to be a choice of one of the first h: all rows of those keys,
-    and what falls on the same workers by having all choices among them. No d < n will do: all workers, as W-choices.
-    ``epsilon`` is a share of all rows that a worker may have over the mean: 0.0001 in the paper. Deviations: a key's
-    choices are different workers, hence 1 - d/n where the paper has ((n - 1)/n)^d; d is worked out every 100 n rows,
-    not whenever the hot set changes.
-    """
-
-    common: RouterSettings
-    epsilon: float = 0.0001
-    _frequent: FrequentKeys = field(init=False)
-
-    def __post_init__(self) -> None:
-        check_range("epsilon", self.epsilon, 0, 100)
-        self._frequent = FrequentKeys(self.common, float(self.epsilon))
-
-    def step(self, keys: U64, slides: I64, out: I32) -> None:
-        self._frequent.route(keys, slides, out)
-
-
-@dataclass(eq=False)
-class AllChoices:
-    """W-choices: a hot key goes to the least loaded of all workers, on ties to the lowest."""
-
-    common: RouterSettings
-    _frequent: FrequentKeys = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._frequent = FrequentKeys(self.common, None)
-
-    def step(self, keys: U64, slides: I64, out: I32) -> None:
-        self._frequent.route(keys, slides, out)

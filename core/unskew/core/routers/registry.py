@@ -9,13 +9,20 @@ from unskew.core.errors import ConfigError
 from unskew.core.parameters import checked
 from unskew.core.routers.base import Router, RouterAlgorithm, common
 from unskew.core.routers.cg import ConsistentGrouping
-from unskew.core.routers.consistent import BoundedConsistentHash, ConsistentHash
+from unskew.core.routers.consistent.ch import ConsistentHash
+from unskew.core.routers.consistent.chbl import BoundedConsistentHash
 from unskew.core.routers.dagreedy import Greedy
 from unskew.core.routers.dalton import DaltonRouter
-from unskew.core.routers.frequent import AllChoices, FewestChoices
+from unskew.core.routers.dchoices import FewestChoices
 from unskew.core.routers.hashed import HashRouter
-from unskew.core.routers.holistic.algorithms import Affinity, Cardinality, Hybrid
-from unskew.core.routers.load_aware import PartialKey, RandomChoices, Shuffle, TwoRandom
+from unskew.core.routers.holistic.affinity import Affinity
+from unskew.core.routers.holistic.cm import Cardinality
+from unskew.core.routers.holistic.lm import Hybrid
+from unskew.core.routers.pk import PartialKey
+from unskew.core.routers.porc import RandomChoices
+from unskew.core.routers.potc import TwoRandom
+from unskew.core.routers.shuffle import Shuffle
+from unskew.core.routers.wchoices import AllChoices
 
 __all__ = ["ROUTERS", "RouterEntry", "make_router"]
 
