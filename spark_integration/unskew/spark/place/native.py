@@ -60,7 +60,7 @@ def _tail(plan: Plan, key_hash: Column) -> Column:
 
 def _home(plan: Plan, key_hash: Column, bucket: Column) -> Column:
     """The partition of a hot key that is whole, below 0 for one that is split, NULL for every other key."""
-    keys, home, _ = plan.hot.table
+    keys, home = plan.hot.table
     return F.when(F.get(table(signed(keys), "bigint"), bucket) == key_hash, F.get(table(home, "int"), bucket))
 
 
