@@ -16,9 +16,8 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin, make_planner
 from unskew.core.stream_spec import Part, StreamSpec
-from unskew.spark.current_batch import BatchContext
 from unskew.spark.service_link import Left, ServiceLink
-from unskew.spark.session_stream import SessionStream
+from unskew.spark.session_stream import BatchContext, SessionStream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -106,12 +106,6 @@ class ServiceLink:
         """Where tasks find the service."""
         return None if self.client is None else self.client.url
 
-    @property
-    def state(self) -> str:
-        """The breaker's: closed, open or half open."""
-        with self._lock:
-            return self._breaker.state(time.monotonic())
-
     def may_ask(self) -> bool:
         """Whether there is a service, and it is worth asking now. Half open, the caller that gets True has to ask."""
         with self._lock:

@@ -19,7 +19,7 @@ from unskew.client import Agent, Client, Synced
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.messages import Answer
 from unskew.core.stream_spec import StreamSpec
-from unskew.spark.demo.settings import Demo
+from unskew.spark.demo.stream import Demo
 
 __all__ = ["DSYNC_LEAST", "DSYNC_MOST", "Agents", "Round"]
 

@@ -78,21 +78,13 @@ def is_auto(spread: Columns) -> bool:
     return isinstance(spread, str) and spread == AUTO
 
 
-def key_of(df: DataFrame, key: Columns, *, plan: Plan | None = None, types: Sequence[str] | None = None) -> Key:
-    """The key hash over these columns of ``df``.
-
-    ``types`` casts each column first: for a join, the common type of both sides (``core.keys.types.common_type``).
-    With ``plan`` the types must be the plan's.
-    """
+def key_of(df: DataFrame, key: Columns, *, plan: Plan | None = None) -> Key:
+    """The key hash over these columns of ``df``; with ``plan`` their types must be the plan's."""
     columns = _listed(key)
-    if types is not None:
-        if len(types) != len(columns):
-            raise ConfigError("types", list(types), f"one type for each of the {len(columns)} key columns")
-        columns = [_column(one).cast(str(parse(name))) for one, name in zip(columns, types, strict=True)]
-    kinds = tuple(_key_type(name, kind) for name, kind in _resolved(df, columns, "key"))
-    if plan is not None:
-        _check_types(kinds, plan)
-    return Key(F.xxhash64(*columns), kinds)
+    types = tuple(_key_type(name, kind) for name, kind in _resolved(df, columns, "key"))
+    if plan is not None and plan.key_types and types != plan.key_types:
+        raise PlanError(_other_types(", ".join(types), plan))
+    return Key(F.xxhash64(*columns), types)
 
 
 def key_columns(df: DataFrame, key: Columns) -> list[Column]:
@@ -112,7 +104,7 @@ def key_without_frame(key: Columns, plan: Plan) -> Column:
     if not plan.key_types:
         return F.xxhash64(*columns)
     if len(columns) != len(plan.key_types):
-        _refuse_types(("?",) * len(columns), plan)
+        raise PlanError(_other_types(", ".join("?" * len(columns)), plan))
     same = F.lit(True)  # noqa: FBT003 - the value
     for column, name in zip(columns, plan.key_types, strict=True):
         same = same & (F.typeof(column) == F.lit(name))
@@ -132,7 +124,7 @@ def spread_of(df: DataFrame, spread: Columns = AUTO) -> Spread:
         if not hashable(kind):
             raise ConfigError("spread", f"{name} ({kind.simpleString()})", "columns without map and variant in them")
     names = tuple(name for name, _ in resolved)
-    if DRAWN in (unsteady(_selected(df, columns)) or ()):
+    if DRAWN in (unsteady(df.select(*key_columns(df, columns))) or ()):
         raise ConfigError(
             "spread",
             ", ".join(names),
@@ -216,15 +208,11 @@ def same_each_time(df: DataFrame, key: Column) -> None:
         raise ConfigError("key", str(key), "an expression that gives a row the same value each time")
 
 
-def _selected(df: DataFrame, columns: Sequence[str | Column]) -> DataFrame:
-    return df.select(*(df[one] if isinstance(one, str) else one for one in columns))
-
-
-def _resolved(df: DataFrame, columns: Sequence[str | Column], what: str) -> list[tuple[str, DataType]]:
+def _resolved(df: DataFrame, columns: list[str | Column], what: str) -> list[tuple[str, DataType]]:
     """Name and type of each, read from the analysed plan. ``df[name]``, because ``select("user")`` of a frame without
     such a column is Spark's function ``user()``: one key for all rows."""
     try:
-        fields = _selected(df, columns).schema.fields
+        fields = df.select(*key_columns(df, columns)).schema.fields
     except AnalysisException as why:
         names = [one if isinstance(one, str) else str(one) for one in columns]
         reason = str(why).splitlines()[0][:300]
@@ -256,15 +244,6 @@ def hashable(kind: DataType, *, bytes_only: bool = False) -> bool:
     if isinstance(kind, StructType):
         return all(hashable(field.dataType, bytes_only=bytes_only) for field in kind.fields)
     return True
-
-
-def _check_types(types: tuple[str, ...], plan: Plan) -> None:
-    if plan.key_types and types != plan.key_types:
-        _refuse_types(types, plan)
-
-
-def _refuse_types(types: tuple[str, ...], plan: Plan) -> None:
-    raise PlanError(_other_types(", ".join(types), plan))
 
 
 def _other_types(types: str, plan: Plan) -> str:

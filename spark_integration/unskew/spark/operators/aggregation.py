@@ -45,23 +45,14 @@ from unskew.spark.frame.keys import AUTO, Columns, helper, key_columns, key_name
 from unskew.spark.operators.groups import applied
 from unskew.spark.operators.user_functions import FORMS, Function, arity, fragment, in_pieces, streamed, whole
 from unskew.spark.place.native import bucket_column, hot_column, route_column, table
-from unskew.spark.place.repartition import direct_way, pre_images, repartition
+from unskew.spark.place.repartition import move_rows, repartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "PLACES",
-    "Aggregation",
-    "SplitKeys",
-    "aggregation_of",
-    "at_input",
-    "at_plan",
-    "place_for",
-    "split_keys_of",
-]
+__all__ = ["Aggregation", "SplitKeys", "aggregation_of", "at_input", "at_plan", "place_for", "split_keys_of"]
 
-PLACES = ("plan", "input", "auto")
+_PLACES = ("plan", "input", "auto")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +74,8 @@ def aggregation_of(
     """The call, once everything about it that can be wrong has been looked at. No job runs."""
     if form not in FORMS:
         raise ConfigError("form", form, FORMS)
-    if at not in PLACES:
-        raise ConfigError("at", at, PLACES)
+    if at not in _PLACES:
+        raise ConfigError("at", at, _PLACES)
     if at == "input" and form != "arrow":
         raise ConfigError(
             "at", at, "form='arrow' with it: rows of many keys are read at once there, and pandas makes floats of a "
@@ -165,15 +156,6 @@ def _by(df: DataFrame, key: Columns, *before: str) -> Any:
     return df.groupBy(*(df[name] for name in before), *key_columns(df, key))
 
 
-def _exchanged(states: DataFrame, target: Column, partitions: int, column: str) -> DataFrame:
-    """Shuffled to the partition ``target``, by a column of its own that what groups can name."""
-    if direct_way(states):
-        there = states.withColumn(column, target)
-        return there.repartitionById(partitions, there[column])
-    there = states.withColumn(column, F.get(table(pre_images(partitions), "int"), target))
-    return there.repartition(partitions, there[column])
-
-
 def _states(call: Aggregation, placed: DataFrame, at: str) -> DataFrame:
     """A state for each key of each partition, and last the number of the split key, -1 where it is none."""
     out = helper(call.schema.names, "split")
@@ -186,7 +168,7 @@ def _states(call: Aggregation, placed: DataFrame, at: str) -> DataFrame:
 def _merged(call: Aggregation, states: DataFrame, split: SplitKeys) -> DataFrame:
     """Merged by the split key's number too: pandas has one NaN for NULL and for NaN, and they are two keys."""
     out, bucket = states.columns[-1], helper(states.columns, "bucket")
-    moved = _exchanged(states, F.get(table(split.bucket, "int"), states[out]), split.buckets, bucket)
+    moved = move_rows(states, F.get(table(split.bucket, "int"), states[out]), split.buckets, column=bucket)
     own = whole(call.merge, call.form, columns=2, in_key=2)
     return applied(_by(moved, [quoted(name) for name in call.names], bucket, out), own, call.schema, call.form)
 
@@ -205,7 +187,7 @@ def at_input(call: Aggregation, plan: Plan, held: int = PIECE) -> DataFrame:
     states = rows.mapInArrow(in_pieces(call.partial, len(call.names), call.schema.names, made, held), schema)
     at = helper(states.columns, "partition")
     target = route_column(plan, states[made], F.lit(0).cast("bigint"))
-    moved = _exchanged(states, target, plan.partitions, at)
+    moved = move_rows(states, target, plan.partitions, column=at)
     own = whole(call.merge, call.form, columns=2, in_key=2)
     return applied(_by(moved, [quoted(name) for name in call.names], at, made), own, call.schema, call.form)
 

@@ -48,16 +48,10 @@ class JoinKeys:
     types: tuple[str, ...]
     using: bool
 
-    def names(self, side: str) -> tuple[str, ...]:
-        return self.left if side == LEFT else self.right
-
-    def columns(self, side: str) -> list[Column]:
-        """The key columns of a side, as they are."""
-        return [F.col(quoted(name)) for name in self.names(side)]
-
     def cast(self, side: str) -> list[Column]:
         """The key columns of a side in the common types."""
-        return [column.cast(kind) for column, kind in zip(self.columns(side), self.types, strict=True)]
+        names = self.left if side == LEFT else self.right
+        return [F.col(quoted(name)).cast(kind) for name, kind in zip(names, self.types, strict=True)]
 
 
 def how_of(how: str) -> str:

@@ -58,21 +58,10 @@ _NOT_CARRIED = re.compile(r"(?:^|[:<,])interval(?: (?:year|month)\b|[>,]|$)")  #
 _PLACED: WeakKeyDictionary[TaskPin, int] = WeakKeyDictionary()  # what frame each pin that reports is for
 
 
-def place(
-    df: DataFrame,
-    pin: TaskPin,
-    key: Columns,
-    spread: Columns = AUTO,
-    column: str | None = None,
-    *,
-    by_id: bool | None = None,
-) -> DataFrame:
-    """``df`` with every row in the partition that its task decides under ``pin``. No job runs here.
-
-    ``column`` and ``by_id`` are as for ``repartition``: an int column by this name that is different for every
-    partition; one of the two ways in which Spark places rows.
-    """
-    direct = direct_way(df, by_id=by_id)
+def place(df: DataFrame, pin: TaskPin, key: Columns, spread: Columns = AUTO, column: str | None = None) -> DataFrame:
+    """``df`` with every row in the partition that its task decides under ``pin``; ``column`` is as for ``repartition``.
+    No job runs here."""
+    direct = direct_way(df)
     if column is not None:
         check_new(df, column)
     key_hash = key_of(df, key, plan=pin.plan).hash

@@ -64,7 +64,7 @@ def partition_by(
             raise ConfigError("pin", pin, "a pin of the plan that places the records: pin(plan)")
         router = replace(router, pin=replace(pin, parts=rdd.getNumPartitions()))
     pairs = rdd.mapPartitions(router, preservesPartitioning=False)
-    return pairs.partitionBy(plan.partitions, _identity).mapPartitions(_records)
+    return pairs.partitionBy(plan.partitions, lambda partition: partition).mapPartitions(_records)
 
 
 def _check(rdd: object) -> None:
@@ -128,10 +128,6 @@ class RecordRouter:
     def _reports(self) -> bool:
         return self.pin is not None and self.pin.service is not None
 
-    def where(self, records: Sequence[Any]) -> list[int]:
-        """The partition of each of these."""
-        return self._placed(records)[1]
-
     def _placed(self, records: Sequence[Any]) -> tuple[NDArray[np.uint64], list[int]]:
         hashes = self._hashes([self.key(record) for record in records])
         spread = None
@@ -179,10 +175,6 @@ def spread_hash(value: Any) -> int:
 def _plain(value: Any) -> Any:
     """numpy's numbers as Python's: the size of one must not depend on its neighbours' either."""
     return value.item() if isinstance(value, (np.number, np.bool_)) else value
-
-
-def _identity(partition: int) -> int:
-    return partition
 
 
 def _records(pairs: Iterable[tuple[int, T]]) -> Iterator[T]:

@@ -31,9 +31,8 @@ from unskew.core.plan.plan import Plan
 from unskew.spark.frame.jvm import output_mode_of
 from unskew.spark.frame.keys import AUTO, Columns, hashable, key_of, quoted
 from unskew.spark.place.first_plan import check_partitions, first_plan, shuffle_of
-from unskew.spark.place.repartition import routed
-from unskew.spark.place.replicas import never_null, replicated
-from unskew.spark.place.salts import salt_column
+from unskew.spark.place.native import never_null, replicated
+from unskew.spark.place.repartition import routed, salt_column
 from unskew.spark.streaming.settings import names_only
 
 if TYPE_CHECKING:

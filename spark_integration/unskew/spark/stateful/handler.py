@@ -26,12 +26,10 @@ from unskew.spark.frame.keys import Columns, helper, key_of, quoted
 from unskew.spark.place.repartition import repartition
 from unskew.spark.stateful.batch import OUTPUT, StatefulBatch, StatefulJob
 from unskew.spark.stateful.calls import Function, Shapes
-from unskew.spark.stateful.log import KEPT, Log, query_id, state_folder
-from unskew.spark.stateful.report import Report
+from unskew.spark.stateful.log import KEPT, Log, Report, query_id, state_folder
 from unskew.spark.stateful.settings import StatefulSettings, arrow_schema, check_time, schema_of
 from unskew.spark.stateful.task import Task
-from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote
-from unskew.spark.streaming.settings import names_only
+from unskew.spark.streaming.settings import check_checkpoint, check_remote, is_remote, names_only
 from unskew.wire.manifests import Figures, Identity, Manifest, TaskResult, task_result_from_bytes
 
 if TYPE_CHECKING:

@@ -20,15 +20,22 @@ from unskew.core.freshness.trust import TrustRules
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.core.scaling.elastic import Elastic
-from unskew.spark.current_batch import CurrentBatch
 from unskew.spark.frame.jvm import run_of, unpersist
 from unskew.spark.frame.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
+from unskew.spark.session_stream import CurrentBatch
 from unskew.spark.streaming.batch_sampling import RowSampler
 from unskew.spark.streaming.learning_placer import LearningPlacer
 from unskew.spark.streaming.pin_log import PinLog, pin_folder
 from unskew.spark.streaming.plan_placer import PlanPlacer
-from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote, source_of
-from unskew.spark.streaming.settings import Fresh, StreamingSettings, names_only
+from unskew.spark.streaming.settings import (
+    Fresh,
+    StreamingSettings,
+    check_checkpoint,
+    check_remote,
+    is_remote,
+    names_only,
+    source_of,
+)
 from unskew.wire import StoredPin
 
 if TYPE_CHECKING:
