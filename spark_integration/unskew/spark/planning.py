@@ -87,18 +87,10 @@ class Plans:
 
         return bool(self.link.ask(put, _ALONE, within=patience, always=patience is None))
 
-    def put_stream(
-        self,
-        client: Client,
-        types: tuple[str, ...],
-        left: Left,
-        *,
-        least_dsync: float = 0.0,
-        again: bool = False,
-    ) -> None:
+    def put_stream(self, client: Client, types: tuple[str, ...], left: Left, *, again: bool = False) -> None:
         """See that the service has this session's stream, for keys of these types."""
         spec, owner = self.spec_for(types), self.stream.owned
-        self.link.put_stream(client, self.stream.name, spec, left, owner=owner, least_dsync=least_dsync, again=again)
+        self.link.put_stream(client, self.stream.name, spec, left, owner=owner, again=again)
 
     def spec_for(self, types: tuple[str, ...]) -> StreamSpec:
         return replace(self.stream.spec, key_types=types)

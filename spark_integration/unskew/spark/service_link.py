@@ -18,6 +18,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -28,7 +29,7 @@ from unskew.core.errors import ConfigError, PlanError, UnskewError
 from unskew.core.stream_spec import StreamSpec
 from unskew.spark.caller_frame import caller_level
 
-__all__ = ["EMBEDDED", "Call", "Left", "ServiceLink", "ServiceWarning", "put_stream"]
+__all__ = ["EMBEDDED", "Call", "Left", "ServiceLink", "ServiceWarning"]
 
 T = TypeVar("T")
 Left: TypeAlias = "Callable[[], float | None]"  # seconds that are left for a call; None: the client's own time-out
@@ -79,7 +80,7 @@ class ServiceLink:
         """The link to ``service`` (None: to none), reached at once where it is required."""
         if service is None and required:
             raise ConfigError("service", service, "'embedded' or 'grpc://host:port' where required=True")
-        link = cls(None, required=required, timeout=timeout, access=access, cooldown=_COOLDOWN, longest=_LONGEST)
+        link = cls(None, required=required, timeout=timeout, access=access)
         if service is None:
             return link
         try:
@@ -89,8 +90,9 @@ class ServiceLink:
                 link._embedded = testing.embedded()
                 service = link._embedded.__enter__().target
             link.client = Client(service, **{"timeout": timeout, **link.access})
-            if required:
-                _reach(link.client, stream)
+            if required:  # raise where the service cannot be had, before any job runs
+                with suppress(NotThereError):
+                    link.client.get_stream(stream)
         except BaseException:
             link.close()
             raise
@@ -242,11 +244,3 @@ def _left(within: float | None) -> Left:
         return lambda: None
     until = time.monotonic() + within
     return lambda: max(until - time.monotonic(), _LEAST)
-
-
-def _reach(client: Client, stream: str) -> None:
-    """Raise where the service cannot be had: before any job runs."""
-    try:
-        client.get_stream(stream)
-    except NotThereError:
-        return

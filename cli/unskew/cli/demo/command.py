@@ -40,15 +40,7 @@ class DemoOptions:
 
     @classmethod
     def of(
-        cls,
-        *,
-        batches: str,
-        rows: str,
-        partitions: str,
-        seed: str,
-        out: str,
-        service: str,
-        quick: bool,
+        cls, *, batches: str, rows: str, partitions: str, seed: str, out: str, service: str, quick: bool
     ) -> DemoOptions:
         _check_installed()
         from unskew.spark.demo import BOUNDS, Demo, check_java

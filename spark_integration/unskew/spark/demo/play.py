@@ -155,7 +155,8 @@ def play(demo: Demo, folder: Path, watcher: Watcher, service: str = "") -> Outco
         watcher.phase("comparing the results")
         proof = prove(spark, folder / "stream", folder / HASH, folder / UNSKEW)
         seconds = time.monotonic() - began
-        return Outcome(demo, stream, batches, agents.rounds, agents.table, proof, spark.version, _cores(), seconds)
+        rounds, table = tuple(agents.log.rounds), agents.log.table
+        return Outcome(demo, stream, batches, rounds, table, proof, spark.version, _cores(), seconds)
 
 
 def _started(stack: ExitStack, watcher: Watcher) -> str:
@@ -192,7 +193,7 @@ def _warm_up(spark: SparkSession, demo: Demo, folder: Path, service: str) -> Non
         agents.feed(stream.hashes_of(0))
         for batch in range(2):
             stream.write(folder / "warm", batch)
-            df = _read(spark, folder / "warm", batch)
+            df = spark.read.schema(SCHEMA).parquet(str(folder_of(folder / "warm", batch)))
             plan = sk.plan(df, _KEY, _SPREAD)
             for arm, placed in ((HASH, _hashed(df, small)), (UNSKEW, sk.repartition(df, _KEY, plan))):
                 job(placed, small.partitions, 0.0, folder_of(folder / "warmed" / arm, batch))
@@ -229,7 +230,7 @@ class _DemoRun:
 
     def _batch(self, number: int, queries: Mapping[str, Query]) -> DemoBatch:
         hot, share = self.stream.hottest(number)
-        began = self.agents.clock()
+        began = self.agents.log.clock()
         self.agents.feed(self.stream.hashes_of(number))
         for arm in ARMS if number % 2 == 0 else ARMS[::-1]:
             self.watcher.running(Step(number, hot, share, arm))
@@ -271,7 +272,3 @@ class _DemoRun:
 def _hashed(df: DataFrame, demo: Demo) -> DataFrame:
     """Placed by Spark's own hash."""
     return df.repartition(demo.partitions, _KEY)
-
-
-def _read(spark: SparkSession, folder: Path, batch: int) -> DataFrame:
-    return spark.read.schema(SCHEMA).parquet(str(folder_of(folder, batch)))

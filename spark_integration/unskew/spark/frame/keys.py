@@ -36,6 +36,7 @@ __all__ = [
     "Key",
     "Spread",
     "check_new",
+    "free_names",
     "has_all",
     "hashable",
     "helper",
@@ -138,12 +139,11 @@ def _spread_of_all(df: DataFrame) -> Spread:
     fields = df.schema.fields
     times = Counter(field.name.casefold() for field in fields)
     steady = unsteady(df) or [SAME] * len(fields)
-    usable = [
-        times[field.name.casefold()] == 1 and level == SAME and hashable(field.dataType, bytes_only=True)
-        for field, level in zip(fields, steady, strict=True)
-    ]
-    names = tuple(field.name for field, tells in zip(fields, usable, strict=True) if tells)
-    rest = tuple(field.name for field, tells in zip(fields, usable, strict=True) if not tells)
+    names: list[str] = []
+    rest: list[str] = []
+    for field, level in zip(fields, steady, strict=True):
+        usable = times[field.name.casefold()] == 1 and level == SAME and hashable(field.dataType, bytes_only=True)
+        (names if usable else rest).append(field.name)
     if not names:
         raise ConfigError(
             "spread",
@@ -151,7 +151,7 @@ def _spread_of_all(df: DataFrame) -> Spread:
             "columns that Spark can hash and that are the same if a task runs again; of the frame's, "
             f"{', '.join(rest)}, none is",
         )
-    return Spread(spread_without_frame([F.col(quoted(name)) for name in names]), names, rest)
+    return Spread(spread_without_frame([F.col(quoted(name)) for name in names]), tuple(names), tuple(rest))
 
 
 def spread_without_frame(spread: Columns) -> Column:
@@ -177,6 +177,12 @@ def helper(names: Iterable[str], name: str) -> str:
     while made in taken:
         made += "_"
     return made
+
+
+def free_names(count: int, *frames: DataFrame) -> list[str]:
+    """Names that none of these frames has."""
+    taken = {name.casefold() for df in frames for name in df.columns}
+    return [name for name in (f"__unskew_{i}" for i in range(count + len(taken))) if name not in taken][:count]
 
 
 def check_new(df: DataFrame, column: str) -> None:

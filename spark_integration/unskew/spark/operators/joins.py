@@ -41,7 +41,7 @@ from unskew.core.planners import Origin
 from unskew.spark.caller_frame import caller_level
 from unskew.spark.frame.histogram import Sampling, counted_sides
 from unskew.spark.frame.jvm import estimated_bytes, physical_text
-from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, quoted, spread_of
+from unskew.spark.frame.keys import AUTO, Columns, free_names, is_auto, key_of, quoted, spread_of
 from unskew.spark.frame.physical import nodes
 from unskew.spark.operators.groups import bytes_of
 from unskew.spark.operators.join_keys import JoinKeys, On, how_of, join_keys
@@ -165,7 +165,7 @@ class Join:
     def run(self, given: JoinPlan | Plan) -> DataFrame:
         """The join placed by a plan."""
         plan, side = self._fitting(given)
-        helper, spare, *names = self._free(2 + len(self.keys.types))
+        helper, spare, *names = free_names(2 + len(self.keys.types), *self.frames.values())
         placed = {
             side: self._split(side, plan, helper),
             _OTHER[side]: replicated(self._matching(_OTHER[side]), plan, self._hash(_OTHER[side], plan), helper, spare),
@@ -234,7 +234,7 @@ class Join:
         left, right, keys = self.frames[LEFT], self.frames[RIGHT], self.keys
         if keys.using:
             return left.join(right, list(keys.left), self.how)
-        names = self._free(len(keys.types))
+        names = free_names(len(keys.types), *self.frames.values())
         left, right = (df.select("*", *self._meeting(side, names)) for side, df in self.frames.items())
         return left.join(right, names, self.how).drop(*names)
 
@@ -297,12 +297,6 @@ class Join:
             return spread_of(self.frames[side], AUTO).hash
         except ConfigError:
             return None
-
-    def _free(self, count: int) -> list[str]:
-        """Names that neither side has."""
-        taken = {name.casefold() for df in self.frames.values() for name in df.columns}
-        every = (f"__unskew_{i}" for i in range(count + len(taken)))
-        return [name for name in every if name not in taken][:count]
 
 
 def _only(sides: Sequence[str]) -> str | None:

@@ -58,18 +58,22 @@ class PinMaker:
 
     def pin(
         self,
-        source: str,
         plan: Plan | None,
-        batch: int,
         *,
         learn: bool,
         sync: bool | None = None,
+        batch: int | None = None,
+        source: str | None = None,
         types: tuple[str, ...] = (),
     ) -> TaskPin:
-        """The pin of a batch. Where it learns it waits for the service, a few seconds at most."""
+        """The pin of a batch. Where it learns it waits for the service, a few seconds at most. ``types`` are those of
+        the key, where that is known; else the last plan's."""
+        plan = None if learn and plan is None else self.plans.chosen(plan)
+        stream, link, last = self.plans.stream, self.plans.link, self.plans.last
+        batch = stream.next_batch() if batch is None else batch
+        source = source or stream.source
         if learn == (plan is not None):
             raise ConfigError("learn", learn, "a plan to route by, or learn=True, not both")
-        stream, link = self.plans.stream, self.plans.link
         if sync and not (learn and link.client is not None):
             raise ConfigError("sync", sync, "True only with learn=True and a service")
         Part(source, batch)  # refuses what a report could not name
@@ -79,7 +83,7 @@ class PinMaker:
         choice = RoutingChoice(spec.partitions, plan, batch=batch, seed=spec.seed)
         due = learn and link.client is not None if sync is None else sync
         if due:
-            self._close_round(source, batch, types)
+            self._close_round(source, batch, types or (() if last is None else last.key_types))
         return TaskPin(
             stream.name,
             self._with_table(choice) if learn else choice,

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
 from unskew.core.plan.plan import Plan
 from unskew.spark.frame.jvm import output_mode_of
-from unskew.spark.frame.keys import AUTO, Columns, hashable, key_of, quoted
+from unskew.spark.frame.keys import AUTO, Columns, free_names, hashable, key_of, quoted
 from unskew.spark.place.first_plan import check_partitions, first_plan, shuffle_of
 from unskew.spark.place.native import never_null, replicated
 from unskew.spark.place.repartition import routed, salt_column
@@ -95,7 +95,10 @@ def salt(
     """
     keys = names_only("key", key)
     columns = keys if by is None else names_only("by", by)
-    _check_operator(operator)
+    if operator == JOIN:
+        raise ConfigError("operator", operator, "salted_join(left, right, on, plan), which salts both sides")
+    if operator not in OPERATORS:
+        raise ConfigError("operator", operator, OPERATORS)
     fields = _grouped(df, keys, columns)
     target = routed(df, plan, _columns(keys), spread)
     if operator == AGGREGATE:
@@ -183,7 +186,7 @@ def salted_join(
     _same_types(_grouped(left, keys, columns, "left"), _grouped(right, keys, columns, "right"))
     routed(left, plan, _columns(keys), spread)  # refuses what does not fit, before a plan is kept for life
     plan = first_plan(left, plan, checkpoint, name, {"operator": JOIN, "by": columns, "key": keys})
-    helper, spare = _free(left, right)
+    helper, spare = free_names(2, left, right)
     spreads = left.withColumn(helper, never_null(routed(left, plan, _columns(keys), spread)))
     copies = replicated(right, plan, key_of(right, _columns(keys), plan=plan).hash, helper, spare)
     sides = [_with_salt(side, plan.partitions, columns, helper) for side in (spreads, copies)]
@@ -200,19 +203,7 @@ def _columns(names: Sequence[str]) -> list[Column]:
     return [F.col(quoted(name)) for name in names]
 
 
-def _free(*sides: DataFrame) -> list[str]:
-    taken = {name.casefold() for df in sides for name in df.columns}
-    return [name for name in (f"__unskew_{i}" for i in range(2 + len(taken))) if name not in taken][:2]
-
-
 # -- what is refused ----------------------------------------------------------------------------------------------
-
-
-def _check_operator(operator: str) -> None:
-    if operator == JOIN:
-        raise ConfigError("operator", operator, "salted_join(left, right, on, plan), which salts both sides")
-    if operator not in OPERATORS:
-        raise ConfigError("operator", operator, OPERATORS)
 
 
 def _grouped(
