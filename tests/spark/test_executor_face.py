@@ -257,11 +257,12 @@ def test_partitions_learn_together_from_batch_to_batch(spark: SparkSession, serv
                 "cast(least(pow(1 - pmod(hash(id), 1000003) / 1000003, -2), 1e6) as bigint) * 8 + id div 2000 % 8 k",
             )
             pin = sk.pin(learn=True)
-            assert pin.table is not None
+            assert pin.bound.table is not None
             found = sk.place(rows, "k", pin=replace(pin, patience=LONG), column="p").groupBy("p", "k").count().toArrow()
             assert sum(found["count"].to_pylist()) == 16_000
             extra = found.num_rows - len(found["k"].unique())
-            told.append((pin.version[1], len(pin.table), pin.bound.records, extra, uneven(found["p"], found["count"])))
+            bound = pin.bound
+            told.append((bound.version[1], len(bound.table), bound.records, extra, uneven(found["p"], found["count"])))
         last = sk.pin(learn=True)
     plain = uneven(pa.array(hash_keys(found["k"].combine_chunks()) % np.uint64(64)), found["count"])
     epochs, known, records, extra, imbalance = zip(*told, strict=True)
@@ -390,7 +391,7 @@ def test_the_driver_goes_on_by_what_it_knows(spark: SparkSession, rows: DataFram
     with Unskew(spark, stream="s", partitions=N, service=target) as sk:
         with pytest.warns(ServiceWarning, match="this batch goes by what was learned before"):
             pin = sk.pin(learn=True)
-        assert pin.version == (0, 0)
+        assert pin.bound.version == (0, 0)
         assert sk.pin(learn=True).batch == pin.batch + 1  # not asked again for a while: no warning
     with Unskew(spark, stream="s", partitions=N) as alone:
         assert sum(loads(alone.place(rows, "k", learn=True))) == ROWS

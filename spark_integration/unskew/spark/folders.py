@@ -16,12 +16,10 @@ import re
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from unskew.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
 
 __all__ = ["Folder"]
 
@@ -56,8 +54,6 @@ class Folder:
     @property
     def local(self) -> Path | None:
         """The same on this machine's disks, or None."""
-        from pyarrow.fs import LocalFileSystem
-
         return Path(self.path()) if isinstance(self.fs, LocalFileSystem) else None
 
     def path(self, name: str = "") -> str:
@@ -90,16 +86,12 @@ class Folder:
 
     def names(self, sub: str = "") -> list[str]:
         """The finished files here or in a folder in here, sorted; none where there is no such folder."""
-        from pyarrow.fs import FileSelector, FileType
-
         entries = self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True))
         files = [one.base_name for one in entries if one.type == FileType.File]
         return sorted(name for name in files if not name.startswith(_TEMPORARY) and not name.endswith(".crc"))
 
     def tidy(self, sub: str = "") -> None:
         """Delete temporary files of writers that died, an hour later."""
-        from pyarrow.fs import FileSelector
-
         now = time.time_ns()
         for one in self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True)):
             if one.base_name.startswith(_TEMPORARY) and one.mtime_ns and now - one.mtime_ns > _ABANDONED:
@@ -141,14 +133,12 @@ class Folder:
 
     def _resolved(self) -> tuple[FileSystem, str]:
         if self._found is None:
-            from pyarrow.fs import FileSystem, LocalFileSystem
-
             whole = _URI.fullmatch(self.where)
             if self._scheme == "file":  # as Spark writes it: nothing is escaped
                 self._found = LocalFileSystem(), str(Path(whole[3] if whole else self.where).absolute())
             else:
                 rest = self.where.split(":", 1)[1]
-                self._found = _connected(FileSystem, f"{self._scheme}:{rest}")
+                self._found = _connected(f"{self._scheme}:{rest}")
         return self._found
 
     def _made(self, name: str) -> str:
@@ -194,9 +184,9 @@ class Folder:
             return
 
 
-def _connected(kind: type[FileSystem], where: str) -> tuple[FileSystem, str]:
+def _connected(where: str) -> tuple[FileSystem, str]:
     try:
-        fs, path = kind.from_uri(where)
+        fs, path = FileSystem.from_uri(where)
     except Exception as why:  # what Arrow raises depends on the file system
         allowed = "a local path, or a URI that pyarrow.fs.FileSystem.from_uri can open (file:, hdfs:, s3:, gs:, abfss:)"
         raise ConfigError("checkpoint", where, f"{allowed}: {why}") from why

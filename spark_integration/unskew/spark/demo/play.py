@@ -27,10 +27,9 @@ from unskew.core.dalton.qtable import QTable
 from unskew.core.plan.plan import Plan
 from unskew.spark.demo.agents import Agents, Round
 from unskew.spark.demo.local import local_spark
-from unskew.spark.demo.proof import Proof, prove
 from unskew.spark.demo.queries import Query, StalledError, checkpoint_of
 from unskew.spark.demo.stream import SCHEMA, Demo, Stream, folder_of, make_stream
-from unskew.spark.demo.work import MeasuredRun, job
+from unskew.spark.demo.work import MeasuredRun, Proof, job, prove
 from unskew.spark.frame.histogram import Sampling
 from unskew.spark.session import Unskew
 from unskew.spark.streaming.foreach import ForEachBatch

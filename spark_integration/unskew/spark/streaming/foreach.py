@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from unskew.core.errors import ConfigError
 from unskew.core.freshness.trust import TrustRules
@@ -23,7 +23,6 @@ from unskew.core.scaling.elastic import Elastic
 from unskew.spark.frame.jvm import run_of, unpersist
 from unskew.spark.frame.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
 from unskew.spark.session_stream import CurrentBatch
-from unskew.spark.streaming.batch_sampling import RowSampler
 from unskew.spark.streaming.learning_placer import LearningPlacer
 from unskew.spark.streaming.pin_log import PinLog, pin_folder
 from unskew.spark.streaming.plan_placer import PlanPlacer
@@ -46,32 +45,6 @@ if TYPE_CHECKING:
 __all__ = ["ForEachBatch", "Handle", "for_each_batch"]
 
 Handle = Callable[["DataFrame", int], object]
-
-
-class BatchPlacer(Protocol):
-    """Decides what a batch is bound to, and places it."""
-
-    def counts_first(self) -> bool:
-        """Whether the batch that begins now is read before it is placed."""
-
-    def begin(self, pin: StoredPin, now: StoredPin) -> None:
-        """The batch has a pin of an earlier run; ``now`` has the columns that rows would be placed by now."""
-
-    def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
-        """What a batch that has not begun is to be bound to, and why; the present choice where nothing changes."""
-
-    def route(self, df: DataFrame, pin: StoredPin, batch: int) -> tuple[DataFrame, RowSampler | None]:
-        """The rows in their places, and what samples them, if anything does."""
-
-    def finished(self, df: DataFrame, pin: StoredPin, batch: int, sampler: RowSampler | None, seconds: float) -> None:
-        """The batch has run. Never waits."""
-
-    def failed(self) -> None:
-        """The batch has not run to its end, and may be run again by another driver."""
-
-    def settle(self, timeout: float) -> bool: ...
-
-    def close(self) -> None: ...
 
 
 class ForEachBatch:
@@ -202,7 +175,8 @@ class _StartedQuery:
             kinds=_kinds(df, settings, spread),
         )
         self._binding = PinLog(pin_folder(settings.checkpoint, settings.name), self._now)
-        self.placer: BatchPlacer = (LearningPlacer if settings.learn else PlanPlacer)(sk, settings, source, types)
+        kind: type[LearningPlacer | PlanPlacer] = LearningPlacer if settings.learn else PlanPlacer
+        self.placer = kind(sk, settings, source, types)
 
     def place(self, df: DataFrame, batch: int, handle: Handle) -> None:
         settings = self._settings

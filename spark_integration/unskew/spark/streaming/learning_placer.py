@@ -93,6 +93,7 @@ class LearningPlacer:
         return present.bound, present.reason
 
     def route(self, df: DataFrame, pin: StoredPin, batch: int) -> tuple[DataFrame, RowSampler | None]:
+        """The rows in their places; nothing samples them, for their tasks count."""
         settings, plans = self._settings, self._plans
         task_pin = TaskPin(
             plans.stream.name,
