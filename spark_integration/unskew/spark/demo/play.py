@@ -2,9 +2,8 @@
 
 - ``hash``: ``foreachBatch`` with ``repartition(n, key)``, Spark as it comes, AQE on.
 - ``unskew``: ``foreachBatch`` by ``Unskew.for_each_batch``: each batch by a plan from those before. The demo waits for
-  the next plan at the end of a batch, which a stream does not, so planning is in the arm's time. There is no plan for
-  the first batch, which goes by hash; and a batch in which other keys become hot goes by a plan for the old hot keys,
-  as it would in production.
+  the next plan at the end of a batch, so planning is in the arm's time. The first batch goes by hash, and a batch in
+  which other keys become hot by a plan for the old hot keys, as in production.
 
 Which arm goes first alternates. Both run once before the first batch, unmeasured: Java, Python workers and kernels are
 slow at first, and that would count against the arm that goes first.

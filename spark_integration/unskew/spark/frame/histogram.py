@@ -3,14 +3,13 @@
 1. A sample of some 100,000 rows (1 % of the frame, more of a small one) comes to the driver as hashes. It says which
    keys may be heavy, and how many distinct spread values they have: too few, and a plan will not split them.
 2. One exact pass counts the candidates by key and everything else by host, combined on the map side: a few thousand
-   groups however many keys there are, so a frame of distinct keys costs no more. Where the first pass has brought every
-   row of a small frame, the driver counts them and there is no second.
-
-The two sides of a join are counted for the same keys: what a sample of either side calls heavy.
+   groups however many keys there are. Where the first pass has brought every row, the driver counts them instead.
 
 Rows are exact for every listed key and every host. A key that the sample missed is in its host's count; a key with a
 share f of the rows is missed with probability about ``(1 + s f) exp(-s f)`` for s sampled rows: at s = 100,000 less
 than one in 10^17 where f >= 1/2,000. The frame is read twice, so persist it if it is dear to compute.
+
+The two sides of a join are counted for the same keys: what a sample of either side calls heavy.
 """
 
 from __future__ import annotations

@@ -1,24 +1,21 @@
 """``aggregate``: a user's mergeable state per key, with hot keys split over tasks and merged after.
 
 At the plan: one native exchange puts the rows where the plan says, hot keys in several partitions; ``partial`` makes a
-state of each group there. Then Dalton's key-forwarding in Spark's form: the states of keys in one piece are final where
-they are, and only those of split keys are shuffled again, for ``merge``. Which reduce bucket merges which split key is
-Prompt's Algorithm 3 (section 5). There each map task sees its own keys only, so split ones are hashed (line 2). The
-driver sees all of them and knows their fragments by the plan, so it runs lines 3 to 12 once, on numbers of states, and
-every task carries the answer as a table: even, and agreed on without a word.
+state of each group there. States of whole keys are final where they are, and only those of split keys are shuffled
+again, for ``merge``: Dalton's key-forwarding in Spark's form. Prompt's Algorithm 3 (section 5) says which reduce bucket
+merges which split key. Its map tasks see their own keys only, so they hash split ones (line 2); the driver knows them
+all by the plan, so it runs lines 3 to 12 once, on numbers of states, and every task carries the answer as a table.
 
-Spark evaluates a stage once for each of two consumers, so the states are persisted (memory, then disk) and read twice:
-``release`` frees them. They are made at once, in a job of their own: left to AQE both readers start at the same time,
-and on two executors make the same states twice (docs/decisions/0016-operators.md). A plan that splits no key needs
-none of it, and runs nothing yet.
+Spark evaluates a stage once for each of two consumers, so the states are persisted and read twice: ``release`` frees
+them. They are made at once, in a job of their own: left to AQE both readers start at the same time, and on two
+executors make the same states twice (docs/decisions/0016-operators.md). A plan that splits no key runs nothing yet.
 
 Where a lost executor took states with it, Spark makes them again from the first exchange. That is exact though
 ``partial`` may give another state of the same rows then: a piece has the same rows again, the two readers have no key
 in common, and one task merges all pieces of a key.
 
 At the input: states are made where the rows are read, a bounded number of rows at a time, and only states are shuffled.
-It is the better way where states stand for very many rows each, and it costs a state a key and split where they do not:
-``core.operators.advice`` says which, for ``at="auto"``.
+That is better where a state stands for very many rows: ``core.operators.advice`` says where, for ``at="auto"``.
 """
 
 from __future__ import annotations

@@ -4,13 +4,11 @@ A function of a whole group cannot be split, so the best there is: heavy groups 
 them, and the heavy ones first (``core.operators.group_plan``): Spark starts tasks by number. One native exchange by a
 column that is the partition, then ``groupBy(partition, key)``: the function sees what a plain ``groupBy(key)`` shows.
 
-Groups that will not fit in a Python worker are named before they run: a killed worker names none. A group is in the
-worker whole. Its size is its rows times the bytes of a row, measured on a few hundred rows of the heavy keys in Arrow's
-form. As pandas it is there as Arrow and as pandas' own copy, with an object a string: three times that, and that is a
-floor, for nothing is known of what the function itself makes.
-
-What a worker may have: ``memory=``, or a core's part of ``spark.executor.pyspark.memory``, or of the executor's
-memory overhead, where Python lives; in local mode of what the machine has left. Where none is known nothing is said.
+A group is in a Python worker whole, and a killed worker names none, so groups that will not fit are named before they
+run. A group's size is its rows times the bytes of a row, measured on a few hundred rows of the heavy keys in Arrow's
+form; as pandas three times that, at least, for Arrow's copy is there too and a string is an object. A worker may have
+``memory=``, or a core's part of ``spark.executor.pyspark.memory`` or of the executor's memory overhead; in local mode
+of what the machine has left. Where none is known nothing is said.
 """
 
 from __future__ import annotations

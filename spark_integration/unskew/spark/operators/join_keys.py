@@ -1,10 +1,9 @@
 """Which columns two frames are joined by, in which type, and what of it is refused. Reads schemas only: no job runs.
 
 Both sides are cast to the type in which Spark compares them before they are hashed: an int and a bigint of one value
-hash differently, and so do two scales of a decimal, so rows that Spark joins would be in two partitions (DESIGN
-section 4). ``core.keys.types.common_type`` knows Spark's rules in ANSI mode, the default of Spark 4. With it off other
-rules hold where strings and fractions are concerned; such pairs are refused there, and the pairs that both modes
-compare alike are not.
+hash differently, and so do two scales of a decimal (DESIGN section 4). ``core.keys.types.common_type`` knows Spark's
+rules in ANSI mode, the default of Spark 4. With it off other rules hold where strings and fractions are concerned;
+pairs that both modes compare alike are taken there, others are refused.
 """
 
 from __future__ import annotations

@@ -7,18 +7,17 @@ the key: Spark finds the rows where it needs them and shuffles no more, with AQE
 
 - The side that is copied must not keep rows without partner by itself, so left, semi and anti joins split the left
   side, right joins the right one, inner joins either, and full joins none: they take plans that keep keys whole.
-- A NULL in the key never matches. Such rows are dropped where the join drops them, before the shuffle, and where it
-  keeps them they are placed by their spread hash instead of their key: any partition is sound, and none is hot.
+- A NULL in the key never matches. Such rows are dropped before the shuffle where the join drops them; where it keeps
+  them they are placed by their spread hash instead of their key: any partition is sound, and none is hot.
 - Semi and anti joins become joins with the right side's distinct keys. As they stand, Spark's optimiser pushes them
-  below the exchange of the left side, which then moves only what is left over, and shuffles three times.
-- Columns, their order, names and types are those of ``left.join(right, on, how)``, for Spark itself resolves the join
-  ``USING`` the key and the helper column, which is dropped; so aliases (``F.col("e.time")``) hold as well.
-- Spark 4.0 has no ``repartitionById``, and joins without a further shuffle only what is partitioned by all that it is
-  joined by. There the exchange is by the key's columns and a salt that, hashed after them, gives the partition. Spark
-  compares floats in a normal form that it does not hash by, so float keys are shuffled again.
+  below the exchange of the left side, and shuffles three times.
+- The columns are those of ``left.join(right, on, how)``, for Spark itself resolves the join ``USING`` the key and the
+  helper column, which is dropped; so aliases (``F.col("e.time")``) hold as well.
+- Spark 4.0 joins without a further shuffle only what is partitioned by all that it is joined by. There the exchange is
+  by the key's columns and a salt that, hashed after them, gives the partition. Spark compares floats in a normal form
+  that it does not hash by, so float keys are shuffled again.
 
-Where Spark would broadcast one side, there is no shuffle by the key and no skew to mend: such a join is left to Spark,
-and said so, unless a plan is given.
+Where Spark would broadcast one side there is no skew to mend: unless a plan is given, such a join is left to Spark.
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 Each table of the plan is one string literal that Spark parses once, when it optimises the query: tasks carry the
 finished array. (``lit`` of a numpy array makes a call into the JVM an entry: 2 s a plan; ``split`` and ``cast`` make
 twice the calls of ``from_json``.) There are only shifts, ``xor``, ``and`` and compares, so nothing overflows in ANSI
-mode and results are the same with it on and off.
+mode.
 
-Two things of Spark shape the expression. A common subexpression is evaluated once a row only where it stands in a place
-that every row passes: so the hot key's word and the spread hash stand where they are always evaluated, and are NULL for
-rows that do not need them. And an expression is a tree: what is used twice is carried twice, tables included. So the
-tail, the largest table, stands in it once, and those of the hot keys as seldom as may be.
+Two things of Spark shape the expression. A common subexpression is evaluated once a row only where every row passes:
+so the hot key's word and the spread hash stand there, and are NULL for rows that do not need them. And an expression is
+a tree: what is used twice is carried twice, so the tail, the largest table, stands in it once.
 """
 
 from __future__ import annotations

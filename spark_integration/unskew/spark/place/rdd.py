@@ -1,12 +1,11 @@
 """RDDs: records put where a plan says, by ``mapPartitions`` with vector hashing of their keys.
 
 The partition of a record is a function of the plan and the record alone, so it holds for RDDs of any source, for
-``DStream.transform``, and for tasks that run again. Keys are hashed as the plan's key types, as Spark would hash a
-column of them: a record lands where the same key of a DataFrame lands. A key that does not fit the plan's type is
-refused, whatever other keys it comes with. Classic Spark only: Connect has no RDDs.
+``DStream.transform``, and for tasks that run again. Keys are hashed as the plan's key types, as Spark hashes a column
+of them. A key that does not fit the plan's type is refused, whatever other keys it comes with. Classic Spark only.
 
-With a pin each task reports what its partition held, when the last record is out: once a partition, as the executor
-face does. Nothing is learned here: that would hold a partition's objects in memory.
+With a pin each task reports what its partition held, when the last record is out. Nothing is learned here: that would
+hold a partition's objects in memory.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
 """Placement salts: what makes Spark's own stateful operators keep their state where a plan wants it.
 
-Such an operator takes no other partitioning than Spark's hash of *all* columns that it groups by. So one column more is
-given to it, the last one: the int for which that hash is the wanted partition (``salts``). What a group is then depends
-on the salt, and each kind of operator bears that in its own way:
+Such an operator takes no other partitioning than Spark's hash of *all* columns that it groups by. So it gets one more
+column, the last one: the int for which that hash is the wanted partition. What a group is then depends on the salt:
 
 - An aggregate over windows, in append mode: a split key's group is in fragments, one in each of its partitions. All
-  come out in one batch, that in which the watermark passes the window's end, so its handler can merge them.
-  In update mode only those come out that have changed, and a merge of these would be wrong; in complete mode state is
-  kept for ever. A session's end is not known when its rows are salted. Those are refused.
-- ``dropDuplicates`` and functions with state of their own: one state per key. So one salt per key, the same as long as
-  the query lives: the plan keeps keys whole, and the query's first plan is kept under its checkpoint and taken whatever
-  plan is given later.
+  come out in the batch in which the watermark passes the window's end, so its handler can merge them. In update mode
+  only those come out that have changed, and a merge of these would be wrong; in complete mode state is kept for ever;
+  a session's end is not known when its rows are salted. Those are refused.
+- ``dropDuplicates`` and functions with state of their own: one state per key, so one salt per key as long as the query
+  lives. The plan keeps keys whole, and the query's first plan is kept under its checkpoint and taken whatever plan is
+  given later.
 - A join of two streams: the rows of one side have a salt each, those of the other are copied, once for each fragment of
-  their key. Inner only: the row that has no partner is there once for each copy. A row has to meet partners that came
-  before it, so here too the first plan is the query's for life.
+  their key. Inner only: a row without partner is there once for each copy. A row has to meet partners that came before
+  it, so here too the first plan is the query's for life.
 
 The salt leads to a partition only among so many as the query shuffles into. Spark keeps that number in the checkpoint.
 """

@@ -2,10 +2,8 @@
 
 A batch is bound (``pin_log``), its rows are placed by what it is bound to (``plan_placer``, ``learning_placer``), the
 user's function gets them, and the facts of the batch decide for later batches. Between the pin and the end of the batch
-the service is not asked.
-
-Under Spark Connect the object is pickled and runs in another process: it holds only configuration. Threads and
-connections are made when a run of the query starts (``_StartedQuery``).
+the service is not asked. Under Spark Connect the object is pickled and runs in another process: it holds only
+configuration. Threads and connections are made when a run of the query starts (``_StartedQuery``).
 """
 
 from __future__ import annotations
