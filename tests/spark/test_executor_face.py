@@ -267,7 +267,7 @@ def test_partitions_learn_together_from_batch_to_batch(spark: SparkSession, serv
     plain = uneven(pa.array(hash_keys(found["k"].combine_chunks()) % np.uint64(64)), found["count"])
     epochs, known, records, extra, imbalance = zip(*told, strict=True)
     assert list(epochs) == list(range(epochs[0], epochs[0] + 4))
-    assert last.version[1] == epochs[0] + 4
+    assert last.bound.version[1] == epochs[0] + 4
     assert known[0] == records[0] == 0
     assert set(records[1:]) == {16_000}
     assert min(known[1:]) >= 8

@@ -15,6 +15,7 @@ import os
 import re
 import time
 import uuid
+from functools import cached_property
 from pathlib import Path
 
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
@@ -35,7 +36,6 @@ class Folder:
 
     def __init__(self, where: str | os.PathLike[str]) -> None:
         self.where = os.fspath(where).rstrip("/") or "/"
-        self._found: tuple[FileSystem, str] | None = None
 
     def __reduce__(self) -> tuple[type[Folder], tuple[str]]:
         return Folder, (self.where,)
@@ -49,7 +49,7 @@ class Folder:
     @property
     def fs(self) -> FileSystem:
         """The file system, connected when it is first asked for."""
-        return self._resolved()[0]
+        return self._resolved[0]
 
     @property
     def local(self) -> Path | None:
@@ -58,7 +58,7 @@ class Folder:
 
     def path(self, name: str = "") -> str:
         """What ``fs`` calls this folder, or what is in it under this name."""
-        root = self._resolved()[1]
+        root = self._resolved[1]
         return f"{root.rstrip('/')}/{name}" if name else root
 
     def uri(self, name: str = "") -> str:
@@ -131,15 +131,12 @@ class Folder:
         name = uri[1].lower() if uri else "file"
         return _SAME.get(name, name)
 
+    @cached_property
     def _resolved(self) -> tuple[FileSystem, str]:
-        if self._found is None:
-            whole = _URI.fullmatch(self.where)
-            if self._scheme == "file":  # as Spark writes it: nothing is escaped
-                self._found = LocalFileSystem(), str(Path(whole[3] if whole else self.where).absolute())
-            else:
-                rest = self.where.split(":", 1)[1]
-                self._found = _connected(f"{self._scheme}:{rest}")
-        return self._found
+        whole = _URI.fullmatch(self.where)
+        if self._scheme == "file":  # as Spark writes it: nothing is escaped
+            return LocalFileSystem(), str(Path(whole[3] if whole else self.where).absolute())
+        return _connected(f"{self._scheme}:{self.where.split(':', 1)[1]}")
 
     def _made(self, name: str) -> str:
         """The folder that the file stands in, made where it is not there."""

@@ -70,8 +70,7 @@ class Plans:
 
     @property
     def patience(self) -> float | None:
-        """Seconds that a verb may wait for the service: a batch in hand no longer than its query lets it. None: each
-        call has the client's own time-out."""
+        """Seconds that a verb may wait for the service, in a batch as its query lets it. None: as the client does."""
         batch = self.context.batch
         return None if batch is None or self.link.required else min(self.link.timeout, batch.deadline)
 

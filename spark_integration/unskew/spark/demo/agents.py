@@ -147,9 +147,3 @@ class Agents:
         for agent in self._agents:
             agent.close(timeout=1.0)
         self._client.close()
-
-    def __enter__(self) -> Agents:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

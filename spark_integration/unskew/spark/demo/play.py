@@ -147,7 +147,7 @@ def play(demo: Demo, folder: Path, watcher: Watcher, service: str = "") -> Outco
         sk = stack.enter_context(_session(spark, "demo", demo, target))
         watcher.phase("warming up: Java, Python workers, kernels")
         _warm_up(spark, demo, folder, target)
-        agents = stack.enter_context(Agents(target, demo))
+        agents = stack.enter_context(closing(Agents(target, demo)))
         run = _DemoRun(demo, stream, folder, spark, sk, agents, watcher)
         batches = tuple(run.batches())
         watcher.phase("comparing the results")
@@ -187,7 +187,7 @@ def _warm_up(spark: SparkSession, demo: Demo, folder: Path, service: str) -> Non
     """Run each arm twice and the agents once on rows of another seed, without measuring them."""
     small = replace(demo, seed=demo.seed ^ 1, batches=2, rows=_WARM_ROWS, wait=0.0)
     stream = make_stream(small)
-    with Agents(service, small, _WARM_AGENTS) as agents, _session(spark, _WARM, small, service) as sk:
+    with closing(Agents(service, small, _WARM_AGENTS)) as agents, _session(spark, _WARM, small, service) as sk:
         agents.feed(stream.hashes_of(0))
         for batch in range(2):
             stream.write(folder / "warm", batch)

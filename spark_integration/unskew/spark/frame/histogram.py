@@ -29,7 +29,7 @@ from unskew.core.histogram.sampling import Candidates, candidates, counted, list
 from unskew.core.limits import host_bits
 from unskew.core.operators.join_plan import LEFT, RIGHT, JoinRows
 from unskew.core.plan.lookup import find_lookup
-from unskew.spark.frame.keys import Columns, Key, Spread, key_of, spread_of
+from unskew.spark.frame.keys import Columns, key_of, spread_of
 from unskew.spark.place.native import hot_column
 
 if TYPE_CHECKING:
@@ -66,19 +66,13 @@ class Sampling:
 
 
 def histogram_of(
-    df: DataFrame,
-    key: Columns | Key,
-    partitions: int,
-    spread: Columns | Spread | None = None,
-    sampling: Sampling | None = None,
+    df: DataFrame, key: Columns, partitions: int, spread: Columns | None = None, sampling: Sampling | None = None
 ) -> Histogram:
     """How many rows each heavy key has, and each host; with ``spread``, whether the heavy ones can be split."""
-    hashed = key if isinstance(key, Key) else key_of(df, key)
-    spreads = spread if spread is None or isinstance(spread, Spread) else spread_of(df, spread)
-    spread_hash = None if spreads is None else spreads.hash
-    chosen, every_row = _first_pass(df, hashed.hash, spread_hash, partitions, sampling or Sampling())
+    key_hash, spread_hash = key_of(df, key).hash, None if spread is None else spread_of(df, spread).hash
+    chosen, every_row = _first_pass(df, key_hash, spread_hash, partitions, sampling or Sampling())
     if every_row is None:
-        return _exact_counts(df, hashed.hash, chosen, partitions)
+        return _exact_counts(df, key_hash, chosen, partitions)
     keys, rows = np.unique(every_row, return_counts=True)
     none = np.zeros(0, np.int64)
     return counted(replace(chosen, every=1), keys, rows, none, none, host_bits(partitions))

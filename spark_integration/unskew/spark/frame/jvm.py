@@ -193,8 +193,7 @@ def jobs_of(df: DataFrame, after: int) -> Jobs:
 
 
 def stage_times(df: DataFrame, jobs: Jobs) -> list[StageTime]:
-    """The stages of these jobs. Nothing where Spark's store has forgotten them or is not the one that we know: callers
-    go on without."""
+    """The stages of these jobs; none where Spark's store has forgotten them, or is not the one that we know."""
     try:
         return _stage_times(df.sparkSession, jobs) if jobs.numbers else []
     except (Py4JError, PySparkException) as why:

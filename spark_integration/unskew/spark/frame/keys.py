@@ -192,8 +192,7 @@ def check_new(df: DataFrame, column: str) -> None:
 
 
 def has_all(df: DataFrame, columns: Columns) -> bool:
-    """Whether the frame has these columns. Spark is not asked: an observation of the frame would take the failed
-    analysis for a failed job."""
+    """Whether the frame has these columns. Spark is not asked: to an observation a failed analysis is a failed job."""
     names = {name.casefold() for name in df.columns}
     return all(_first_of(one).casefold() in names for one in _listed(columns) if isinstance(one, str))
 

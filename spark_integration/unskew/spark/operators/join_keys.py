@@ -39,8 +39,7 @@ _FIXED = re.compile(r"\s*char\s*\(")
 
 @dataclass(frozen=True, eq=False)
 class JoinKeys:
-    """The key columns of both sides, by their names, and the types in which they meet. ``using``: by equal names, of
-    which the result has one column each."""
+    """The key's names on both sides, and the types in which they meet. ``using``: equal names, in the result once."""
 
     left: tuple[str, ...]
     right: tuple[str, ...]
@@ -73,7 +72,7 @@ def join_keys(left: DataFrame, right: DataFrame, on: On) -> JoinKeys:
     lefts, rights = tuple(a for a, _ in names), tuple(b for _, b in names)
     left_types = key_of(left, [F.col(quoted(name)) for name in lefts]).types
     right_types = key_of(right, [F.col(quoted(name)) for name in rights]).types
-    ansi = _ansi(left)
+    ansi = str(left.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
     types = []
     for (a, b), one, other in zip(names, left_types, right_types, strict=True):
         _same_padding(left, a, right, b)
@@ -104,10 +103,6 @@ def _found(df: DataFrame, name: str, side: str) -> str:
     if len(same) > 1:
         raise ConfigError("on", name, f"a name that the {side} frame has once; it has {', '.join(same)}: rename one")
     return same[0]
-
-
-def _ansi(df: DataFrame) -> bool:
-    return str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
 
 
 def _common(left: str, right: str, one: KeyType, other: KeyType, *, ansi: bool) -> KeyType:

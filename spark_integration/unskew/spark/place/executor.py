@@ -113,8 +113,7 @@ def this_partition() -> int:
 
 
 class _SpillingBatches:
-    """Arrow batches kept for a second look: in memory, and what is over ``HELD`` bytes in a file. In the order in which
-    they were added."""
+    """Arrow batches kept, in their order, for a second look: in memory, and what is over ``HELD`` bytes in a file."""
 
     def __init__(self) -> None:
         self._here: list[pa.RecordBatch] = []

@@ -51,11 +51,6 @@ class PinMaker:
     _session: int = field(default_factory=lambda: time.time_ns() // 1000, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)  # two queries have two threads
 
-    @property
-    def answer(self) -> Answer | None:
-        with self._lock:
-            return self._answer
-
     def pin(
         self,
         plan: Plan | None,
@@ -99,11 +94,11 @@ class PinMaker:
 
     @property
     def _dsync(self) -> float:
-        answer = self.answer
+        answer = self._answer
         return self.plans.stream.spec.dsync if answer is None else answer.dsync
 
     def _with_table(self, choice: RoutingChoice) -> RoutingChoice:
-        answer = self.answer
+        answer = self._answer
         if answer is None:
             return replace(choice, table=QTable.empty(choice.partitions))
         table = answer.table if answer.table.workers == choice.partitions else answer.table.resized(choice.partitions)
@@ -138,7 +133,7 @@ class PinMaker:
             self._take(synced.answer, spec.partitions)
 
     def _sync(self, client: Client, report: Report, left: Left) -> Synced:
-        answer, seconds = self.answer, left()
+        answer, seconds = self._answer, left()
         known = (0, 0) if answer is None else answer.version
         wait = _WAIT if seconds is None else min(_WAIT, seconds)
         return client.sync(self.plans.stream.name, report, wait=wait, known=known, timeout=seconds)

@@ -56,7 +56,11 @@ def partition_by(
     the records of one key apart, an id say: a number, string, bytes, or a tuple of these.
     ``types``: the keys' Spark types, where the plan has none. ``pin``: the batch that this is, to be reported.
     """
-    _check(rdd)
+    from pyspark import RDD
+
+    if not isinstance(rdd, RDD):
+        allowed = "an RDD of classic Spark; Spark Connect has none: use repartition(df, key) or place(df, key)"
+        raise ConfigError("rdd", type(rdd).__name__, allowed)
     router = router_of(key, plan, spread, types)
     if pin is not None:
         if pin.plan is None or pin.plan.digest != plan.digest:
@@ -64,17 +68,6 @@ def partition_by(
         router = replace(router, pin=replace(pin, parts=rdd.getNumPartitions()))
     pairs = rdd.mapPartitions(router, preservesPartitioning=False)
     return pairs.partitionBy(plan.partitions, lambda partition: partition).mapPartitions(_records)
-
-
-def _check(rdd: object) -> None:
-    from pyspark import RDD
-
-    if not isinstance(rdd, RDD):
-        raise ConfigError(
-            "rdd",
-            type(rdd).__name__,
-            "an RDD of classic Spark; Spark Connect has none: use repartition(df, key) or place(df, key)",
-        )
 
 
 def router_of(

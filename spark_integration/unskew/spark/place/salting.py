@@ -214,11 +214,9 @@ def _grouped(
     fields = {field.name: field for field in df.schema.fields}
     for name in columns:
         if name not in fields:
-            raise ConfigError(
-                "by",
-                name,
-                f"columns of the frame, {', '.join(df.columns)}; add a window first, by select('*', F.window(...))",
-            )
+            have = ", ".join(df.columns)
+            allowed = f"columns of the frame, {have}; add a window first, by select('*', F.window(...))"
+            raise ConfigError("by", name, allowed)
         if df.columns.count(name) > 1:
             raise ConfigError("by", name, "a name that the frame has once")
         kind = fields[name].dataType

@@ -99,27 +99,26 @@ def stateful(
     """
     stream = sk.plans.stream
     spec = stream.spec
-    made = Stateful(
-        StatefulSettings(
-            handle,
-            fn,
-            names_only("key", key),
-            schema_of("schema", schema),
-            schema_of("state", state),
-            stream.name,
-            spec.partitions,
-            checkpoint,
-            name,
-            form,
-            time,
-            delay,
-            policy,
-            dict(parameters or {}),
-            tuple(spec.weights),
-            spec.seed,
-            block,
-        )
+    settings = StatefulSettings(
+        handle,
+        fn,
+        names_only("key", key),
+        schema_of("schema", schema),
+        schema_of("state", state),
+        stream.name,
+        spec.partitions,
+        checkpoint,
+        name,
+        form,
+        time,
+        delay,
+        policy,
+        dict(parameters or {}),
+        tuple(spec.weights),
+        spec.seed,
+        block,
     )
+    made = Stateful(settings)
     if is_remote(sk.spark):
         check_remote(made)
     return made

@@ -78,8 +78,7 @@ class Log:
         return manifest_from_bytes(data)
 
     def before(self, batch: int, last_read: Manifest | None = None) -> Manifest | None:
-        """The manifest of this batch if it is done, else of the one before; None where nothing is. ``last_read`` is not
-        read again."""
+        """The manifest of this batch if it is done, else of the one before, if any. ``last_read`` is not read again."""
         done = self.committed()
         if not done:
             return None

@@ -59,8 +59,7 @@ def instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True, eq=False)
 class LoadedStates:
-    """States in memory, in the order of ``hashes`` only when they are loaded. ``expiry``: ``NEVER`` where there is
-    none."""
+    """States in memory; when loaded, in the order of ``hashes``. ``expiry``: ``NEVER`` where there is none."""
 
     hashes: U64
     keys: pa.Table

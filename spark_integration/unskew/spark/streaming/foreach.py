@@ -107,8 +107,7 @@ def for_each_batch(
     column : The name of an int column to add, different for every partition.
     interval : Seconds from one batch to the next, as the trigger has it.
     elastic : Change the number of partitions by measured batch times.
-    misses
-        After so many batches in a row whose rows lay otherwise than their plan predicted, batches are counted first.
+    misses : After so many batches in a row that lay otherwise than their plan said, batches are counted first.
 
     Returns
     -------
@@ -231,8 +230,7 @@ class _StartedQuery:
 
 
 def _kinds(df: DataFrame, settings: StreamingSettings, spread: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that decide where tasks put a row, by name and type. "auto" looks at all of them, and at which may be
-    NULL."""
+    """The columns that decide where tasks put a row, by name and type; for "auto" all, and which may be NULL."""
     if settings.spread == (AUTO,):
         fields = df.schema.fields
         return tuple(f"{f.name} {f.dataType.simpleString()}{'' if f.nullable else ' NOT NULL'}" for f in fields)

@@ -103,11 +103,8 @@ def names_only(what: str, given: Columns) -> tuple[str, ...]:
     """Columns by their names: what a pin can hold, and another process understands."""
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, (list, tuple)) else ()
     if not names or not all(isinstance(one, str) and one for one in names):
-        raise ConfigError(
-            what,
-            given,
-            "names of columns, which a pin keeps as text: add an expression as a column first, with withColumn",
-        )
+        allowed = "names of columns, which a pin keeps as text: add an expression as a column first, with withColumn"
+        raise ConfigError(what, given, allowed)
     return tuple(str(one) for one in names)
 
 
@@ -122,11 +119,8 @@ def is_remote(spark: SparkSession) -> bool:
 def check_given(checkpoint: str | None, name: str | None) -> tuple[str, str]:
     """The folder and the name that a query's pins are kept under."""
     if not checkpoint or not isinstance(checkpoint, str):
-        raise ConfigError(
-            "checkpoint",
-            checkpoint,
-            "the query's checkpointLocation: a batch that runs again after a failure must find its plan there",
-        )
+        allowed = "the query's checkpointLocation: a batch that runs again after a failure must find its plan there"
+        raise ConfigError("checkpoint", checkpoint, allowed)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("."):
         raise ConfigError("name", name, "1 to 100 letters, digits and . _ -: the query's own name under its checkpoint")
     Folder(checkpoint).fs  # noqa: B018 - refuses what cannot be opened
@@ -138,9 +132,8 @@ def check_scheme(df: DataFrame, checkpoint: str) -> None:
     default = default_files(df)
     if default is None or default.startswith("file:") or ":" in checkpoint:
         return
-    raise ConfigError(
-        "checkpoint", checkpoint, f"the same with its scheme: Spark takes it for one of {default}, and so must this"
-    )
+    allowed = f"the same with its scheme: Spark takes it for one of {default}, and so must this"
+    raise ConfigError("checkpoint", checkpoint, allowed)
 
 
 def check_checkpoint(df: DataFrame, checkpoint: str) -> None:
