@@ -15,6 +15,7 @@ import os
 import re
 import time
 import uuid
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -175,10 +176,8 @@ class Folder:
         return True
 
     def _drop(self, path: str) -> None:
-        try:
+        with suppress(FileNotFoundError):
             self.fs.delete_file(path)
-        except FileNotFoundError:
-            return
 
 
 def _connected(where: str) -> tuple[FileSystem, str]:

@@ -95,7 +95,6 @@ class Plans:
         return replace(self.stream.spec, key_types=types)
 
     def close(self) -> None:
-        """End the connection, and the embedded service."""
         self.link.close()
 
     # -- making plans -----------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -27,7 +26,7 @@ from unskew.client.errors import UNSERVED
 from unskew.core.breaker import Breaker
 from unskew.core.errors import ConfigError, PlanError, UnskewError
 from unskew.core.stream_spec import StreamSpec
-from unskew.spark.caller_frame import caller_level
+from unskew.spark.caller_frame import warn
 
 __all__ = ["EMBEDDED", "Call", "Left", "ServiceLink", "ServiceWarning"]
 
@@ -128,7 +127,7 @@ class ServiceLink:
         except _CANNOT_SERVE as error:
             if self.required:
                 raise
-            warnings.warn(f"{instead}: {error}", ServiceWarning, stacklevel=caller_level())
+            warn(f"{instead}: {error}", ServiceWarning)
             return None
 
     def ask_in_background(

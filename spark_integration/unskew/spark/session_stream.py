@@ -125,7 +125,6 @@ class BatchContext:
 
     @property
     def batch(self) -> CurrentBatch | None:
-        """The batch that this thread's handler has in hand."""
         batch: CurrentBatch | None = getattr(self._local, "batch", None)
         return batch
 

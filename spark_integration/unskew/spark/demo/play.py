@@ -85,12 +85,12 @@ class Outcome:
         chosen = self.batches if batches is None else batches
         return tuple(batch.hash if arm == HASH else batch.unskew for batch in chosen)
 
-    def total(self, arm: str) -> float:
-        return sum((ran.seconds for ran in self.of(arm)), 0.0)
+    def total(self, arm: str, batches: Sequence[DemoBatch] | None = None) -> float:
+        return sum((ran.seconds for ran in self.of(arm, batches)), 0.0)
 
-    def longest(self, arm: str) -> tuple[float, int]:
-        """The task that worked longest, and its batch."""
-        return max((ran.longest, number) for number, ran in enumerate(self.of(arm)))
+    def longest(self, arm: str, batches: Sequence[DemoBatch] | None = None) -> float:
+        """The seconds of the task that worked longest."""
+        return max((ran.longest for ran in self.of(arm, batches)), default=0.0)
 
     @property
     def faster(self) -> float:
@@ -158,7 +158,6 @@ def play(demo: Demo, folder: Path, watcher: Watcher, service: str = "") -> Outco
 
 
 def _started(stack: ExitStack, watcher: Watcher) -> str:
-    """Start a service; its target."""
     watcher.phase("starting the service")
     own = stack.enter_context(embedded())
     watcher.page(f"{own.http}/")
@@ -166,7 +165,6 @@ def _started(stack: ExitStack, watcher: Watcher) -> str:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -268,5 +266,4 @@ class _DemoRun:
 
 
 def _hashed(df: DataFrame, demo: Demo) -> DataFrame:
-    """Placed by Spark's own hash."""
     return df.repartition(demo.partitions, _KEY)

@@ -87,7 +87,6 @@ class Stream:
         return pa.table({"id": ids, "word": self.names.take(pa.array(numbers)), "amount": (ids * 31) % _AMOUNTS})
 
     def write(self, folder: Path, batch: int) -> None:
-        """The batch as files."""
         table, home = self.table(batch), folder_of(folder, batch)
         home.mkdir(parents=True)
         step = -(-table.num_rows // _FILES)
@@ -128,7 +127,6 @@ def _words(keys: int, rng: np.random.Generator) -> pa.StringArray:
 
 
 def make_stream(demo: Demo) -> Stream:
-    """All batches."""
     rng = np.random.default_rng(demo.seed)
     names = _words(demo.keys, rng)
     rows, change = demo.batches * demo.rows, demo.change * demo.rows

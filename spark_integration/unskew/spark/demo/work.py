@@ -87,7 +87,6 @@ def job(placed: DataFrame, partitions: int, wait: float, out: Path) -> tuple[tup
 
 
 def _metrics(partitions: int) -> list[Column]:
-    """What Spark counts while the job runs."""
     metrics = [F.count(F.lit(1)).alias("states")]
     for task in range(partitions):
         here = F.col("task") == task
@@ -124,7 +123,6 @@ class Proof:
 
 
 def prove(spark: SparkSession, stream: Path, hashed: Path, planned: Path) -> Proof:
-    """Compare the stream and the files of both arms."""
     events = spark.read.schema(f"{SCHEMA}, batch int").parquet(str(stream))
     truth = events.groupBy("batch", "word").agg(
         F.count(F.lit(1)).alias("n"), F.sum("amount").alias("amount"), F.sum("id").alias("ids")

@@ -39,8 +39,7 @@ class Node:
 
 def nodes(text: str) -> list[Node]:
     """The nodes of an explained physical plan, parents before children; the final plan where there are two."""
-    body = text.split("== Physical Plan ==", 1)[-1]
-    body = body.split("== Initial Plan ==", 1)[0]
+    body = text.split("== Physical Plan ==", 1)[-1].split("== Initial Plan ==", 1)[0]
     lines = []
     for line in body.splitlines():
         match = _LINE.match(line)

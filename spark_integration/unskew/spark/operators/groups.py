@@ -14,7 +14,6 @@ of what the machine has left. Where none is known nothing is said.
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan.lookup import find_lookup
 from unskew.core.plan.plan import Plan
-from unskew.spark.caller_frame import caller_level
+from unskew.spark.caller_frame import warn
 from unskew.spark.frame.jvm import slots_of
 from unskew.spark.frame.keys import Columns, helper, key_columns, key_of, same_each_time
 from unskew.spark.operators.user_functions import FORMS, Function, arity, whole
@@ -122,9 +121,8 @@ class _Memory:
             return cls(bytes_of("spark.executor.pyspark.memory", whole, "m") // cores, "spark.executor.pyspark.memory")
         if local:
             left = _available()
-            return cls(
-                None if left is None or slots is None else left // slots, "the memory that this machine has left"
-            )
+            each = None if left is None or slots is None else left // slots
+            return cls(each, "the memory that this machine has left")
         return cls(_overhead(spark) // cores, "the executors' memory overhead")
 
 
@@ -182,13 +180,12 @@ def _warn_of_large(df: DataFrame, key: Columns, plan: Plan, memory: _Memory, for
         for i in large[:_NAMED].tolist()
     ]
     more = f" and {len(large) - _NAMED} more" if len(large) > _NAMED else ""
-    warnings.warn(
+    warn(
         f"{len(large)} group(s) may not fit in a Python worker's {_size(memory.bytes)} ({memory.source}): "
         f"{', '.join(groups)}{more}, as {form}. Select fewer columns, give workers more memory "
         "(spark.executor.pyspark.memory, fewer cores an executor), use form='arrow', or aggregate if the groups' state "
         "can be merged",
         GroupMemoryWarning,
-        stacklevel=caller_level(),
     )
 
 
@@ -203,10 +200,8 @@ def _names(df: DataFrame, key: Columns, hashes: NDArray[np.uint64]) -> dict[int,
     key_hash = key_of(df, key).hash
     shown = F.to_json(F.struct(*key_columns(df, key)), {"ignoreNullFields": "false"})
     rows = df.select(key_hash.alias("h"), shown.alias("k")).where(hot_column(find_lookup(hashes), hashes, F.col("h")))
-    named: dict[int, Any] = {
-        row["h"] % 2**64: row["k"] for row in rows.groupBy("h").agg(F.first("k").alias("k")).collect()
-    }
-    return named
+    found = rows.groupBy("h").agg(F.first("k").alias("k")).collect()
+    return {row["h"] % 2**64: row["k"] for row in found}
 
 
 def _size(count: float) -> str:

@@ -23,7 +23,6 @@ Where Spark would broadcast one side there is no skew to mend: unless a plan is 
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -37,7 +36,7 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.operators.join_plan import HOWS, LEFT, RIGHT, Bounds, JoinPlan, JoinRows, join_plan, side_of
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin
-from unskew.spark.caller_frame import caller_level
+from unskew.spark.caller_frame import warn
 from unskew.spark.frame.histogram import Sampling, counted_sides
 from unskew.spark.frame.jvm import estimated_bytes, physical_text
 from unskew.spark.frame.keys import AUTO, Columns, free_names, is_auto, key_of, quoted, spread_of
@@ -142,12 +141,11 @@ class Join:
         plan = join_plan(rows, side, self.partitions, limits, weights=weights, seed=seed, origin=origin)
         _LOG.info("%s", plan)
         if plan.whole:
-            warnings.warn(
+            warn(
                 f"{plan.whole} keys have more work than a partition should, and stay whole: the rows of each have too "
                 f"few distinct values on the {side} side to be told apart. Give spread= columns that are different in "
                 "each row, or side= to split the other side of an inner join",
                 JoinWarning,
-                stacklevel=caller_level(),
             )
         return plan
 
@@ -257,11 +255,10 @@ class Join:
 
     def left_to_spark(self, why: str) -> DataFrame:
         """Spark's own join, and a warning that says so."""
-        warnings.warn(
+        warn(
             f"this join is left to Spark: {why}. To place its rows by a plan all the same, give plan=plan_join(...), "
             "or set spark.sql.autoBroadcastJoinThreshold to -1",
             JoinWarning,
-            stacklevel=caller_level(),
         )
         return self.by_spark()
 

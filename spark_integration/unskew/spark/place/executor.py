@@ -16,10 +16,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from unskew.core.errors import PlanError
@@ -27,6 +26,9 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.rounds.partition_agent import PartitionRouting, decide
 from unskew.spark.place.task_pin import TaskPin
 from unskew.spark.place.task_reports import plan_for, report
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["HELD", "TaskPlacement", "this_partition"]
 
@@ -96,6 +98,8 @@ class TaskPlacement:
 
     def _with(self, batch: pa.RecordBatch, partitions: NDArray[np.int32], *, bare: bool = False) -> pa.RecordBatch:
         """The frame's own columns and where each row goes."""
+        import pyarrow as pa
+
         own = batch if bare else self._bare(batch)
         target = partitions if self.values is None else self.values.take(partitions)
         schema = own.schema.append(pa.field(self.column, pa.int32()))
@@ -139,11 +143,15 @@ class _SpillingBatches:
         self._writer.write_batch(batch)
 
     def _spill(self, schema: pa.Schema) -> None:
+        import pyarrow as pa
+
         file = tempfile.TemporaryFile(prefix="unskew-", dir=_scratch())  # noqa: SIM115 - the stack closes it
         self._file = self._open.enter_context(file)
         self._writer = pa.ipc.new_stream(self._file, schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
         yield from self._here
         if self._writer is not None:
             self._writer.close()

@@ -159,24 +159,18 @@ class _StatefulQuery:
         self._settings = settings
         names = tuple(_column_of(df, "key", name) for name in settings.key)
         self._key: list[str | Column] = [quoted(name) for name in names]
-        self._types = _key_types(df, self._key)
+        self._types = key_of(df, self._key).types
+        if "void" in self._types:
+            void = self._key[self._types.index("void")]
+            raise KeyTypeError(f"key column {void} is void, which has no value but NULL: cast it")
         self._log = Log(state_folder(settings.checkpoint, settings.name))
         self._job = _job_of(settings, names, df, self._log)
         self._planner = settings.planner()
         self._kept: list[Manifest] = []
         self._batches = 0
         self.last: Manifest | None = None
-        self._log.claim(
-            Identity(
-                query_id(settings.checkpoint),
-                settings.stream,
-                settings.name,
-                names,
-                self._types,
-                settings.state.simpleString(),
-                settings.time or "",
-            )
-        )
+        query, state = query_id(settings.checkpoint), settings.state.simpleString()
+        self._log.claim(Identity(query, settings.stream, settings.name, names, self._types, state, settings.time or ""))
 
     # -- a batch ----------------------------------------------------------------------------------------------
 
@@ -295,13 +289,6 @@ def _column_of(df: DataFrame, what: str, name: str) -> str:
     if len(alike) != 1:
         raise ConfigError(what, name, f"a column of the stream: {', '.join(df.columns)}")
     return alike[0]
-
-
-def _key_types(df: DataFrame, key: list[str | Column]) -> tuple[str, ...]:
-    types = key_of(df, key).types
-    if "void" in types:
-        raise KeyTypeError(f"key column {key[types.index('void')]} is void, which has no value but NULL: cast it")
-    return types
 
 
 def _job_of(settings: StatefulSettings, key: tuple[str, ...], df: DataFrame, log: Log) -> StatefulJob:

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchSample", "RowSampler", "every_for", "near_for", "sampled"]
 
-BEHIND = 2.0
-"""Seconds that Spark may take to deliver what a job has observed, once the job is done."""
+BEHIND = 2.0  # seconds that Spark may take to deliver what a job has observed, once the job is done
 _WIDTH = 16  # hexadecimal digits of a bigint
 _INDEX = (1 << 33) - 1  # of a row in its task, in monotonically_increasing_id
 _FEWER, _LEVELS = 8, 6  # of what comes further on in a task one in so many, so many times over
