@@ -137,7 +137,15 @@ class Folder:
         whole = _URI.fullmatch(self.where)
         if self._scheme == "file":  # as Spark writes it: nothing is escaped
             return LocalFileSystem(), str(Path(whole[3] if whole else self.where).absolute())
-        return _connected(f"{self._scheme}:{self.where.split(':', 1)[1]}")
+        uri = f"{self._scheme}:{self.where.split(':', 1)[1]}"
+        try:
+            found: tuple[FileSystem, str] = FileSystem.from_uri(uri)
+        except Exception as why:  # what Arrow raises depends on the file system
+            allowed = (
+                "a local path, or a URI that pyarrow.fs.FileSystem.from_uri can open (file:, hdfs:, s3:, gs:, abfss:)"
+            )
+            raise ConfigError("checkpoint", uri, f"{allowed}: {why}") from why
+        return found
 
     def _made(self, name: str) -> str:
         """The folder that the file stands in, made where it is not there."""
@@ -178,15 +186,6 @@ class Folder:
     def _drop(self, path: str) -> None:
         with suppress(FileNotFoundError):
             self.fs.delete_file(path)
-
-
-def _connected(where: str) -> tuple[FileSystem, str]:
-    try:
-        fs, path = FileSystem.from_uri(where)
-    except Exception as why:  # what Arrow raises depends on the file system
-        allowed = "a local path, or a URI that pyarrow.fs.FileSystem.from_uri can open (file:, hdfs:, s3:, gs:, abfss:)"
-        raise ConfigError("checkpoint", where, f"{allowed}: {why}") from why
-    return fs, path
 
 
 def _linked(temporary: str, final: str) -> bool:

@@ -84,7 +84,6 @@ class SessionStream:
             return self._owned
 
     def claim(self, query: object) -> None:
-        """The query that started last owns the number of partitions."""
         with self._lock:
             self._claims.append(query)
 
@@ -95,7 +94,6 @@ class SessionStream:
 
     @property
     def owner(self) -> object | None:
-        """The query that owns the number of partitions now."""
         with self._lock:
             return self._claims[-1] if self._claims else None
 

@@ -29,7 +29,7 @@ from unskew.spark.stateful.calls import Function, Shapes
 from unskew.spark.stateful.log import KEPT, Log, Report, query_id, state_folder
 from unskew.spark.stateful.settings import StatefulSettings, arrow_schema, check_time, schema_of
 from unskew.spark.stateful.task import Task
-from unskew.spark.streaming.settings import check_checkpoint, check_remote, is_remote, names_only
+from unskew.spark.streaming.settings import check_checkpoint, check_remote, names_only
 from unskew.wire.manifests import Figures, Identity, Manifest, TaskResult, task_result_from_bytes
 
 if TYPE_CHECKING:
@@ -119,8 +119,7 @@ def stateful(
         block,
     )
     made = Stateful(settings)
-    if is_remote(sk.spark):
-        check_remote(made)
+    check_remote(sk.spark, made)
     return made
 
 

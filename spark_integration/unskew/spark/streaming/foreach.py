@@ -29,7 +29,6 @@ from unskew.spark.streaming.settings import (
     StreamingSettings,
     check_checkpoint,
     check_remote,
-    is_remote,
     names_only,
     source_of,
 )
@@ -145,8 +144,7 @@ def for_each_batch(
     if elastic is not None and not elastic.least <= partitions <= elastic.most:
         raise ConfigError("elastic", elastic, f"bounds that the stream's {partitions} partitions are within")
     each = ForEachBatch(sk, handle, settings)
-    if is_remote(sk.spark):
-        check_remote(each, embedded=sk.plans.link.embedded)
+    check_remote(sk.spark, each, embedded=sk.plans.link.embedded)
     return each
 
 

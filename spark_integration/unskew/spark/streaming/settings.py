@@ -31,7 +31,6 @@ __all__ = [
     "check_given",
     "check_remote",
     "check_scheme",
-    "is_remote",
     "names_only",
     "source_of",
 ]
@@ -111,11 +110,6 @@ def names_only(what: str, given: Columns) -> tuple[str, ...]:
 # -- the query -----------------------------------------------------------------------------------------------------
 
 
-def is_remote(spark: SparkSession) -> bool:
-    """Whether this is Spark Connect: handlers are pickled and run elsewhere."""
-    return not hasattr(spark, "_jsparkSession")
-
-
 def check_given(checkpoint: str | None, name: str | None) -> tuple[str, str]:
     """The folder and the name that a query's pins are kept under."""
     if not checkpoint or not isinstance(checkpoint, str):
@@ -149,10 +143,12 @@ def check_checkpoint(df: DataFrame, checkpoint: str) -> None:
     )
 
 
-def check_remote(handler: object, *, embedded: bool = False) -> None:
+def check_remote(spark: SparkSession, handler: object, *, embedded: bool = False) -> None:
     """Under Connect a handler is pickled and runs in another process: refused here, before the query starts."""
     from pyspark import cloudpickle
 
+    if hasattr(spark, "_jsparkSession"):  # classic Spark
+        return
     if embedded:
         raise ConfigError(
             "service", EMBEDDED, "a deployed one ('grpc://host:port') or None: the embedded service is classic Spark's"
