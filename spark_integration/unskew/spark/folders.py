@@ -141,10 +141,8 @@ class Folder:
         try:
             found: tuple[FileSystem, str] = FileSystem.from_uri(uri)
         except Exception as why:  # what Arrow raises depends on the file system
-            allowed = (
-                "a local path, or a URI that pyarrow.fs.FileSystem.from_uri can open (file:, hdfs:, s3:, gs:, abfss:)"
-            )
-            raise ConfigError("checkpoint", uri, f"{allowed}: {why}") from why
+            opened = "a URI that pyarrow.fs.FileSystem.from_uri can open (file:, hdfs:, s3:, gs:, abfss:)"
+            raise ConfigError("checkpoint", uri, f"a local path, or {opened}: {why}") from why
         return found
 
     def _made(self, name: str) -> str:

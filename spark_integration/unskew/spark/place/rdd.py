@@ -56,11 +56,7 @@ def partition_by(
     the records of one key apart, an id say: a number, string, bytes, or a tuple of these.
     ``types``: the keys' Spark types, where the plan has none. ``pin``: the batch that this is, to be reported.
     """
-    from pyspark import RDD
-
-    if not isinstance(rdd, RDD):
-        allowed = "an RDD of classic Spark; Spark Connect has none: use repartition(df, key) or place(df, key)"
-        raise ConfigError("rdd", type(rdd).__name__, allowed)
+    _check(rdd)
     router = router_of(key, plan, spread, types)
     if pin is not None:
         if pin.plan is None or pin.plan.digest != plan.digest:
@@ -68,6 +64,14 @@ def partition_by(
         router = replace(router, pin=replace(pin, parts=rdd.getNumPartitions()))
     pairs = rdd.mapPartitions(router, preservesPartitioning=False)
     return pairs.partitionBy(plan.partitions, lambda partition: partition).mapPartitions(_records)
+
+
+def _check(rdd: object) -> None:
+    from pyspark import RDD
+
+    if not isinstance(rdd, RDD):
+        allowed = "an RDD of classic Spark; Spark Connect has none: use repartition(df, key) or place(df, key)"
+        raise ConfigError("rdd", type(rdd).__name__, allowed)
 
 
 def router_of(
