@@ -79,7 +79,7 @@ class ServiceLink:
         """The link to ``service`` (None: to none), reached at once where it is required."""
         if service is None and required:
             raise ConfigError("service", service, "'embedded' or 'grpc://host:port' where required=True")
-        link = cls(None, required=required, timeout=timeout, access=access)
+        link = cls(None, required=required, timeout=timeout, access=access, cooldown=_COOLDOWN, longest=_LONGEST)
         if service is None:
             return link
         try:

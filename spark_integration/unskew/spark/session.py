@@ -190,7 +190,8 @@ class Unskew:
 
         Raises
         ------
-        ConfigError, PlanError : The service has the stream for another number of partitions or other key types.
+        ConfigError, PlanError
+            The service has the stream for another number of partitions, or for keys of other types.
 
         Examples
         --------
@@ -221,7 +222,8 @@ class Unskew:
         Parameters
         ----------
         df, key, spread : As for ``histogram``.
-        operator : ``"group_apply"``, ``"aggregate"``, ``"join"``, ``"repartition"``, ``"sql"`` (Spark's aggregates).
+        operator
+            ``"group_apply"``, ``"aggregate"``, ``"join"``, ``"repartition"``, or ``"sql"`` for Spark's own aggregates.
         other, how : For a join its right side and type.
 
         Returns
@@ -255,7 +257,8 @@ class Unskew:
         Parameters
         ----------
         key, plan : The key's columns, and the plan; by default the last one made here.
-        spread : Columns that tell the rows of a split key apart; a plan that splits keys needs them or ``df``.
+        spread
+            Columns that tell the rows of a split key apart; needed by a plan that splits keys, unless ``df`` is given.
         df : The frame, for keys to be checked now and ``spread`` to be ``"auto"``; without it Spark checks the key
             types when it plans the query.
 
@@ -293,7 +296,8 @@ class Unskew:
 
         Parameters
         ----------
-        df, key, plan : The rows, their key's columns, and the plan; by default the batch's in hand, or the last one.
+        df, key, plan
+            The rows, their key's columns, and the plan; by default that of the batch in hand, or the last one made.
         spread : Columns that tell the rows of a split key apart; by default those that the plan was made with.
         column : The name of an int column to add, different for every partition.
 
@@ -407,7 +411,8 @@ class Unskew:
         ----------
         rdd, key : The records, and a function that gives a record's key: a value, or a tuple for several key types.
         plan : By default that of the pin, or the last one made here.
-        spread : A function: what tells the records of one key apart, a number, string, bytes, or a tuple of these.
+        spread
+            A function that gives what tells the records of one key apart: a number, string, bytes, or a tuple of these.
         types : The keys' Spark types, where the plan has none.
         pin : With it each task reports to the service what its partition held.
 
@@ -623,7 +628,8 @@ class Unskew:
 
         Raises
         ------
-        ConfigError, KeyTypeError, PlanError : The keys cannot be compared, or plan or side does not fit the join.
+        ConfigError, KeyTypeError, PlanError
+            The keys cannot be compared, or the plan or side does not fit the type of join.
 
         Examples
         --------

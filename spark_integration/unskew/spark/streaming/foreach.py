@@ -106,7 +106,8 @@ def for_each_batch(
     column : The name of an int column to add, different for every partition.
     interval : Seconds from one batch to the next, as the trigger has it.
     elastic : Change the number of partitions by measured batch times.
-    misses : After so many batches in a row that lay otherwise than their plan said, batches are counted first.
+    misses
+        After so many batches in a row whose rows lay otherwise than their plan predicted, batches are counted first.
 
     Returns
     -------
