@@ -116,9 +116,10 @@ class _Memory:
         if given is not None:
             return cls(bytes_of("memory", given), "memory=")
         cores, local = _cores(spark, slots)
-        whole = spark.conf.get("spark.executor.pyspark.memory", None)
-        if whole is not None:
-            return cls(bytes_of("spark.executor.pyspark.memory", whole, "m") // cores, "spark.executor.pyspark.memory")
+        name = "spark.executor.pyspark.memory"
+        shared = spark.conf.get(name, None)
+        if shared is not None:
+            return cls(bytes_of(name, shared, "m") // cores, name)
         if local:
             left = _available()
             each = None if left is None or slots is None else left // slots
