@@ -1,4 +1,4 @@
-"""The demo's stream: events whose keys are words, with other hot keys every few batches; its sizes.
+"""The demo's sizes, and its stream by a seed: events keyed by words, with other hot keys every few batches.
 
 Each batch is a folder of Parquet files, so both arms read the same bytes and Spark has no statistics of them.
 
