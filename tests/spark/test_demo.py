@@ -33,9 +33,8 @@ from unskew.service.app.settings import Settings
 from unskew.spark import demo as package
 from unskew.spark.demo import Demo, DemoBatch, Outcome, Step
 from unskew.spark.demo.agents import Round
-from unskew.spark.demo.proof import Digest, Proof, prove
 from unskew.spark.demo.stream import folder_of, make_stream
-from unskew.spark.demo.work import MeasuredRun, counted
+from unskew.spark.demo.work import Digest, MeasuredRun, Proof, counted, prove
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

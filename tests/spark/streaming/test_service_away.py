@@ -22,7 +22,7 @@ from tests.spark.streaming.queries import Notes, batches, firsts, run, settled
 from unskew.client import Client, testing
 from unskew.core.plan.plan import Version
 from unskew.spark import ServiceWarning, Unskew, service_link
-from unskew.spark.current_batch import CurrentBatch
+from unskew.spark.session_stream import CurrentBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,9 +28,7 @@ __all__ = ["dsync", "imbalance", "loads", "q_table", "times"]
 
 _ROLES = {"ink": "#010101", "faint": "#020202", "line": "#030303", "hash": "#040404", "unskew": "#050505"}
 _ROLES |= {"agents": "#060606", "page": "#070707"}
-INK, FAINT, LINE, HASH, UNSKEW, AGENTS, PAGE = (
-    _ROLES[name] for name in ("ink", "faint", "line", "hash", "unskew", "agents", "page")
-)
+INK, FAINT, LINE, HASH, UNSKEW, AGENTS, PAGE = _ROLES.values()
 _STYLE: Any = {
     "font.size": 10.5,
     "font.family": "sans-serif",

@@ -22,7 +22,6 @@ _HOT = 8  # keys that are listed
 
 
 def page(outcome: Outcome) -> str:
-    """The page as HTML."""
     bad = _bad(outcome)
     parts = {
         "lead": _lead(outcome),
@@ -69,8 +68,8 @@ def _lead(outcome: Outcome) -> str:
 
 def _tiles(outcome: Outcome) -> str:
     planned = outcome.planned
-    hashed, ours = (sum(ran.seconds for ran in outcome.of(arm, planned)) for arm in ("hash", "unskew"))
-    longest = [max((ran.longest for ran in outcome.of(arm, planned)), default=0.0) for arm in ("hash", "unskew")]
+    hashed, ours = outcome.total("hash", planned), outcome.total("unskew", planned)
+    longest = outcome.longest("hash", planned), outcome.longest("unskew", planned)
     tiles = [
         (f"{outcome.faster:.1f}x", "faster over all batches", f"{outcome.total('hash'):.1f} s by hash, "
          f"{outcome.total('unskew'):.1f} s by unskew, planning included"),

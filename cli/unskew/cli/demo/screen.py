@@ -177,19 +177,15 @@ def _note(batch: DemoBatch) -> str:
 def summary(console: Console, outcome: Outcome, report: Path) -> None:
     """Print the totals, whether the results are equal, and where the report is."""
     planned, proof = outcome.planned, outcome.proof
-    hashed, ours = outcome.of("hash", planned), outcome.of("unskew", planned)
     rows = [
-        (f"all {len(outcome.batches)} batches", outcome.total("hash"), outcome.total("unskew")),
-        (f"the {len(planned)} whose hot keys were known", sum(r.seconds for r in hashed), sum(r.seconds for r in ours)),
-        ("the longest task of all", outcome.longest("hash")[0], outcome.longest("unskew")[0]),
-        (
-            "the longest task, hot keys known",
-            max((r.longest for r in hashed), default=0.0),
-            max((r.longest for r in ours), default=0.0),
-        ),
+        (f"all {len(outcome.batches)} batches", outcome.total, None),
+        (f"the {len(planned)} whose hot keys were known", outcome.total, planned),
+        ("the longest task of all", outcome.longest, None),
+        ("the longest task, hot keys known", outcome.longest, planned),
     ]
     console.print(f"\n{'':<36}{'hash':>10}{'unskew':>10}", style="bold")
-    for name, by_hash, by_plan in rows:
+    for name, seconds, batches in rows:
+        by_hash, by_plan = seconds("hash", batches), seconds("unskew", batches)
         if by_plan > 0.0:
             factor = f"[bold]{by_hash / by_plan:>6.1f}x[/]"
             console.print(f"{name:<36}[{_HASH}]{by_hash:>8.1f} s[/][{_UNSKEW}]{by_plan:>8.1f} s[/]{factor}")

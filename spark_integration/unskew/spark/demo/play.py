@@ -2,9 +2,8 @@
 
 - ``hash``: ``foreachBatch`` with ``repartition(n, key)``, Spark as it comes, AQE on.
 - ``unskew``: ``foreachBatch`` by ``Unskew.for_each_batch``: each batch by a plan from those before. The demo waits for
-  the next plan at the end of a batch, which a stream does not, so planning is in the arm's time. There is no plan for
-  the first batch, which goes by hash; and a batch in which other keys become hot goes by a plan for the old hot keys,
-  as it would in production.
+  the next plan at the end of a batch, so planning is in the arm's time. The first batch goes by hash, and a batch in
+  which other keys become hot by a plan for the old hot keys, as in production.
 
 Which arm goes first alternates. Both run once before the first batch, unmeasured: Java, Python workers and kernels are
 slow at first, and that would count against the arm that goes first.
@@ -27,11 +26,9 @@ from unskew.core.dalton.qtable import QTable
 from unskew.core.plan.plan import Plan
 from unskew.spark.demo.agents import Agents, Round
 from unskew.spark.demo.local import local_spark
-from unskew.spark.demo.proof import Proof, prove
 from unskew.spark.demo.queries import Query, StalledError, checkpoint_of
-from unskew.spark.demo.settings import Demo
-from unskew.spark.demo.stream import SCHEMA, Stream, folder_of, make_stream
-from unskew.spark.demo.work import MeasuredRun, job
+from unskew.spark.demo.stream import SCHEMA, Demo, Stream, folder_of, make_stream
+from unskew.spark.demo.work import MeasuredRun, Proof, job, prove
 from unskew.spark.frame.histogram import Sampling
 from unskew.spark.session import Unskew
 from unskew.spark.streaming.foreach import ForEachBatch
@@ -88,12 +85,12 @@ class Outcome:
         chosen = self.batches if batches is None else batches
         return tuple(batch.hash if arm == HASH else batch.unskew for batch in chosen)
 
-    def total(self, arm: str) -> float:
-        return sum((ran.seconds for ran in self.of(arm)), 0.0)
+    def total(self, arm: str, batches: Sequence[DemoBatch] | None = None) -> float:
+        return sum((ran.seconds for ran in self.of(arm, batches)), 0.0)
 
-    def longest(self, arm: str) -> tuple[float, int]:
-        """The task that worked longest, and its batch."""
-        return max((ran.longest, number) for number, ran in enumerate(self.of(arm)))
+    def longest(self, arm: str, batches: Sequence[DemoBatch] | None = None) -> float:
+        """The seconds of the task that worked longest."""
+        return max((ran.longest for ran in self.of(arm, batches)), default=0.0)
 
     @property
     def faster(self) -> float:
@@ -150,17 +147,17 @@ def play(demo: Demo, folder: Path, watcher: Watcher, service: str = "") -> Outco
         sk = stack.enter_context(_session(spark, "demo", demo, target))
         watcher.phase("warming up: Java, Python workers, kernels")
         _warm_up(spark, demo, folder, target)
-        agents = stack.enter_context(Agents(target, demo))
+        agents = stack.enter_context(closing(Agents(target, demo)))
         run = _DemoRun(demo, stream, folder, spark, sk, agents, watcher)
         batches = tuple(run.batches())
         watcher.phase("comparing the results")
         proof = prove(spark, folder / "stream", folder / HASH, folder / UNSKEW)
         seconds = time.monotonic() - began
-        return Outcome(demo, stream, batches, agents.rounds, agents.table, proof, spark.version, _cores(), seconds)
+        rounds, table = tuple(agents.log.rounds), agents.log.table
+        return Outcome(demo, stream, batches, rounds, table, proof, spark.version, _cores(), seconds)
 
 
 def _started(stack: ExitStack, watcher: Watcher) -> str:
-    """Start a service; its target."""
     watcher.phase("starting the service")
     own = stack.enter_context(embedded())
     watcher.page(f"{own.http}/")
@@ -168,7 +165,6 @@ def _started(stack: ExitStack, watcher: Watcher) -> str:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -189,11 +185,11 @@ def _warm_up(spark: SparkSession, demo: Demo, folder: Path, service: str) -> Non
     """Run each arm twice and the agents once on rows of another seed, without measuring them."""
     small = replace(demo, seed=demo.seed ^ 1, batches=2, rows=_WARM_ROWS, wait=0.0)
     stream = make_stream(small)
-    with Agents(service, small, _WARM_AGENTS) as agents, _session(spark, _WARM, small, service) as sk:
+    with closing(Agents(service, small, _WARM_AGENTS)) as agents, _session(spark, _WARM, small, service) as sk:
         agents.feed(stream.hashes_of(0))
         for batch in range(2):
             stream.write(folder / "warm", batch)
-            df = _read(spark, folder / "warm", batch)
+            df = spark.read.schema(SCHEMA).parquet(str(folder_of(folder / "warm", batch)))
             plan = sk.plan(df, _KEY, _SPREAD)
             for arm, placed in ((HASH, _hashed(df, small)), (UNSKEW, sk.repartition(df, _KEY, plan))):
                 job(placed, small.partitions, 0.0, folder_of(folder / "warmed" / arm, batch))
@@ -230,7 +226,7 @@ class _DemoRun:
 
     def _batch(self, number: int, queries: Mapping[str, Query]) -> DemoBatch:
         hot, share = self.stream.hottest(number)
-        began = self.agents.clock()
+        began = self.agents.log.clock()
         self.agents.feed(self.stream.hashes_of(number))
         for arm in ARMS if number % 2 == 0 else ARMS[::-1]:
             self.watcher.running(Step(number, hot, share, arm))
@@ -270,9 +266,4 @@ class _DemoRun:
 
 
 def _hashed(df: DataFrame, demo: Demo) -> DataFrame:
-    """Placed by Spark's own hash."""
     return df.repartition(demo.partitions, _KEY)
-
-
-def _read(spark: SparkSession, folder: Path, batch: int) -> DataFrame:
-    return spark.read.schema(SCHEMA).parquet(str(folder_of(folder, batch)))
