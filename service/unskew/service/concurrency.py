@@ -12,11 +12,8 @@ from typing import Any, Generic, TypeVar
 __all__ = ["Signal", "SingleFlight", "Waiters", "detached_task", "finish", "monotonic"]
 
 V = TypeVar("V")
-
-
-def monotonic() -> float:
-    """The loop's clock, without asking which loop runs: that is a system call in this release of Python."""
-    return time.monotonic()
+monotonic = time.monotonic
+"""The loop's clock, without asking which loop runs: that is a system call in this release of Python."""
 
 
 def detached_task(work: Coroutine[Any, Any, V]) -> asyncio.Task[V]:
@@ -115,6 +112,10 @@ class SingleFlight(Generic[V]):
     def forget(self, key: Hashable) -> None:
         """From now on a call begins anew, whatever is under way: its answer may be out of date."""
         self._tasks.pop(key, None)
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await finish(*self._tasks.values())
 
 
 async def _awaited(ask: Callable[[], Awaitable[V]]) -> V:

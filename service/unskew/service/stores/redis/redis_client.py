@@ -26,7 +26,7 @@ from redis.exceptions import (
     NoScriptError,
 )
 
-from unskew.core.breaker import CLOSED, Breaker
+from unskew.core.breaker import Breaker
 from unskew.core.errors import ConfigError
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.address import Address, RedisTls
@@ -75,11 +75,6 @@ class RedisClient:
         self._sentinel: Sentinels | None = None
         self._library: Redis | None = None  # for the subscription; None: a cluster, where each makes its own
         self._client = self._connect()
-
-    @property
-    def broken(self) -> bool:
-        """Whether operations fail at once, because Redis has not answered for a while."""
-        return self._health.breaker.state(time.monotonic()) != CLOSED
 
     def run(self, script: Script, keys: tuple[str, ...], args: tuple[Any, ...]) -> Awaitable[Any]:
         """A script, by its hash where Redis has it already."""

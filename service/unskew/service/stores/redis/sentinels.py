@@ -5,11 +5,13 @@ connection stays open. Here all calls that come meanwhile get the same answer.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from redis.asyncio.sentinel import Sentinel
+
+from unskew.service.concurrency import SingleFlight
 
 __all__ = ["Sentinels"]
 
@@ -19,26 +21,11 @@ _Address = tuple[str, int]
 class Sentinels(Sentinel):
     def __init__(self, hosts: Sequence[_Address], options: dict[str, Any]) -> None:
         super().__init__(list(hosts), sentinel_kwargs=options)  # type: ignore[no-untyped-call]  # so in redis-py
-        self._asking: asyncio.Task[_Address] | None = None
+        self._asking: SingleFlight[_Address] = SingleFlight()
 
     async def discover_master(self, service_name: str) -> _Address:
-        """Of the one service that a client has."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self._ask(service_name))
-            self._asking.add_done_callback(_retrieve)
-        return await asyncio.shield(self._asking)
-
-    async def _ask(self, service_name: str) -> _Address:
-        return cast(_Address, await super().discover_master(service_name))
+        return await self._asking.once(service_name, partial(super().discover_master, service_name))
 
     async def aclose(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-            await asyncio.wait((self._asking,))
+        await self._asking.close()
         await super().aclose()
-
-
-def _retrieve(task: asyncio.Task[_Address]) -> None:
-    """Mark the exception as retrieved, in case that every caller has left."""
-    if not task.cancelled():
-        task.exception()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from typing import Any
@@ -43,7 +44,6 @@ from unskew.service.stores.redis.replies import (
     groups,
     history_entry_of,
     micros,
-    names_text,
     pairs,
     part_keys_of,
     plan_of,
@@ -90,11 +90,6 @@ class RedisStore:
         self._quotas = OwnerQuotas(self._client, prefix, self.stream)
         self._reports = WrittenReports(self._run, reply)
         self._listening: asyncio.Task[None] | None = None
-
-    @property
-    def broken(self) -> bool:
-        """Whether operations fail at once, because Redis has not answered for a while."""
-        return self._client.broken
 
     async def ping(self) -> None:
         await self._client.command("PING")
@@ -271,7 +266,7 @@ class RedisStore:
 
     async def commit(self, stream: str, commit: Commit) -> Commit | None:
         fields = [report_field(key) for key in commit.names]
-        args = commit.epoch, commit.answer, commit.keep, names_text(commit.names), micros(self._limits.forget)
+        args = commit.epoch, commit.answer, commit.keep, json.dumps(commit.names), micros(self._limits.forget)
         outcome = await self._change("commit", stream, *args, *fields)
         if outcome == b"not sealed":
             return None
