@@ -21,7 +21,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from unskew.service.api.calls import Calls, check_size, synced_in_bytes
-from unskew.service.api.verbs import BuiltPlan, Synced
+from unskew.service.api.verbs import BuiltPlan
 from unskew.service.app.settings import Settings
 from unskew.service.auth.access import Access, Identity
 from unskew.service.errors import LimitError
@@ -45,7 +45,7 @@ __all__ = ["SERVICE", "GrpcServer", "options"]
 SERVICE = "unskew.v1.PartitionerService"
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
-Opened = Callable[[type[Any], bytes, Context], tuple[Any, Identity]]  # a message, and its sender
+Opened = Callable[[type[Any], Any, Context], tuple[Any, ...]]  # what a call takes: a message, its sender, ...
 
 
 def options(settings: Settings) -> list[tuple[str, int]]:
@@ -95,7 +95,8 @@ class GrpcServer:
         self._draining = False
 
     def add_to(self, server: Any) -> None:
-        calls = self.calls
+        calls, kind = self.calls, pb.ReportHistogramRequest
+        report = self._handler("ReportHistogram", kind, calls.report_histogram, self._opened_chunks, _serialized)
         handlers = {
             "PutStream": self._unary("PutStream", pb.PutStreamRequest, calls.put_stream),
             "GetStream": self._unary("GetStream", pb.GetStreamRequest, calls.get_stream),
@@ -103,11 +104,11 @@ class GrpcServer:
             "DeleteStream": self._unary("DeleteStream", pb.DeleteStreamRequest, calls.delete_stream),
             "BuildPlan": self._unary("BuildPlan", pb.BuildPlanRequest, calls.build_plan, encode=_built_in_bytes),
             "GetPlan": self._unary("GetPlan", pb.GetPlanRequest, calls.get_plan),
-            "Sync": self._waiting("Sync", pb.SyncRequest, self._sync, None, synced_in_bytes),
+            "Sync": self._unary("Sync", pb.SyncRequest, calls.sync, self._opened_sync, synced_in_bytes),
             "ReportBatch": self._unary("ReportBatch", pb.ReportBatchRequest, calls.report_batch),
             "GetScale": self._unary("GetScale", pb.GetScaleRequest, calls.get_scale),
             "Explain": self._unary("Explain", pb.ExplainRequest, calls.explain),
-            "ReportHistogram": grpc.stream_unary_rpc_method_handler(self._report_histogram),
+            "ReportHistogram": grpc.stream_unary_rpc_method_handler(report),
             "WatchPlans": self._pushed("WatchPlans", pb.WatchPlansRequest, calls.watch_plans),
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -160,32 +161,22 @@ class GrpcServer:
         opened: Opened | None = None,
         encode: Callable[[T], bytes] | None = None,
     ) -> Any:
-        def at_once(request: M, who: Identity, _context: Context) -> Awaitable[T]:
-            return call(request, who)
+        handler = self._handler(verb, kind, call, opened or self._opened, encode or _serialized)
+        return grpc.unary_unary_rpc_method_handler(handler)
 
-        return self._waiting(verb, kind, at_once, opened, encode or _serialized)
-
-    def _waiting(
-        self,
-        verb: str,
-        kind: type[M],
-        call: Callable[[M, Identity, Context], Awaitable[T]],
-        opened: Opened | None,
-        encode: Callable[[T], bytes],
-    ) -> Any:
-        """As ``_unary``, for a call that looks at its deadline."""
-        opened = opened or self._opened
-
-        async def handler(data: bytes, context: Context) -> bytes:
+    def _handler(
+        self, verb: str, kind: type[M], call: Callable[..., Awaitable[T]], opened: Opened, encode: Callable[[T], bytes]
+    ) -> Callable[[Any, Context], Awaitable[bytes]]:
+        async def handler(data: Any, context: Context) -> bytes:
             with TimedCall(self.observe, verb, self._under_way) as timed:
                 try:
-                    return encode(await call(*opened(kind, data, context), context))
+                    return encode(await call(*opened(kind, data, context)))
                 except Exception as why:  # noqa: BLE001 - every error becomes a status
                     fault = timed.failed(why)
                 await abort(context, fault)
             raise AssertionError("abort raises")
 
-        return grpc.unary_unary_rpc_method_handler(handler)
+        return handler
 
     def _opened(self, kind: type[M], data: bytes, context: Context) -> tuple[M, Identity]:
         who = identity(self.access, context)
@@ -198,21 +189,16 @@ class GrpcServer:
         request = parsed(kind, data)
         return request, self.access.identify(authorization(context) or keda.bearer(request), sans(context))
 
-    def _sync(self, request: pb.SyncRequest, who: Identity, context: Context) -> Awaitable[Synced]:
-        return self.calls.sync(request, who, context.time_remaining())
+    def _opened_sync(self, kind: type[M], data: bytes, context: Context) -> tuple[M, Identity, float | None]:
+        return *self._opened(kind, data, context), context.time_remaining()
 
-    # -- streams ----------------------------------------------------------------------------------------------
+    def _opened_chunks(
+        self, kind: type[M], chunks: AsyncIterator[bytes], context: Context
+    ) -> tuple[AsyncIterator[M], Identity]:
+        who = identity(self.access, context)
+        return _parsed_chunks(kind, chunks, who), who
 
-    async def _report_histogram(self, chunks: AsyncIterator[bytes], context: Context) -> bytes:
-        with TimedCall(self.observe, "ReportHistogram", self._under_way) as timed:
-            try:
-                who = identity(self.access, context)
-                answer = await self.calls.report_histogram(_parsed_chunks(pb.ReportHistogramRequest, chunks, who), who)
-                return answer.SerializeToString()
-            except Exception as why:  # noqa: BLE001 - every error becomes a status
-                fault = timed.failed(why)
-            await abort(context, fault)
-        raise AssertionError("abort raises")
+    # -- watches ----------------------------------------------------------------------------------------------
 
     def _pushed(
         self,
@@ -227,10 +213,10 @@ class GrpcServer:
             with TimedCall(self.observe, verb, self._under_way) as timed:
                 self._watchers += 1
                 try:
-                    request, who = opened(kind, data, context)
+                    arguments = opened(kind, data, context)
                     if self._watchers > self.max_watchers:
                         raise LimitError(f"{self.max_watchers} watches are open here; try again, perhaps elsewhere")
-                    async with contextlib.aclosing(self._until_old(watch(request, who))) as messages:
+                    async with contextlib.aclosing(self._until_old(watch(*arguments))) as messages:
                         async for message in messages:
                             await context.write(message.SerializeToString())
                     return
