@@ -25,6 +25,8 @@ from unskew.service.events.events import (
     Skipped,
     StreamChanged,
     WorkSeen,
+    loads_of,
+    rows_of,
 )
 from unskew.service.events.history import (
     AnyNote,
@@ -149,7 +151,7 @@ class HistoryWriter:
             self._batch(event.stream, event.number, "", event.batch, event.partitions)
 
     def _batch(self, stream: str, number: int, source: str, batch: BatchWork, partitions: int) -> None:
-        loads = _loads(batch, partitions)
+        loads = loads_of(rows_of(batch), partitions)
         version = None if batch.version is None else str(batch.version)
         about = {"batch": number, "source": source, "version": version, "imbalance": imbalance_of(loads)}
         note = BatchNote.model_validate({**about, "rows": sum(loads), "seconds": batch.processing})
@@ -171,9 +173,3 @@ class HistoryWriter:
                 self._waiting.task_done()
                 if self._waiting.empty():
                     self._void.clear()
-
-
-def _loads(batch: BatchWork, partitions: int) -> list[int]:
-    """By partition, for at least so many."""
-    rows = {work.partition: work.rows for work in batch.work}
-    return [rows.get(at, 0) for at in range(max(max(rows, default=-1) + 1, partitions))]

@@ -19,18 +19,10 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Any, TypeVar
 
-from prometheus_client import (
-    Counter,
-    Gauge,
-    GCCollector,
-    Info,
-    PlatformCollector,
-    ProcessCollector,
-)
+from prometheus_client import Counter, Gauge, GCCollector, Info, PlatformCollector, ProcessCollector
 
 from unskew.core.plan.plan import Version
 from unskew.core.quality.measures import load_imbalance
-from unskew.core.stream_spec import BatchWork
 from unskew.core.version import __version__
 from unskew.service.events.events import (
     MOST_SHOWN,
@@ -46,6 +38,8 @@ from unskew.service.events.events import (
     StreamChanged,
     WatchersSeen,
     WorkSeen,
+    loads_of,
+    rows_of,
 )
 from unskew.service.events.registry import Registry, SecondsHistogram
 from unskew.service.lru_cache import LruCache
@@ -117,7 +111,7 @@ class Metrics:
             StoreCalled: self._store_called,
             StreamChanged: self._stream_changed,
             WatchersSeen: self._watchers_seen,
-            WorkSeen: lambda event: self._observe(event.stream, _rows(event.batch), event.partitions),
+            WorkSeen: lambda event: self._observe(event.stream, rows_of(event.batch), event.partitions),
         }
 
     def _of_calls(self) -> None:
@@ -300,13 +294,13 @@ class Metrics:
             promised = event.promised.loads if event.promised else ()
             self._observe(event.stream, batch.rows, event.partitions)
             if any(promised) and any(batch.rows.values()):
-                ratio = load_imbalance(_listed(batch.rows, len(promised))) / load_imbalance(promised)
+                ratio = load_imbalance(loads_of(batch.rows, len(promised))) / load_imbalance(promised)
                 self._of(self._against, event.stream).set(ratio)
 
     def _observe(self, stream: str, rows: Mapping[int, int], partitions: int) -> None:
         """A whole batch. One of which this replica received only some parts is exported when a plan is made from it."""
         if any(rows.values()):
-            loads = _listed(rows, partitions)
+            loads = loads_of(rows, partitions)
             self._received(stream, "observed")
             self._of(self._observed, stream).set(load_imbalance(loads))
             self._loads(stream, loads, "observed")
@@ -339,12 +333,3 @@ class Metrics:
             self._store_errors.labels(event.op)  # exported as 0 from the beginning
         if event.error is not None and event.error not in _ANSWERS:
             self._store_errors.labels(event.op).inc()
-
-
-def _rows(batch: BatchWork) -> dict[int, int]:
-    return {work.partition: work.rows for work in batch.work}
-
-
-def _listed(rows: Mapping[int, int], least: int) -> list[int]:
-    """By partition, for at least so many."""
-    return [rows.get(at, 0) for at in range(max(max(rows, default=-1) + 1, least))]
