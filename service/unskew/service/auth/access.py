@@ -27,17 +27,9 @@ from unskew.service.auth.credentials import (
 from unskew.service.errors import DeniedError, ServiceError, UnauthenticatedError
 
 __all__ = [
-    "ANYBODY",
-    "ROLE_OF",
-    "Access",
-    "Allowance",
-    "Grant",
-    "Identity",
-    "Role",
-    "audit",
-    "audited_change",
+    "ANYBODY", "ROLE_OF", "Access", "Allowance", "Grant", "Identity", "Role", "audit", "audited_change",
     "read_credentials",
-]
+]  # fmt: skip
 
 _log = logging.getLogger("unskew.access")
 _audit = logging.getLogger("unskew.audit")

@@ -61,7 +61,7 @@ class Streams:
     def __init__(self, base: Base, incarnations: Incarnations) -> None:
         self._base, self._incarnations = base, incarnations
         self._cache: LruCache[str, CachedStream] = LruCache(_CACHED)
-        self._read_at: dict[str, float] = {}
+        self._read_at: LruCache[str, float] = LruCache(_CACHED)
         self._reads: SingleFlight[CachedStream] = SingleFlight()
 
     # -- verbs
@@ -124,9 +124,7 @@ class Streams:
             spec = cached.spec if cached and cached.record.spec == record.spec else spec_from_bytes(record.spec)
             cached = CachedStream(record, spec)
         self._cache.put(record.name, cached)
-        self._read_at[record.name] = monotonic()
-        if len(self._read_at) > 2 * _CACHED:
-            self._read_at = {name: at for name, at in self._read_at.items() if name in self._cache}
+        self._read_at.put(record.name, monotonic())
         self.note(record.name, record.incarnation)
         return cached
 

@@ -20,12 +20,7 @@ __all__ = ["open_store"]
 _DAYS = 86_400.0
 
 
-def open_store(
-    url: str = "memory",
-    *,
-    clock: Callable[[], float] = time.time,
-    limits: Limits | None = None,
-) -> Store:
+def open_store(url: str = "memory", *, clock: Callable[[], float] = time.time, limits: Limits | None = None) -> Store:
     """The store of this URL (``stores.address``); nothing is connected yet. ``clock``: for the memory store; Redis has
     its own.
 

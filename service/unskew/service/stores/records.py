@@ -10,16 +10,9 @@ from enum import Enum
 from unskew.core.plan.plan import Version
 
 __all__ = [
-    "HistoryEntry",
-    "Marks",
-    "News",
-    "PartKey",
-    "PartOutcome",
-    "PlanOutcome",
-    "PlanRecord",
-    "StoredPart",
+    "HistoryEntry", "Marks", "News", "PartKey", "PartOutcome", "PlanOutcome", "PlanRecord", "StoredPart",
     "StreamRecord",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
