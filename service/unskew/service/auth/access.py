@@ -14,22 +14,10 @@ from types import TracebackType
 from typing import Any
 
 from unskew.core.errors import ConfigError, UnskewError
-from unskew.service.auth.credentials import (
-    ANYBODY,
-    ROLE_OF,
-    Allowance,
-    CallerTable,
-    Grant,
-    Identity,
-    Role,
-    read_credentials,
-)
+from unskew.service.auth.credentials import ANYBODY, ROLE_OF, CallerTable, Identity, read_credentials
 from unskew.service.errors import DeniedError, ServiceError, UnauthenticatedError
 
-__all__ = [
-    "ANYBODY", "ROLE_OF", "Access", "Allowance", "Grant", "Identity", "Role", "audit", "audited_change",
-    "read_credentials",
-]  # fmt: skip
+__all__ = ["Access", "audit", "audited_change"]
 
 _log = logging.getLogger("unskew.access")
 _audit = logging.getLogger("unskew.audit")
@@ -37,8 +25,6 @@ _CHECK_INTERVAL = 1.0  # seconds between two checks whether the file changed
 _UNKNOWN = "the credential is not known here, or has expired; ask for a new one"
 _LONGEST_NAME = 200  # a name that is longer is refused, and cut in the log
 _CHANGES = {"PutStream", "DeleteStream"}
-
-# -- who may ---------------------------------------------------------------------------------------------------
 
 
 class Access:

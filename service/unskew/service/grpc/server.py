@@ -23,7 +23,8 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_g
 from unskew.service.api.calls import Calls, check_size, synced_in_bytes
 from unskew.service.api.verbs import BuiltPlan
 from unskew.service.app.settings import Settings
-from unskew.service.auth.access import Access, Identity
+from unskew.service.auth.access import Access
+from unskew.service.auth.credentials import Identity
 from unskew.service.errors import LimitError
 from unskew.service.grpc import keda
 from unskew.service.grpc.codec import (
