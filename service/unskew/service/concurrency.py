@@ -21,6 +21,11 @@ def detached_task(work: Coroutine[Any, Any, V]) -> asyncio.Task[V]:
     return contextvars.Context().run(asyncio.create_task, work)
 
 
+async def in_thread(work: Callable[[], V], size: int, large: int) -> V:
+    """Work on less than so many bytes is done at once: it is not worth a thread."""
+    return work() if size < large else await asyncio.to_thread(work)
+
+
 async def finish(*tasks: asyncio.Task[Any]) -> None:
     """Cancel these tasks and wait for their end."""
     for task in tasks:
@@ -114,7 +119,6 @@ class SingleFlight(Generic[V]):
         self._tasks.pop(key, None)
 
     async def close(self) -> None:
-        """End what is under way."""
         await finish(*self._tasks.values())
 
 
