@@ -23,9 +23,6 @@ T = TypeVar("T")
 Pairs = list[tuple[bytes, bytes]]
 
 
-# -- lists ----------------------------------------------------------------------------------------------------
-
-
 def pairs(flat: Sequence[bytes]) -> Pairs:
     return list(zip(flat[::2], flat[1::2], strict=True))
 
@@ -42,9 +39,6 @@ def groups(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[list
         total += size
     if group:
         yield group
-
-
-# -- names and numbers ----------------------------------------------------------------------------------------
 
 
 def micros(seconds: float) -> int:
@@ -77,9 +71,6 @@ def report_key(field: bytes) -> ReportKey:
 
 def _named(agent: str, name: str) -> ReportKey:
     return ReportKey(agent, int(name[:_DIGITS]), int(name[_DIGITS:]))
-
-
-# -- records --------------------------------------------------------------------------------------------------
 
 
 def stream_of(name: str, reply: Sequence[bytes]) -> StreamRecord:
