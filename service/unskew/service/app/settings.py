@@ -128,9 +128,6 @@ def _check(settings: Settings) -> None:
         )
 
 
-# -- flags ----------------------------------------------------------------------------------------------------
-
-
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         name, _, text = message.rpartition(": ")

@@ -65,8 +65,6 @@ class PageOperations:
         to.add("GetOverview", "GET", f"{STREAM}/overview", self.overview, StreamOverview, **plain)
         to.add("ListOverviews", "GET", "/v1/overview", self.list, OverviewPage, **plain)
 
-    # -- files
-
     async def _index(self, request: Request) -> Response:
         return self._answer_file(request, "index.html", _CHECK)
 
@@ -77,8 +75,6 @@ class PageOperations:
 
     def _answer_file(self, request: Request, name: str, cache: str) -> Response:
         return _answer(request, self._files[name], _KINDS[name.rpartition(".")[2]], cache, _HEADERS)
-
-    # -- documents
 
     async def overview(self, request: Request, stream: StreamName) -> Response:
         """A stream as it stands and as it went: what the web page shows."""

@@ -150,9 +150,6 @@ async def _only(message: M) -> AsyncIterator[M]:
     yield message
 
 
-# -- the document --------------------------------------------------------------------------------------------------
-
-
 def plan_document(plan: Plan) -> dict[str, Any]:
     """As ``models.PlanDocument`` describes it."""
     info = plan.info

@@ -27,9 +27,6 @@ class StreamRecord:
     owner: str = ""
 
 
-# -- histograms and reports of batches ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, order=True)
 class PartKey:
     """The name of a part of a report about a batch. ``kind``: "histogram" or "work"."""
@@ -66,9 +63,6 @@ class Marks:
     of: Mapping[str, Mapping[int, int]]
 
 
-# -- plans ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class PlanRecord:
     """A plan's bytes. ``purpose`` says what it was made for ("batch:17"), so that it is made once."""
@@ -85,9 +79,6 @@ class PlanOutcome(Enum):
     STORED = "stored"
     PURPOSE_TAKEN = "purpose taken"  # there is a plan for this purpose: use that one
     NOT_NEXT = "not next"  # another plan was stored in between: plan again from it
-
-
-# -- history and news -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
