@@ -128,8 +128,6 @@ class EventLog:
         if suppressed is None:
             return
         fields: dict[str, Any] = {"stream": event.stream}
-        if event.version is not None:
-            fields["version"] = str(event.version)
         if event.round is not None:
             fields["round"] = event.round
         if suppressed:

@@ -127,12 +127,11 @@ class WatchersSeen:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Something was not done, and why; with its version or round, where it is about one."""
+    """Something was not done, and why; with its round, where it is about one."""
 
     stream: str
     what: str
     reason: str
-    version: Version | None = None
     round: int | None = None
 
 
@@ -147,7 +146,6 @@ class Observer(Protocol):
 
 
 def rows_of(batch: BatchWork) -> dict[int, int]:
-    """By partition."""
     return {work.partition: work.rows for work in batch.work}
 
 
