@@ -77,8 +77,7 @@ class Waiters:
 
 
 class Signal:
-    """Set by any, waited for by one. Before Python 3.12 ``asyncio.wait_for`` over an event loses a cancellation that
-    comes while the event is set; this does not."""
+    """Set by any, waited for by one. Before Python 3.12 ``asyncio.wait_for`` over an event may lose a cancellation."""
 
     def __init__(self) -> None:
         self._waiters, self._set = Waiters(), False

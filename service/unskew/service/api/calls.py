@@ -1,7 +1,6 @@
 """Every verb as a call of gRPC or REST: a message and its sender in, a message out.
 
-Here and nowhere else the caller's role, names and sizes are checked, and changes are written to the audit log. Large
-messages are decoded in a thread.
+Only here the caller's role, names and sizes are checked, and changes are written to the audit log.
 """
 
 from __future__ import annotations

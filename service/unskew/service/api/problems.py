@@ -1,7 +1,6 @@
 """Errors for callers: each is a gRPC status with google.rpc details, or an RFC 9457 problem document.
 
-``Fault.of`` handles every error that is raised on purpose. Any other is a bug of the service: the caller gets a number
-to look for in the log, and nothing more.
+An error that was not raised on purpose is a bug of the service: the caller gets a number to look for in the log.
 """
 
 from __future__ import annotations
@@ -97,7 +96,6 @@ class Fault:
 
     @property
     def status(self) -> int:
-        """For HTTP."""
         return self.http or _HTTP[self.code]
 
     @property

@@ -48,8 +48,7 @@ __all__ = ["Running", "build", "check", "main", "serve"]
 _log = logging.getLogger("unskew.service")
 _SWITCH_INTERVAL = 0.0005
 """Seconds that a computing thread keeps the interpreter while the loop waits for it. The loop releases it at each
-system call, five or more for one request, and each time waits so long: with Python's own 0.005 a health check took 30
-ms more."""
+system call, five or more for one request: with Python's own 0.005 a health check took 30 ms more."""
 _GC_THRESHOLD = 20_000  # new objects before a collection: most live no longer than their call
 _SETTLE = 1.0  # seconds after the last handler ended for gRPC to send its answer
 _CHECK_INTERVAL = 2.0  # seconds between two checks of the store and the certificates
@@ -140,8 +139,7 @@ def _access(settings: Settings, rejected: Callable[[str], None] = lambda _reason
 
 
 async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telemetry | None = None) -> Running:
-    """The service, listening. ``verbs``: in place of an engine over the settings' store, for tests. ``telemetry`` is
-    closed with the service."""
+    """The service, listening; ``telemetry`` is closed with it. ``verbs``: in place of an engine, for tests."""
     metrics, owned = Metrics(), contextlib.AsyncExitStack()
     async with owned:
         tls = Tls(settings) if settings.tls_cert else None

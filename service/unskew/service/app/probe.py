@@ -1,5 +1,4 @@
-"""Whether the service in this container is alive: exit code 0 or 1, for container engines that run a command
-(HEALTHCHECK).
+"""Whether the service in this container is alive: exit code 0 or 1, for HEALTHCHECK of container engines.
 
 Kubernetes probes over HTTP itself and does not need this. It is configured by the environment alone, as a container is,
 and imports only Python's own library, because it runs every half a minute. ``/healthz`` needs no token.

@@ -1,7 +1,6 @@
 """The service's settings, by environment (``UNSKEW_HTTP_PORT``) or by flag (``--http-port``); a flag wins.
 
-One rule goes beyond single values: without credentials the service answers anybody who can reach it, so it then binds
-to loopback only, unless ``insecure`` is set.
+Without credentials the service answers anybody who can reach it, so it binds to loopback only, unless ``insecure``.
 """
 
 from __future__ import annotations

@@ -139,8 +139,7 @@ class audited_change:  # noqa: N801 - used as a statement
 
 
 def _refused(why: BaseException) -> str:
-    """A denied call has its line already (``Access.require``). One whose caller went away may have changed something
-    all the same."""
+    """A denied call has its line already (``Access.require``). An abandoned one may have changed something."""
     if isinstance(why, DeniedError):
         return ""
     if isinstance(why, ServiceError):

@@ -89,7 +89,6 @@ class PlanCache:
         return record
 
     async def at(self, stream: str, version: Version) -> PlanRecord | None:
-        """The plan of this version."""
         record = self._records.find((stream, version))
         if record is None:
             record = await self._base.store.plan(stream, version)
@@ -98,7 +97,6 @@ class PlanCache:
         return record
 
     async def plan(self, stream: str, record: PlanRecord) -> Plan:
-        """The plan in these bytes."""
         key = stream, record.version
         plan = self._plans.find(key)
         if plan is None or plan.digest != record.digest:

@@ -40,8 +40,7 @@ class CachedStream:
 
 
 class Incarnations:
-    """The highest incarnation of each stream that this replica has read or was shown by an agent: a stream that begins
-    anew gets a higher one."""
+    """The highest of each stream that was read or shown by an agent: a stream that begins anew gets a higher one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -91,8 +90,7 @@ class Streams:
     # -- for the other parts
 
     async def get(self, stream: str, *, fresh: bool = False) -> CachedStream:
-        """The stream, or ``NotFoundError``. Where the store does not answer the cached settings serve, unless they have
-        to be ``fresh``."""
+        """Where the store does not answer the cached settings serve, unless they have to be ``fresh``."""
         cached = self._cache.find(stream)
         if (
             cached is not None

@@ -37,7 +37,6 @@ def identity(access: Access, context: Context) -> Identity:
 
 
 def authorization(context: Context) -> str | None:
-    """The ``Authorization`` header."""
     header = None
     for key, value in context.invocation_metadata() or ():
         if key == "authorization":

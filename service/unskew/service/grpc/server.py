@@ -1,5 +1,4 @@
-"""The gRPC handlers: bytes in, ``api.calls``, bytes out; with statuses, health, reflection and drain. KEDA's scaler
-(``keda``) is served beside them.
+"""The gRPC handlers: bytes in, ``api.calls``, bytes out; with statuses, health, reflection, drain and KEDA's scaler.
 
 Messages are parsed here and not by the library: so a caller without a credential is refused before its bytes are read,
 and bytes that are no message are INVALID_ARGUMENT, not INTERNAL. A watch ends with OK when it is old or the service

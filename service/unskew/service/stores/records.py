@@ -17,8 +17,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class StreamRecord:
-    """A stream and its settings. ``incarnation``: microseconds since 1970 at which its numbering began. ``owner``: who
-    created it, whoever changed it since."""
+    """``incarnation``: microseconds since 1970 at which the stream's numbering began. ``owner``: who created it."""
 
     name: str
     spec: bytes

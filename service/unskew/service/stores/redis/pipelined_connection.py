@@ -40,7 +40,6 @@ class _Pipeline:
         self.reading = detached_task(self._read())
 
     async def send(self, words: tuple[Any, ...]) -> Any:
-        """The answer to a command."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         packed = self._connection.pack_command(*words)
@@ -94,8 +93,7 @@ class _Pipeline:
 
 
 class PipelinedConnection:
-    """Redis-py's client, as far as it is used here, over one connection. ``connection`` makes one that is not connected
-    and has no timeout of its own."""
+    """As much of redis-py's client as is used here. ``connection`` makes one, not connected, without a timeout."""
 
     def __init__(self, connection: Callable[[], Any], timeout: float) -> None:
         self._make, self._timeout = connection, timeout

@@ -78,7 +78,6 @@ class RedisClient:
         self._client = self._connect()
 
     def run(self, script: Script, keys: tuple[str, ...], args: tuple[Any, ...]) -> Awaitable[Any]:
-        """A script, by its hash where Redis has it already."""
         return self._answer(("EVALSHA", script.sha, len(keys), *keys, *args), script)
 
     def command(self, *words: Any) -> Awaitable[Any]:
@@ -191,9 +190,8 @@ class RedisClient:
 
 
 class _Sentinels(Sentinel):
-    """Asks them for the master once at a time: redis-py reorders its list of Sentinels while it asks, so that of two
-    calls at once one may overwrite the order of the other. One of three Sentinels is then never asked again, and its
-    connection stays open."""
+    """Asks them for the master once at a time: redis-py reorders its list of Sentinels while it asks. Of two calls at
+    once one may overwrite the other's order: one of three is then never asked again, and its connection stays open."""
 
     def __init__(self, hosts: Sequence[tuple[str, int]], options: dict[str, Any]) -> None:
         super().__init__(list(hosts), sentinel_kwargs=options)  # type: ignore[no-untyped-call]  # so in redis-py

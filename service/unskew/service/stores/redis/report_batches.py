@@ -97,8 +97,7 @@ class WrittenReports:
     # -- reading
 
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
-        """In the order of their keys, as they were at one moment: nothing comes into a sealed round, and it goes as a
-        whole."""
+        """In the order of their keys, as of one moment: nothing comes into a sealed round, and it goes as a whole."""
         for _ in range(_TRIES):
             fields, lines = await self._run("sealed", stream, epoch)
             about = {field: line.split(b" ") for field, line in pairs(lines)}

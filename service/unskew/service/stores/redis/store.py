@@ -2,8 +2,7 @@
 
 Each operation is one script (``scripts``) on the keys of one stream, which share a hash tag. Only the list of streams
 and the owners' quotas stand beside them: a name may be on the list for a stream that is gone, and is taken off by
-whoever lists it. Redis must refuse writes when its memory is full (``maxmemory-policy noeviction``): a report that was
-taken must not be evicted.
+whoever lists it. Redis must refuse writes when it is full (``maxmemory-policy noeviction``): no taken report may go.
 
 Published news wake listeners up; nothing depends on them. A Redis that lost its data has no streams: replicas that
 remember them put them back (``recovering``), in a new incarnation. A deleted stream is remembered as such for a day.
