@@ -103,7 +103,7 @@ class SingleFlight(Generic[V]):
     async def once(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> V:
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.ensure_future(_awaited(ask))
+            task = self._tasks[key] = asyncio.ensure_future(ask())
             task.add_done_callback(lambda done: self._remove(key, done))
         return await asyncio.shield(task)
 
@@ -119,7 +119,3 @@ class SingleFlight(Generic[V]):
 
     async def close(self) -> None:
         await finish(*self._tasks.values())
-
-
-async def _awaited(ask: Callable[[], Awaitable[V]]) -> V:
-    return await ask()

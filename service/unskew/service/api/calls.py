@@ -197,10 +197,8 @@ class Calls:
         version = streams.version_from_message(request.version) if request.HasField("version") else None
         explanation = await self.verbs.explain(stream, request.hash, version)
         version = explanation.version or version
-        fragments = [
-            pb.KeyFragment(partition=partition, share=share)
-            for partition, share in zip(explanation.partitions, explanation.shares, strict=True)
-        ]
+        places = zip(explanation.partitions, explanation.shares, strict=True)
+        fragments = [pb.KeyFragment(partition=partition, share=share) for partition, share in places]
         return pb.ExplainResponse(
             version=None if version is None else streams.version_to_message(version),
             hot=explanation.kind != "tail",

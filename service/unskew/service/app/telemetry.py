@@ -210,8 +210,7 @@ class Telemetry:
             "unskew.reports": event.reports,
             "unskew.outcome": event.outcome,
         }
-        span = self._tracer.start_span("round", self._nowhere(), attributes=about, start_time=_ago(event.seconds))
-        span.end()
+        self._tracer.start_span("round", self._nowhere(), attributes=about, start_time=_ago(event.seconds)).end()
 
 
 def _ago(seconds: float) -> int:

@@ -25,18 +25,7 @@ from unskew.service.app.settings import Settings
 from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Identity
 from unskew.service.errors import LimitError
-from unskew.service.grpc import keda
-from unskew.service.grpc.codec import (
-    Context,
-    Observe,
-    Reflection,
-    TimedCall,
-    abort,
-    authorization,
-    identity,
-    parsed,
-    sans,
-)
+from unskew.service.grpc import codec, keda
 from unskew.v1 import keda_pb2
 from unskew.v1 import partitioner_pb2 as pb
 
@@ -45,7 +34,7 @@ __all__ = ["SERVICE", "GrpcServer", "options"]
 SERVICE = "unskew.v1.PartitionerService"
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
-Opened = Callable[[type[Any], Any, Context], tuple[Any, ...]]  # what a call takes: a message, its sender, ...
+Opened = Callable[[type[Any], Any, codec.Context], tuple[Any, ...]]  # what a call takes: a message, its sender, ...
 
 
 def options(settings: Settings) -> list[tuple[str, int]]:
@@ -59,9 +48,8 @@ def options(settings: Settings) -> list[tuple[str, int]]:
         "grpc.server.max_pending_requests_hard_limit": 2 * settings.max_pending_requests,
         "grpc.keepalive_time_ms": _ms(settings.keepalive),
         "grpc.keepalive_timeout_ms": _ms(settings.keepalive_timeout),
-        "grpc.http2.ping_timeout_ms": _ms(
-            settings.keepalive_timeout
-        ),  # a minute by default, whatever the line above says
+        # A minute by default, whatever the line above says.
+        "grpc.http2.ping_timeout_ms": _ms(settings.keepalive_timeout),
         "grpc.keepalive_permit_without_calls": 1,
         "grpc.http2.min_ping_interval_without_data_ms": _ms(settings.min_ping_interval),
         "grpc.http2.min_recv_ping_interval_without_data_ms": _ms(settings.min_ping_interval),
@@ -83,14 +71,14 @@ class GrpcServer:
 
     calls: Calls
     access: Access
-    observe: Observe = lambda _method, _code, _seconds: None
+    observe: codec.Observe = lambda _method, _code, _seconds: None
     max_watchers: int = 10_000
     max_watch: float = 600.0
 
     def __post_init__(self) -> None:
         self._health = health.aio.HealthServicer()
         self._watching: set[asyncio.Future[Any]] = set()
-        self._under_way: set[TimedCall] = set()
+        self._under_way: set[codec.TimedCall] = set()
         self._watchers = 0
         self._draining = False
 
@@ -117,7 +105,7 @@ class GrpcServer:
         names = (SERVICE, keda.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
         files = (pb.DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            Reflection(names, keda.descriptor_pool(*files), self.access), server
+            codec.Reflection(names, keda.descriptor_pool(*files), self.access), server
         )
 
     def _for_keda(self) -> dict[str, Any]:
@@ -166,36 +154,36 @@ class GrpcServer:
 
     def _handler(
         self, verb: str, kind: type[M], call: Callable[..., Awaitable[T]], opened: Opened, encode: Callable[[T], bytes]
-    ) -> Callable[[Any, Context], Awaitable[bytes]]:
-        async def handler(data: Any, context: Context) -> bytes:
-            with TimedCall(self.observe, verb, self._under_way) as timed:
+    ) -> Callable[[Any, codec.Context], Awaitable[bytes]]:
+        async def handler(data: Any, context: codec.Context) -> bytes:
+            with codec.TimedCall(self.observe, verb, self._under_way) as timed:
                 try:
                     return encode(await call(*opened(kind, data, context)))
                 except Exception as why:  # noqa: BLE001 - every error becomes a status
                     fault = timed.failed(why)
-                await abort(context, fault)
+                await codec.abort(context, fault)
             raise AssertionError("abort raises")
 
         return handler
 
-    def _opened(self, kind: type[M], data: bytes, context: Context) -> tuple[M, Identity]:
-        who = identity(self.access, context)
+    def _opened(self, kind: type[M], data: bytes, context: codec.Context) -> tuple[M, Identity]:
+        who = codec.identity(self.access, context)
         check_size(who, len(data))
-        return parsed(kind, data), who
+        return codec.parsed(kind, data), who
 
-    def _opened_for_keda(self, kind: type[Any], data: bytes, context: Context) -> tuple[Any, Identity]:
+    def _opened_for_keda(self, kind: type[Any], data: bytes, context: codec.Context) -> tuple[Any, Identity]:
         """The token may be in the message, which is therefore parsed first, and must be small."""
         keda.check_request_size(len(data))
-        request = parsed(kind, data)
-        return request, self.access.identify(authorization(context) or keda.bearer(request), sans(context))
+        request = codec.parsed(kind, data)
+        return request, self.access.identify(codec.authorization(context) or keda.bearer(request), codec.sans(context))
 
-    def _opened_sync(self, kind: type[M], data: bytes, context: Context) -> tuple[M, Identity, float | None]:
+    def _opened_sync(self, kind: type[M], data: bytes, context: codec.Context) -> tuple[M, Identity, float | None]:
         return *self._opened(kind, data, context), context.time_remaining()
 
     def _opened_chunks(
-        self, kind: type[M], chunks: AsyncIterator[bytes], context: Context
+        self, kind: type[M], chunks: AsyncIterator[bytes], context: codec.Context
     ) -> tuple[AsyncIterator[M], Identity]:
-        who = identity(self.access, context)
+        who = codec.identity(self.access, context)
         return _parsed_chunks(kind, chunks, who), who
 
     # -- watches ----------------------------------------------------------------------------------------------
@@ -209,8 +197,8 @@ class GrpcServer:
     ) -> Any:
         opened = opened or self._opened
 
-        async def handler(data: bytes, context: Context) -> None:
-            with TimedCall(self.observe, verb, self._under_way) as timed:
+        async def handler(data: bytes, context: codec.Context) -> None:
+            with codec.TimedCall(self.observe, verb, self._under_way) as timed:
                 self._watchers += 1
                 try:
                     arguments = opened(kind, data, context)
@@ -224,7 +212,7 @@ class GrpcServer:
                     fault = timed.failed(why)
                 finally:
                     self._watchers -= 1
-                await abort(context, fault)
+                await codec.abort(context, fault)
 
         return grpc.unary_stream_rpc_method_handler(handler)
 
@@ -273,4 +261,4 @@ async def _stopped(step: asyncio.Future[Any]) -> None:
 async def _parsed_chunks(kind: type[M], chunks: AsyncIterator[bytes], who: Identity) -> AsyncIterator[M]:
     async for chunk in chunks:
         check_size(who, len(chunk))
-        yield parsed(kind, chunk)
+        yield codec.parsed(kind, chunk)
