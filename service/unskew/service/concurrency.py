@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Signal", "SingleFlight", "Waiters", "detached_task", "finish", "monotonic"]
+__all__ = ["Signal", "SingleFlight", "Waiters", "detached_task", "finish", "in_thread", "monotonic"]
 
 V = TypeVar("V")
 monotonic = time.monotonic

@@ -174,7 +174,8 @@ class Planning:
             evidence = await self._batches.evidence(cached, batch, fresh=fresh)
         else:
             evidence = Evidence(histogram, "from the histogram in the request")
-        feedback, first = await self._feedback(cached, batch), Version(cached.record.incarnation, 1)
+        feedback = await self._feedback(cached, batch)
+        first = Version(cached.record.incarnation, 1)
         request = PlanRequest(stream, cached.spec, batch, evidence, feedback, purpose, first)
         for _ in range(self._base.tuning.tries):
             built = await self._attempt(cached, request, started)

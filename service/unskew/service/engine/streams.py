@@ -90,7 +90,7 @@ class Streams:
     # -- for the other parts
 
     async def get(self, stream: str, *, fresh: bool = False) -> CachedStream:
-        """Where the store does not answer the cached settings serve, unless they have to be ``fresh``."""
+        """The stream, or ``NotFoundError``; where the store does not answer the cached one serves, unless ``fresh``."""
         cached = self._cache.find(stream)
         if (
             cached is not None
