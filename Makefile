@@ -12,7 +12,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)
 CLASSES := $(VENV)/spark-classes.jsa
 ROOTS := core simulate proto client service spark_integration cli
-WORKERS ?= 2
+# More than cores: a test that waits (for a batch, a lease, a server) leaves its core to another.
+WORKERS ?= 3
 QUICK = tests/unit tests/property tests/client
 TESTS ?= tests
 RUNS ?= 5

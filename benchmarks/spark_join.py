@@ -31,8 +31,7 @@ from pyspark.sql import functions as F
 from unskew.core.operators.join_plan import RIGHT, JoinPlan
 from unskew.spark import Unskew
 from unskew.spark.operators.joins import Join
-from unskew.spark.place.native import place_column
-from unskew.spark.place.replicas import replicated
+from unskew.spark.place.native import place_column, replicated
 
 SLOTS = 16
 KEYS = 10_000

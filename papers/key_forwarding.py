@@ -8,8 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.rounds.agent import Action, Agent, Answered, Event
+from unskew.core.routers.learner import Learner
 
-__all__ = ["ForwardingAgent"]
+__all__ = ["ForwardingAgent", "keys_not_final"]
+
+
+def keys_not_final(learner: Learner) -> NDArray[np.uint64]:
+    """The keys that may have tuples in the window on other workers than their hash worker, ascending.
+
+    All other keys are final where they are. Without a window no key ever is, and these are the hot keys.
+    """
+    rows = learner.rows
+    return np.sort(rows.row_keys[rows.table[rows.table > 0] - 1])
 
 
 @dataclass(eq=False)
@@ -36,7 +46,7 @@ class ForwardingAgent:
         slide = settings.slide if settings.slide is not None else settings.window
         if slide is None or agent.dsync > slide or self._answered_in != self._slide():
             return None
-        return np.union1d(agent.learner.split_keys(), self._split)
+        return np.union1d(keys_not_final(agent.learner), self._split)
 
     def _slide(self) -> int:
         return int(self.agent.learner.loads.clock[1])

@@ -285,14 +285,13 @@ async def test_a_redis_that_hangs_costs_each_caller_its_deadline_and_then_nothin
     results = await asyncio.gather(*(store.stream("clicks") for _ in range(20)), return_exceptions=True)
     assert all(isinstance(result, UnavailableError) for result in results)
     assert time.monotonic() - started < 5.0  # one after the other they take six
-    assert store.broken
     started = time.monotonic()
     results = await asyncio.gather(*(store.stream("clicks") for _ in range(200)), return_exceptions=True)
     assert all(isinstance(result, UnavailableError) for result in results)
+    assert sum("has not answered for a while" in str(result) for result in results) >= 199  # all but a probe
     assert time.monotonic() - started < 20.0
     own_server.resume()
     assert [one.name for one in await answers(store)] == ["clicks"]
-    assert not store.broken
     await store.close()
 
 

@@ -184,8 +184,8 @@ def test_no_key_is_on_more_workers_than_it_may_be(cap: int | str | None) -> None
         router.route(batch)
         now = router.table.rows > 0
         most = workers_allowed(how, router.table.rows[now], len(batch), 16)
-        assert (router.table.fragments[now] <= most).all()
-        assert router.table.fragments.max() >= min(int(most.max()), 6)
+        assert (router.table.held.sum(axis=1)[now] <= most).all()
+        assert router.table.held.sum(axis=1).max() >= min(int(most.max()), 6)
 
 
 def test_workers_allowed_by_hand() -> None:

@@ -82,8 +82,8 @@ class Shadow:
 
     def handle(self, event: Any, now: float) -> tuple[Any, ...]:
         self.log.append((event, now))
-        epoch, actions = self.agent.epoch, self.agent.handle(event, now)
-        assert self.agent.epoch >= epoch
+        epoch, actions = self.agent.version[1], self.agent.handle(event, now)
+        assert self.agent.version[1] >= epoch
         for action in actions:
             if isinstance(action, ReportOut):
                 self._reported(action.report)
@@ -114,7 +114,7 @@ class Shadow:
         return actions
 
     def answered(self, answer: Any, age: float, now: float) -> None:
-        new = answer.epoch > self.agent.epoch
+        new = answer.epoch > self.agent.version[1]
         self.handle(Answered(answer, age), now)
         if not new:
             return
@@ -387,7 +387,7 @@ class Cooperation(RuleBasedStateMachine):
         assert self.store.newest is not None
         answer = self.store.newest.answer
         for shadow in self.living.values():
-            assert shadow.agent.epoch == self.store.rounds.merged == answer.epoch
+            assert shadow.agent.version[1] == self.store.rounds.merged == answer.epoch
             assert shadow.agent.dsync == answer.dsync
             table: QTable = shadow.agent.learner.table().take(answer.table.hashes)
             assert table.hashes.tolist() == answer.table.hashes.tolist()

@@ -16,8 +16,9 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.service.faces import SERVICE, FakeVerbs, Served, digest_of, histogram, report, served
 from unskew.core.errors import ConfigError
 from unskew.core.stream_spec import Part, StreamSpec
-from unskew.service.auth.access import ANYBODY as anybody  # noqa: N811
-from unskew.service.auth.access import ROLE_OF, Access, Role, audit, read_credentials
+from unskew.service.auth.access import Access, audit
+from unskew.service.auth.credentials import ANYBODY as anybody  # noqa: N811
+from unskew.service.auth.credentials import ROLE_OF, Role, read_credentials
 from unskew.service.errors import DeniedError, UnauthenticatedError
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import histograms, round_messages

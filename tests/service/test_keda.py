@@ -24,7 +24,8 @@ from tests.service.test_main import certificate
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.service.api.calls import Calls
 from unskew.service.api.verbs import ScaleAnswer
-from unskew.service.auth.access import ANYBODY, Access
+from unskew.service.auth.access import Access
+from unskew.service.auth.credentials import ANYBODY
 from unskew.service.errors import ConflictError, FieldError
 from unskew.service.grpc import keda
 from unskew.v1 import keda_pb2 as pb

@@ -19,7 +19,7 @@ from tests.service.faces import Served, digest_of, served, web
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.stream_spec import Part
-from unskew.service.auth.access import Allowance, read_credentials
+from unskew.service.auth.credentials import Allowance, read_credentials
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import histograms

@@ -314,7 +314,7 @@ def _shell(folder: Path, block: str) -> str:
 
 def test_the_page_names_the_flags_and_roles_that_there_are() -> None:
     """No flag of `unskew serve` that the page tells is unknown, and its example of a token is a line that is taken."""
-    from unskew.service.auth.access import read_credentials
+    from unskew.service.auth.credentials import read_credentials
 
     text = PAGE.read_text()
     flags = {f"--{name.replace('_', '-')}" for name in Settings.model_fields}

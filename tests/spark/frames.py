@@ -10,17 +10,29 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from numpy.typing import NDArray
 
 from unskew.core import Histogram, make_planner
 from unskew.core.plan.plan import Plan
 from unskew.spark.frame.jvm import physical_text
 from unskew.spark.frame.physical import Node, nodes
+from unskew.spark.place import repartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["KEYS", "hashes_in", "no_job", "plan_over", "python_workers", "setting", "typed_frame"]
+__all__ = [
+    "KEYS",
+    "as_spark_4_0",
+    "hashes_in",
+    "no_job",
+    "plan_over",
+    "python_workers",
+    "setting",
+    "shuffles",
+    "typed_frame",
+]
 
 # SQL over a column ``k``, a skewed long; every type a key may have, with its edge values and NULLs.
 KEYS = {
@@ -87,6 +99,20 @@ def no_job(spark: SparkSession) -> Iterator[None]:
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
     assert list(context.statusTracker().getJobIdsForGroup(group)) == []
+
+
+@contextmanager
+def as_spark_4_0(*, older: bool = True) -> Iterator[None]:
+    """Rows are placed as on Spark 4.0, without ``repartitionById``, whichever Spark runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        if older:
+            patch.setattr(repartition, "_BY_ID", (5, 0))
+        yield
+
+
+def shuffles(df: DataFrame) -> list[Node]:
+    """The shuffles of a frame's physical plan, the last one first."""
+    return [node for node in nodes(physical_text(df)) if node.name == "Exchange"]
 
 
 def python_workers(df: DataFrame) -> list[Node]:

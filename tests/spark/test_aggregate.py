@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from tests.spark.frames import KEYS, hashes_in, no_job, plan_over, setting, typed_frame
+from tests.spark.frames import KEYS, hashes_in, no_job, plan_over, setting, shuffles, typed_frame
 from unskew.core import Histogram, make_planner
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.operators.advice import states as states_of
 from unskew.spark import Unskew
 from unskew.spark.frame.jvm import physical_text
-from unskew.spark.frame.physical import nodes, shuffles
+from unskew.spark.frame.physical import nodes
 from unskew.spark.operators.aggregation import aggregation_of, at_input, at_plan, place_for, split_keys_of
 
 if TYPE_CHECKING:

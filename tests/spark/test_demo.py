@@ -33,14 +33,13 @@ from unskew.service.app.settings import Settings
 from unskew.spark import demo as package
 from unskew.spark.demo import Demo, DemoBatch, Outcome, Step
 from unskew.spark.demo.agents import Round
-from unskew.spark.demo.proof import Digest, Proof, prove
 from unskew.spark.demo.stream import folder_of, make_stream
-from unskew.spark.demo.work import MeasuredRun, counted
+from unskew.spark.demo.work import Digest, MeasuredRun, Proof, counted, prove
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 LONG = 240.0  # seconds that a run may take on a machine with much else to do
 SAME = Digest(5, 3000, "ab" * 32)
@@ -101,7 +100,7 @@ def ended(session: int, seconds: float) -> list[int]:
 
 
 def test_the_quick_demo_shows_proves_and_reports(tmp_path: Path) -> None:
-    """Three batches; where the plan knew the hot key, unskew's partitions are even and hash's are not; both results are
+    """Three batches, the first two counted; unskew's partitions are even there and hash's are not; both results are
     the stream's; the page is there, and nothing else: no process, no temporary file, no noise on stderr. Other
     services and another Spark may have their ports."""
     with ports_in_use(), running(tmp_path, "--out", "report") as run:
@@ -110,9 +109,9 @@ def test_the_quick_demo_shows_proves_and_reports(tmp_path: Path) -> None:
     assert (run.returncode, err, left) == (0, "", [])
     rows = re.findall(r"^ +(\d) +\S+ \d+% +[\d.]+ s +[\d.]+ s +[\d.]+x +([\d.]+) → ([\d.]+) +(\S+)", out, re.MULTILINE)
     assert [row[0] for row in rows] == ["0", "1", "2"]
-    assert [row[3] for row in rows] == ["hash", "1", "1"]  # the plan after batch 1 was as good as it could be
-    assert float(rows[1][1]) > 2.0
-    assert float(rows[1][2]) < 1.2
+    assert [row[3] for row in rows[:2]] == ["counted", "counted"]  # no other way has been scored yet
+    assert min(float(row[1]) for row in rows[:2]) > 2.0
+    assert max(float(row[2]) for row in rows[:2]) < 1.2
     assert re.search(r"results equal: yes, 60,000 rows in [\d,]+ keys, SHA-256 [0-9a-f]{16}", out)
     assert "report: report/index.html" in out
     assert re.search(r"^watch it live, while it lasts: http://127\.0\.0\.1:\d+/$", out, re.MULTILINE)

@@ -24,7 +24,7 @@ from unskew.spark.frame.jvm import request_slots
 from unskew.spark.streaming import elasticity
 from unskew.spark.streaming.foreach import ForEachBatch
 
-pytestmark = pytest.mark.xdist_group("spark")
+pytestmark = pytest.mark.xdist_group("spark-streams")
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, BATCHES = 3_000, 5

@@ -18,13 +18,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from tests.spark.frames import KEYS, hashes_in, no_job, plan_over, setting, typed_frame
+from tests.spark.frames import KEYS, hashes_in, no_job, plan_over, setting, shuffles, typed_frame
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
 from unskew.core.operators.group_plan import group_plan
 from unskew.core.planners import Origin
 from unskew.spark import Unskew
-from unskew.spark.frame.physical import shuffles
-from unskew.spark.operators.group_memory import GroupMemoryWarning, bytes_of
+from unskew.spark.operators.groups import GroupMemoryWarning, bytes_of
 from unskew.spark.operators.user_functions import fragment, whole
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from tests.spark.frames import hashes_in, plan_over, python_workers, setting
+from tests.spark.frames import as_spark_4_0, hashes_in, plan_over, python_workers, setting, shuffles
 from unskew.core.operators.join_plan import HOWS, LEFT
 from unskew.core.plan.plan import Plan
 from unskew.spark import Unskew
 from unskew.spark.frame.jvm import physical_text
-from unskew.spark.frame.physical import nodes, shuffles
+from unskew.spark.frame.physical import nodes
 from unskew.spark.operators.join_keys import On
 from unskew.spark.operators.joins import Join
 from unskew.spark.place.native import table_text
@@ -54,11 +54,9 @@ def multiset(df: DataFrame) -> Counter[str]:
     return Counter(map(str, df.collect()))
 
 
-def same(
-    left: DataFrame, right: DataFrame, on: On, how: str, side: str | None = None, *, by_id: bool | None = None
-) -> None:
+def same(left: DataFrame, right: DataFrame, on: On, how: str, side: str | None = None) -> None:
     asked = Join.of(left, right, on, how, partitions=N, side=side)
-    ours, theirs = asked.run(plan_for(asked, side or asked.side or LEFT), by_id=by_id), asked.by_spark()
+    ours, theirs = asked.run(plan_for(asked, side or asked.side or LEFT)), asked.by_spark()
     assert ours.schema == theirs.schema
     found, expected = multiset(ours), multiset(theirs)
     assert found == expected
@@ -161,20 +159,21 @@ def test_the_way_of_spark_4_0_gives_the_same_rows(spark: SparkSession, how: str)
     """By a salt after the key: two key columns of two types each, NULLs in both, split and whole."""
     left = skewed(spark, "n", 300).selectExpr("v", "cast(k as int) a", "if(v % 9 = 0, null, 'x') b")
     right = skewed(spark, "n", 70).selectExpr("'x' b", "cast(if(v % 8 = 1, null, k) as decimal(9,1)) a", "v")
-    same(left, right, ["a", "b"], how, by_id=False)
-    same(left, right.withColumnRenamed("a", "z"), [("a", "z"), ("b", "b")], how, by_id=False)
+    with as_spark_4_0():
+        same(left, right, ["a", "b"], how)
+        same(left, right.withColumnRenamed("a", "z"), [("a", "z"), ("b", "b")], how)
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
-@pytest.mark.parametrize("by_id", [None, False])
+@pytest.mark.parametrize("older", [False, True])
 @pytest.mark.parametrize("how", some_of(HOWS, "inner", "full"))
-def test_two_shuffles_and_no_python(spark: SparkSession, how: str, by_id: bool | None, adaptive: str) -> None:
+def test_two_shuffles_and_no_python(spark: SparkSession, how: str, older: bool, adaptive: str) -> None:
     """Both ours, before the query runs and after; rows with a NULL key are not shuffled where the join drops them."""
     left, right = skewed(spark, "cast(n as int)", 200), skewed(spark, "n", 50, "w")
     asked = Join.of(left, right, "k", how, partitions=N)
-    with setting(spark, spark__sql__adaptive__enabled=adaptive):
+    with as_spark_4_0(older=older), setting(spark, spark__sql__adaptive__enabled=adaptive):
         plan = plan_for(asked, asked.side or LEFT)
-        joined = asked.run(plan, by_id=by_id)
+        joined = asked.run(plan)
         assert physical_text(joined).count(f"[{table_text(plan.tail)}]") == 2  # on each side, and in no filter
         for run in (False, True):
             if run:
@@ -187,12 +186,14 @@ def test_two_shuffles_and_no_python(spark: SparkSession, how: str, by_id: bool |
         assert joined.rdd.getNumPartitions() == N
 
 
-@pytest.mark.parametrize("by_id", [None, False])
-def test_rows_meet_in_the_partitions_of_the_plan(spark: SparkSession, by_id: bool | None) -> None:
+@pytest.mark.parametrize("older", [False, True])
+def test_rows_meet_in_the_partitions_of_the_plan(spark: SparkSession, older: bool) -> None:
     """The hot key is in as many partitions as it has fragments, and none has much more than its part."""
     left, right = skewed(spark, "n", 4_000), skewed(spark, "n", 40, "w")
     asked = Join.of(left, right, "k", "left", partitions=N)
-    loads = asked.run(plan_for(asked, LEFT), by_id=by_id).groupBy(F.spark_partition_id().alias("p")).count().collect()
+    with as_spark_4_0(older=older):
+        joined = asked.run(plan_for(asked, LEFT))
+    loads = joined.groupBy(F.spark_partition_id().alias("p")).count().collect()
     one = asked.by_spark().repartition(N, "k").groupBy(F.spark_partition_id().alias("p")).count().collect()
     total = sum(row["count"] for row in loads)
     assert len(loads) == N

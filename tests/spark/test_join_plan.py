@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -150,7 +151,7 @@ def test_bad_use_is_refused_before_any_job(spark: SparkSession, events: DataFram
         with pytest.raises(PlanError, match="a full outer join cannot split keys"):
             sk.join(events, dim, "sku", "full_outer", plan=split.plan)
         with pytest.raises(PlanError, match="the plan splits the left side and a right join may not"):
-            Join.of(events, dim, "sku", "right", partitions=4)._with_side(None).run(split)
+            replace(Join.of(events, dim, "sku", "right", partitions=4), side=None).run(split)
         with pytest.raises(PlanError, match="the plan is for 4 partitions and this join for 5"):
             Unskew(spark, stream="s", partitions=5).join(events, dim, "sku", plan=split)
         with pytest.raises(ConfigError, match="replication: -1"):

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from tests.spark.frames import hashes_in, no_job, plan_over, python_workers, setting
+from tests.spark.frames import as_spark_4_0, hashes_in, no_job, plan_over, python_workers, setting, shuffles
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Plan
 from unskew.spark import Unskew, dropped_exchange
-from unskew.spark.frame.physical import shuffles
 from unskew.spark.place.repartition import repartition, routed
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
-WAYS = [pytest.param(None, id="as this Spark has it"), pytest.param(False, id="pre-image")]
+WAYS = [pytest.param(False, id="as this Spark has it"), pytest.param(True, id="pre-image")]
 
 
 @pytest.fixture(scope="module")
@@ -37,13 +36,13 @@ def plan(rows: DataFrame) -> Plan:
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])
-@pytest.mark.parametrize("by_id", WAYS)
+@pytest.mark.parametrize("older", WAYS)
 def test_rows_land_where_the_plan_puts_them(
-    spark: SparkSession, rows: DataFrame, plan: Plan, by_id: bool | None, adaptive: str
+    spark: SparkSession, rows: DataFrame, plan: Plan, older: bool, adaptive: str
 ) -> None:
     """Every row, both ways, AQE on and off; one exchange, no Python worker, all partitions there."""
-    with setting(spark, spark__sql__adaptive__enabled=adaptive):
-        placed = repartition(rows, plan, "k", "id", by_id=by_id)
+    with as_spark_4_0(older=older), setting(spark, spark__sql__adaptive__enabled=adaptive):
+        placed = repartition(rows, plan, "k", "id")
         there = placed.select(F.spark_partition_id().alias("there"), routed(rows, plan, "k", "id").alias("planned"))
         found = there.groupBy("there", "planned").count().collect()
         assert placed.rdd.getNumPartitions() == plan.partitions
@@ -55,12 +54,13 @@ def test_rows_land_where_the_plan_puts_them(
     assert sum(row["count"] for row in found) == 20_000
 
 
-@pytest.mark.parametrize("by_id", WAYS)
+@pytest.mark.parametrize("older", WAYS)
 def test_what_groups_by_the_column_and_the_key_shuffles_no_more(
-    spark: SparkSession, rows: DataFrame, plan: Plan, by_id: bool | None
+    spark: SparkSession, rows: DataFrame, plan: Plan, older: bool
 ) -> None:
     """``column=`` is what the exchange is by, so Spark knows that the groups are together."""
-    placed = repartition(rows, plan, "k", "id", column="at.p", by_id=by_id)
+    with as_spark_4_0(older=older):
+        placed = repartition(rows, plan, "k", "id", column="at.p")
     counted = placed.groupBy("`at.p`", "k").count()
     with setting(spark, spark__sql__adaptive__enabled="true"):
         assert len(shuffles(counted)) == 1

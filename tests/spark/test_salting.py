@@ -21,12 +21,12 @@ from unskew.core.plan.plan import Plan
 from unskew.spark import Unskew
 from unskew.spark.frame.jvm import default_files
 from unskew.spark.place.salting import salt, salted_join, unsalted
-from unskew.spark.streaming import queries
+from unskew.spark.streaming import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 N = 4
 SCHEMA = "user bigint, text string, id bigint, ts timestamp"
@@ -454,7 +454,7 @@ def test_a_path_without_a_scheme_is_the_driver_s_disk_only_where_it_is_sparks(
     stream: DataFrame, plans: dict[str, Plan], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert default_files(stream) == "file:///"
-    monkeypatch.setattr(queries, "default_files", lambda _: "hdfs://names:8020")
+    monkeypatch.setattr(settings, "default_files", lambda _: "hdfs://names:8020")
     with pytest.raises(ConfigError, match=r"checkpoint: .*use the same with its scheme.*hdfs://names:8020"):
         salt(stream, "user", plans["kip"], **{**ONCE, "checkpoint": str(tmp_path)})
     salt(stream, "user", plans["kip"], **{**ONCE, "checkpoint": f"file:{tmp_path}"})

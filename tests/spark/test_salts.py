@@ -10,12 +10,12 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 
 from tests.spark.frames import setting, typed_frame
 from unskew.core.keys.murmur3 import invert_u32
-from unskew.spark.place.salts import salt_column
+from unskew.spark.place.repartition import salt_column
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])

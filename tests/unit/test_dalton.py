@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from papers.key_forwarding import keys_not_final
 from tests.dalton_reference import Reference
 from tests.planning import key_hashes
 from unskew.core import make_router
@@ -178,7 +179,7 @@ def test_intervals_are_whole_slides_of_enough_tuples() -> None:
     router, seen = dalton(4, window=1_000, slide=25), []
     for key in key_hashes(200):
         router.route(np.array([key]))
-        seen.append(learner(router).records)
+        seen.append(learner(router).now.tally[frequency_store.RECORDS])
     assert seen == [*range(1, 76), *range(1, 76), *range(1, 51)]
     assert learner(router).span == 75
 
@@ -319,7 +320,7 @@ def test_fragments_and_forwarded_keys_are_an_exact_recount(how: Mapping[str, obj
             home = {int(learner(router).homes(np.array([key], np.uint64))[0])}
             assert set(np.flatnonzero(held).tolist()) - home == now.get(key, set()) - home
             fell += len(now.get(key, set())) < len(before.get(key, set()))
-        assert set(learner(router).split_keys().tolist()) == away | set(hot(router))
+        assert set(keys_not_final(learner(router)).tolist()) == away | set(hot(router))
         before = now
     assert fell > 5
 
@@ -344,7 +345,7 @@ def test_old_hot_keys_are_whole_again_after_a_window() -> None:
     late = fragments_in(keys[-window:], router.route(keys)[-window:])
     assert [len(late[int(key)]) for key in old] == [1, 1]
     assert min(len(late[int(key)]) for key in new) > 2
-    assert not np.isin(old, learner(router).split_keys()).any()
+    assert not np.isin(old, keys_not_final(learner(router))).any()
 
 
 def test_without_a_window_there_is_always_room_for_new_hot_keys() -> None:
@@ -372,7 +373,7 @@ def test_hot_keys_that_change_with_every_slide_all_find_room() -> None:
         found, count = np.unique(part, return_counts=True)
         if start >= slide:
             assert np.isin(found[count >= slide / 4], hot(router)).all()
-    assert len(learner(router).split_keys()) > 4 * n
+    assert len(keys_not_final(learner(router))) > 4 * n
 
 
 def test_more_hot_keys_than_room_are_hashed() -> None:
@@ -405,7 +406,7 @@ def test_no_key_tries_more_workers_than_it_may(cap: int | str | None, most: int)
         tried = (table.values != UNTRIED).sum(axis=1)
         assert tried.max(initial=0) <= most
     assert tried.max() >= most - 2
-    assert table.fragments.max() >= min(most - 2, 12)
+    assert table.held.sum(axis=1).max() >= min(most - 2, 12)
 
 
 @pytest.mark.parametrize("slide", [400, 1_600])
@@ -439,7 +440,7 @@ def test_the_sketch_comes_after_many_keys_and_goes_after_few() -> None:
     ):  # fmt: skip
         router.route(keys[np.arange(2_000) % distinct])
         assert mode(router) == counted_by
-        assert learner(router).records == 2_000
+        assert learner(router).now.tally[frequency_store.RECORDS] == 2_000
         assert (learner(router).table().rows >= 2_000 // distinct).all()
     for kind, wanted in (("map", table), ("sketch", sketch)):
         fixed = dalton(4, window=100, slide=100, sketch_above=10, frequencies=kind)
@@ -497,7 +498,7 @@ def test_a_long_silence_ends_all_fragments() -> None:
     keys = np.concatenate([key_hashes(300, 4), np.repeat(homed(8, 5, 1), 2_000)])
     router = dalton(8, window=10.0, slide=1.0, stats=0)
     router.route(keys, np.arange(2_300) * 0.005)
-    assert learner(router).table().fragments.max() > 2
+    assert learner(router).table().held.sum(axis=1).max() > 2
     out = router.route(homed(8, 5, 1), np.array([1e6]))
     table = learner(router).table()
     assert out.tolist() == [5]

@@ -124,7 +124,7 @@ def test_fragments_are_those_of_all_agents() -> None:
         ]
     )
     assert pool.table.held.tolist() == [[True, True]]
-    assert pool.table.fragments.tolist() == [2]
+    assert pool.table.held.sum(axis=1).tolist() == [2]
 
 
 def test_both_sides_of_the_threshold_are_over_the_same_span() -> None:

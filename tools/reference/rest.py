@@ -15,7 +15,8 @@ from tools.reference.examples import BODIES
 from tools.reference.page import anchor, folded, number, paragraphs, prose, table
 from unskew.service.api.calls import Calls
 from unskew.service.api.problems import Fault
-from unskew.service.auth.access import ROLE_OF, Access
+from unskew.service.auth.access import Access
+from unskew.service.auth.credentials import ROLE_OF
 from unskew.service.rest.app import RestApp
 
 __all__ = ["face", "page"]

@@ -32,8 +32,7 @@ _EXAMPLES = {
 
 
 def explanation(path: Path, values: Sequence[str], bare_hash: str, nulls: Sequence[str] = (), *, as_json: bool) -> str:
-    """The plan's origin and where one key goes, as text or JSON. ``nulls`` are the key's columns, from 1, that are
-    NULL; ``values`` are the others."""
+    """The plan's origin and where a key goes. ``nulls``: its columns, from 1, that are NULL; ``values``: the others."""
     plan = read_plan(path)
     key: list[str | None] = []
     if bare_hash or not (values or nulls):

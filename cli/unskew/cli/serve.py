@@ -37,11 +37,10 @@ def settings_text(arguments: Sequence[str]) -> str:
         from unskew.service.app.settings import described, parse
     except ModuleNotFoundError as missing:
         raise _extra("unskew config check", missing) from None
-    as_json = "--json" in arguments
     settings = parse([argument for argument in arguments if argument != "--json"], "unskew config check")
     check(settings)
     texts = described(settings)
-    if as_json:
+    if "--json" in arguments:
         return json.dumps(texts, indent=2)
     width = max(map(len, texts))
     return "\n".join(f"{name:<{width}}  {_shown(value)}" for name, value in texts.items())

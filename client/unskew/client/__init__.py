@@ -57,9 +57,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULE_OF and name not in _FORMER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     current = _FORMER.get(name, name)
+    if current not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value: object = getattr(import_module(_MODULE_OF[current]), current)
     globals()[name] = value
     return value

@@ -158,8 +158,6 @@ class Agent:
         self._name = child_name(self._name)
         self._start_session()
 
-    # -- routing ----------------------------------------------------------------------------------------------
-
     def route(self, hashes: ArrayLike, times: ArrayLike | None = None) -> NDArray[np.int32]:
         """The worker of each row, 0 to workers - 1. Never waits for the service.
 
@@ -217,8 +215,6 @@ class Agent:
     def waiting(self) -> Report | None:
         """The report that waits for its answer."""
         return self._machine.waiting
-
-    # -- life -------------------------------------------------------------------------------------------------
 
     @property
     def status(self) -> Status:

@@ -1,5 +1,4 @@
-"""What runs beside a job, in one thread that talks to the service: shared by ``Agent``, ``PlanAgent``, ``Reporter`` and
-``Watch``.
+"""What runs beside a job, in one thread that talks to the service: for agents, ``Reporter`` and ``Watch``.
 
 A ``Background`` belongs to one process. Threads, locks and events do not survive a fork, so its owner makes a new one
 in a forked child (``forks.register_after_fork``), and an agent also takes a new name (``child_name``).
@@ -56,14 +55,12 @@ class Outbox(Generic[T]):
 
     def __init__(self, keep: int) -> None:
         self.dropped = 0
-        self._keep, self._lock, self._items = keep, threading.Lock(), deque[T]()
+        self._keep, self._lock, self._items = keep, threading.Lock(), deque[T](maxlen=keep)
 
     def put(self, item: T) -> None:
         with self._lock:
+            self.dropped += len(self._items) == self._keep
             self._items.append(item)
-            while len(self._items) > self._keep:
-                self._items.popleft()
-                self.dropped += 1
 
     def first(self) -> T | None:
         with self._lock:
@@ -101,8 +98,6 @@ class Background:
         self._starting, self._wake = threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
 
-    # -- the thread -------------------------------------------------------------------------------------------
-
     def start(self, run: Callable[[], None]) -> None:
         """Run this in the thread, unless that was started before."""
         if self._thread is None:
@@ -137,15 +132,13 @@ class Background:
         self._thread.join(max(timeout, 0.0))
         return not self._thread.is_alive()
 
-    # -- its calls --------------------------------------------------------------------------------------------
-
     def allowed(self) -> bool:
         """Whether the breaker lets a call through now. ``attempt`` tells it the result."""
         return self.breaker.allow(time.monotonic())
 
     def attempt(self, call: Callable[[], object], problem: str, *, after_stop: bool = False) -> Exception | None:
-        """Make a call to the service; the error if it failed, whatever it was. ``problem`` says in the log what that
-        means. After ``stop`` an error is what cancelled the call, and only counts with ``after_stop``."""
+        """Make a call to the service; the error if it failed. ``problem`` says in the log what that means. After
+        ``stop`` an error is what cancelled the call, and only counts with ``after_stop``."""
         try:
             call()
         except Exception as why:  # noqa: BLE001 - whatever it is, the job goes on and the next attempt may succeed

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, cast
 
 import grpc
@@ -143,7 +142,7 @@ class Call:
 
     def next(self) -> Any:
         try:
-            with in_grpc(self):
+            with in_grpc(self.interrupt):
                 return None if self.interrupted else next(self._call, None)
         except grpc.RpcError as why:
             if self.interrupted:
@@ -175,7 +174,7 @@ class Channel:
                 "target", target, "grpcs:// (TLS): a token would go over the network for all to read; or insecure=True"
             )
         self._options = tuple({**dict(_OPTIONS), **dict(options)}.items())  # gRPC takes the first of two of one name
-        self._closed = False
+        self.closed = False
         self._forget_channel()
         register_after_fork(self)
 
@@ -188,26 +187,26 @@ class Channel:
         never_free((self._channel, self._methods))
         self._forget_channel()
 
-    def call(self, verb: str, stream: str, request: Message, response: type[M], timeout: float) -> M:
-        """One request, one answer."""
-        return cast(M, self._invoke("unary_unary", verb, stream, request, response, timeout))
-
-    def send_many(self, verb: str, stream: str, requests: Iterable[Message], response: type[M], timeout: float) -> M:
-        """Many requests, one answer."""
-        return cast(M, self._invoke("stream_unary", verb, stream, iter(requests), response, timeout))
+    def call(
+        self, verb: str, stream: str, request: Message | Iterator[Message], response: type[M], timeout: float
+    ) -> M:
+        """One request, or many, and one answer."""
+        shape = "unary_unary" if isinstance(request, Message) else "stream_unary"
+        return cast(M, self._invoke(shape, verb, stream, request, response, timeout))
 
     def begin(self, verb: str, stream: str, request: Message, response: type[Message], timeout: float) -> Call:
         """One request, and as many answers as there are: one is the same on the wire as a stream of one."""
         call = self._invoke("unary_stream", verb, stream, request, response, timeout)
         return Call(call, lambda why: self._error(verb, stream, why))
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
+    def check_open(self) -> None:
+        """Raise a ``ClientClosedError`` after ``close``."""
+        if self.closed:
+            raise ClientClosedError(f"the client of {self.target} is closed; make a new one") from None
 
     def close(self) -> None:
         """End all calls that are under way in this process. May be called again."""
-        self._closed = True
+        self.closed = True
         with self._lock:
             channel, self._channel, self._methods = self._channel, None, {}
         if channel is not None:
@@ -223,20 +222,15 @@ class Channel:
         except grpc.RpcError as why:
             raise self._error(verb, stream, why) from None
         except ValueError:
-            if self._closed:  # while the call was being made
-                raise self._closed_error() from None
+            self.check_open()  # it may have been closed while the call was being made
             raise
 
     def _error(self, verb: str, stream: str, why: Any) -> ServiceCallError:
         return call_error(verb, stream, str(self.target), why.code().name, why.details() or "")
 
-    def _closed_error(self) -> ClientClosedError:
-        return ClientClosedError(f"the client of {self.target} is closed; make a new one")
-
     def _method(self, shape: str, verb: str, response: type[Message]) -> Any:
         with self._lock:
-            if self._closed:
-                raise self._closed_error()
+            self.check_open()
             if self._channel is None:
                 self._channel = self._connect()
             method = self._methods.get(verb)
@@ -254,6 +248,3 @@ class Channel:
         if self._secure:
             return grpc.secure_channel(address, self._credentials.channel(), options=options)
         return grpc.insecure_channel(address, options=options)
-
-    def __repr__(self) -> str:
-        return f"Channel({str(self.target)!r}{', closed' if self._closed else ''}, pid {os.getpid()})"

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from unskew import wire
 from unskew.client.channel import Call, Channel, seconds
 from unskew.client.credentials import Credentials
-from unskew.client.errors import ClientClosedError
 from unskew.client.plan_cache import PlanCache
 from unskew.client.results import Built, Explained, Fetched, Reported, Scale, StreamInfo, Synced
 from unskew.client.watch import Watch
@@ -23,16 +23,6 @@ from unskew.core.plan.plan import Plan, Version
 from unskew.core.rounds.messages import Report
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, check_name
 from unskew.v1 import partitioner_pb2 as pb
-from unskew.wire import (
-    answer_from_message,
-    chunks,
-    histogram_to_message,
-    plan_from_bytes,
-    report_to_message,
-    spec_to_message,
-    version_to_message,
-    work_to_message,
-)
 
 __all__ = ["Client", "PendingSync", "open_client"]
 
@@ -51,7 +41,7 @@ class PendingSync:
         message: pb.SyncResponse | None = self._call.next()
         if message is None or not message.HasField("answer"):
             return Synced(None)
-        received = answer_from_message(message.answer, self._name)
+        received = wire.answer_from_message(message.answer, self._name)
         return Synced(received.answer, received.merged, received.age)
 
     def cancel(self) -> None:
@@ -116,13 +106,7 @@ class Client:
     ) -> None:
         self.timeout = seconds("timeout", timeout)
         credentials = Credentials.of(
-            os.environ,
-            token=token,
-            token_file=token_file,
-            ca=ca,
-            certificate=certificate,
-            key=key,
-            insecure=insecure,
+            os.environ, token=token, token_file=token_file, ca=ca, certificate=certificate, key=key, insecure=insecure
         )
         self._channel = Channel(target, credentials, options)
         self._plans = PlanCache()
@@ -155,7 +139,7 @@ class Client:
             spec = StreamSpec(**settings) if spec is None else spec
         except TypeError as why:
             raise ConfigError("spec", settings, f"the fields of StreamSpec ({why})") from None
-        request = pb.PutStreamRequest(stream=stream, spec=spec_to_message(spec))
+        request = pb.PutStreamRequest(stream=stream, spec=wire.spec_to_message(spec))
         answer = self._channel.call("PutStream", stream, request, pb.PutStreamResponse, self._time(timeout))
         return StreamInfo.of(answer.stream)
 
@@ -189,9 +173,9 @@ class Client:
     ) -> Reported:
         """Report the key counts of one part of a batch. Safe to repeat: the last report of a part counts."""
         check_name("stream", stream)
-        rest = chunks(histogram, stream, part)
+        rest = wire.chunks(histogram, stream, part)
         requests = chain([next(rest)], rest)  # the first is made here, so that its errors do not end in gRPC's thread
-        answer = self._channel.send_many(
+        answer = self._channel.call(
             "ReportHistogram", stream, requests, pb.ReportHistogramResponse, self._time(timeout)
         )
         return Reported(answer.rows, answer.keys, answer.repeated_report)
@@ -217,10 +201,10 @@ class Client:
             stream=check_name("stream", stream),
             batch=batch,
             fresh=fresh,
-            histogram=None if histogram is None else histogram_to_message(histogram),
+            histogram=None if histogram is None else wire.histogram_to_message(histogram),
         )
         answer = self._channel.call("BuildPlan", stream, request, pb.BuildPlanResponse, self._time(timeout))
-        plan = plan_from_bytes(answer.plan)
+        plan = wire.plan_from_bytes(answer.plan)
         self._plans.keep(stream, plan)
         return Built(plan, Built.outcome_of(answer.outcome), answer.reason)
 
@@ -231,18 +215,18 @@ class Client:
         """
         check_name("stream", stream)
         if version is not None and (plan_of_version := self._plans.version(stream, version)) is not None:
-            self._check_open()
+            self._channel.check_open()
             return Fetched(plan_of_version, cached=True)
         cached = self._plans.latest(stream) if version is None else None
         request = pb.GetPlanRequest(
             stream=stream,
-            version=None if version is None else version_to_message(version),
+            version=None if version is None else wire.version_to_message(version),
             if_none_match="" if cached is None else cached.digest,
         )
         answer = self._channel.call("GetPlan", stream, request, pb.GetPlanResponse, self._time(timeout))
         if answer.not_modified and cached is not None:
             return Fetched(cached, cached=True, stale=answer.stale)
-        plan = plan_from_bytes(answer.plan)
+        plan = wire.plan_from_bytes(answer.plan)
         if version is None:
             self._plans.keep_latest(stream, plan)
         else:
@@ -265,7 +249,7 @@ class Client:
         have : digest of a plan that need not be sent again
         on_end : called with the error that ended the watch, if one did; only with ``callback``
         """
-        self._check_open()
+        self._channel.check_open()
         check_name("stream", stream)
         watch = Watch(self._channel, stream, have, lambda plan: self._plans.keep_latest(stream, plan))
         return watch if callback is None else watch.follow(callback, on_end)
@@ -302,7 +286,7 @@ class Client:
         """``sync`` without waiting (``wait``, ``known`` as there): the answer comes from ``PendingSync.result``."""
         request = pb.SyncRequest(
             stream=check_name("stream", stream),
-            report=report_to_message(report),
+            report=wire.report_to_message(report),
             wait_seconds=wait,
             incarnation=known[0],
             epoch=known[1],
@@ -316,7 +300,7 @@ class Client:
         self, stream: str, part: Part, batch: BatchWork, version: Version | None = None, *, timeout: float | None = None
     ) -> bool:
         """Report ``batch``, the load of a finished batch's partitions; whether it was reported before."""
-        request = work_to_message(batch, check_name("stream", stream), part, version)
+        request = wire.work_to_message(batch, check_name("stream", stream), part, version)
         answer = self._channel.call("ReportBatch", stream, request, pb.ReportBatchResponse, self._time(timeout))
         return answer.repeated_report
 
@@ -328,14 +312,13 @@ class Client:
     def explain(
         self, stream: str, key_hash: int, version: Version | None = None, *, timeout: float | None = None
     ) -> Explained:
-        """Where the key with hash ``key_hash`` (signed or not) goes under the latest plan, or under a version's, and
-        why."""
+        """Where the key with hash ``key_hash`` (signed or not) goes under the latest plan, or a version's, and why."""
         if isinstance(key_hash, bool) or not isinstance(key_hash, int) or not -(2**63) <= key_hash <= _UINT64:
             raise ConfigError("key_hash", key_hash, "a 64-bit key hash, as hash_keys or Spark's xxhash64 gives it")
         request = pb.ExplainRequest(
             stream=check_name("stream", stream),
             hash=key_hash & _UINT64,
-            version=None if version is None else version_to_message(version),
+            version=None if version is None else wire.version_to_message(version),
         )
         answer = self._channel.call("Explain", stream, request, pb.ExplainResponse, self._time(timeout))
         return Explained.of(key_hash & _UINT64, answer)
@@ -357,10 +340,6 @@ class Client:
 
     def _time(self, timeout: float | None) -> float:
         return self.timeout if timeout is None else seconds("timeout", timeout)
-
-    def _check_open(self) -> None:
-        if self.closed:
-            raise ClientClosedError(f"the client of {self.target} is closed; make a new one")
 
 
 def open_client(service: Client | str, timeout: float, access: Mapping[str, Any]) -> tuple[Client, bool]:

@@ -54,11 +54,7 @@ class ServiceCallError(UnskewError):
     def __init__(self, verb: str, stream: str, target: str, code: str, detail: str) -> None:
         of = f"{verb} of stream {stream!r}" if stream else verb
         super().__init__(f"{of} at {target}: {detail or 'no reason was given'} ({code}); {self.advice}")
-        self.verb = verb
-        self.stream = stream
-        self.target = target
-        self.code = code
-        self.detail = detail
+        self.verb, self.stream, self.target, self.code, self.detail = verb, stream, target, code, detail
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.verb, self.stream, self.target, self.code, self.detail)
@@ -103,21 +99,14 @@ class LimitReachedError(ServiceCallError):
 UNSERVED = (NoAnswerError, FaultError, NoAccessError, LimitReachedError)
 """Errors after which a job can go on without the service: the job's own settings and rows are not their cause."""
 
-_KINDS: dict[str, type[ServiceCallError]] = {
-    "UNAVAILABLE": NoAnswerError,
-    "DEADLINE_EXCEEDED": NoAnswerError,
-    "CANCELLED": NoAnswerError,
-    "ABORTED": NoAnswerError,
-    "NOT_FOUND": NotThereError,
-    "INVALID_ARGUMENT": RefusedError,
-    "FAILED_PRECONDITION": RefusedError,
-    "ALREADY_EXISTS": RefusedError,
-    "OUT_OF_RANGE": RefusedError,
-    "UNIMPLEMENTED": RefusedError,
-    "UNAUTHENTICATED": NoAccessError,
-    "PERMISSION_DENIED": NoAccessError,
-    "RESOURCE_EXHAUSTED": LimitReachedError,
+_CODES: dict[type[ServiceCallError], str] = {
+    NoAnswerError: "UNAVAILABLE DEADLINE_EXCEEDED CANCELLED ABORTED",
+    NotThereError: "NOT_FOUND",
+    RefusedError: "INVALID_ARGUMENT FAILED_PRECONDITION ALREADY_EXISTS OUT_OF_RANGE UNIMPLEMENTED",
+    NoAccessError: "UNAUTHENTICATED PERMISSION_DENIED",
+    LimitReachedError: "RESOURCE_EXHAUSTED",
 }
+_KINDS = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
 
 
 def call_error(verb: str, stream: str, target: str, code: str, detail: str) -> ServiceCallError:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["ForkAware", "Interruptible", "in_grpc", "never_free", "register_after_fork"]
+__all__ = ["ForkAware", "in_grpc", "never_free", "register_after_fork"]
 
 LONGEST = 2.0
 
@@ -28,42 +28,38 @@ class ForkAware(Protocol):
         """Called in the child. Only plain values of the parent may be used."""
 
 
-class Interruptible(Protocol):
-    def interrupt(self) -> None:
-        """Cancel the call, so that its thread leaves gRPC."""
-
-
 class _Gate:
     """Counts the threads inside gRPC, and lets none in while a fork is coming."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition(threading.Lock())
         self.inside = self.forking = 0
-        self.long: set[Interruptible] = set()
+        self.interrupts: set[Callable[[], None]] = set()  # of the calls that may wait long
 
-    def enter(self, call: Interruptible | None) -> None:
+    @contextmanager
+    def passage(self, interrupt: Callable[[], None] | None) -> Iterator[None]:
         with self.changed:
             while self.forking:
                 self.changed.wait(LONGEST)
             self.inside += 1
-            if call is not None:
-                self.long.add(call)
-
-    def leave(self, call: Interruptible | None) -> None:
-        with self.changed:
-            self.inside -= 1
-            if call is not None:
-                self.long.discard(call)
-            if self.forking:
+            if interrupt is not None:
+                self.interrupts.add(interrupt)
+        try:
+            yield
+        finally:
+            with self.changed:
+                self.inside -= 1
+                if interrupt is not None:
+                    self.interrupts.discard(interrupt)
                 self.changed.notify_all()
 
     def before_fork(self) -> None:
         limit = time.monotonic() + LONGEST
         with self.changed:
             self.forking += 1
-            calls = list(self.long)
-        for call in calls:
-            call.interrupt()
+            interrupts = list(self.interrupts)
+        for interrupt in interrupts:
+            interrupt()
         with self.changed:
             while self.inside and (left := limit - time.monotonic()) > 0.0:
                 self.changed.wait(left)
@@ -78,15 +74,9 @@ _GATE = _Gate()
 _LISTENERS: WeakSet[ForkAware] = WeakSet()
 
 
-@contextmanager
-def in_grpc(call: Interruptible | None = None) -> Iterator[None]:
-    """Around everything that calls into gRPC and may wait there; with the call, if it may wait long."""
-    gate = _GATE  # a child has another one
-    gate.enter(call)
-    try:
-        yield
-    finally:
-        gate.leave(call)
+def in_grpc(interrupt: Callable[[], None] | None = None) -> AbstractContextManager[None]:
+    """Around everything that calls into gRPC and may wait there; with what cancels the call, if it may wait long."""
+    return _GATE.passage(interrupt)
 
 
 def register_after_fork(listener: ForkAware) -> None:
@@ -95,8 +85,7 @@ def register_after_fork(listener: ForkAware) -> None:
 
 
 def never_free(thing: object) -> None:
-    """Keep an object of the parent until the process is gone. A channel is closed when it is freed and a call is
-    cancelled: over the connection that the parent still uses."""
+    """Keep an object of the parent: freeing a channel or a call ends it, over the connection that the parent uses."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

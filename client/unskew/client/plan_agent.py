@@ -150,8 +150,6 @@ class PlanAgent:
         self._name = child_name(self._name)
         self._start_counting()
 
-    # -- routing ----------------------------------------------------------------------------------------------
-
     @property
     def plan(self) -> Plan:
         """The plan in force. It never changes: another one takes its place."""
@@ -176,7 +174,9 @@ class PlanAgent:
         first = self._count(keys.copy())
         if spread is not None:
             return plan.route(keys, hashes_of(spread, "spread"))
-        return plan.route(keys, self._row_hashes(first, len(keys)) if plan.splits else None)
+        if not plan.splits:
+            return plan.route(keys)
+        return plan.route(keys, mix(np.arange(first, first + len(keys), dtype=np.uint64), self._salt))
 
     def _count(self, keys: U64) -> int:
         """Leave these keys to the thread to count; how many rows were routed before them."""
@@ -191,11 +191,6 @@ class PlanAgent:
             else:
                 self._uncounted += len(keys)
         return first
-
-    def _row_hashes(self, first: int, rows: int) -> U64:
-        return mix(np.arange(first, first + rows, dtype=np.uint64), self._salt)
-
-    # -- the thread -------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         self._attempt(self._fetch_latest)
@@ -249,8 +244,6 @@ class PlanAgent:
         if self._background.allowed():
             version = self._chosen.plan.version
             self._background.attempt(call, f"stream {self.stream}: no new plan; version {version} stays in force")
-
-    # -- life -------------------------------------------------------------------------------------------------
 
     @property
     def chosen(self) -> PlanChoice:

@@ -14,8 +14,6 @@ from unskew.core.plan.plan import Plan, Version
 
 __all__ = ["PlanCache"]
 
-_Key = tuple[str, Version]
-
 
 class PlanCache:
     """At most ``most`` plans by version; the least recently used is dropped first. Thread-safe."""
@@ -28,7 +26,7 @@ class PlanCache:
     def after_fork(self) -> None:
         """Start empty: a thread of the parent may have been changing the plans."""
         self._lock, self._latest = threading.Lock(), dict[str, Plan]()
-        self._plans: OrderedDict[_Key, Plan] = OrderedDict()
+        self._plans: OrderedDict[tuple[str, Version], Plan] = OrderedDict()
 
     def version(self, stream: str, version: Version) -> Plan | None:
         with self._lock:

@@ -22,8 +22,7 @@ class PlanChoice:
 
 
 def choose_plan(fetched: Fetched, last: Plan | None, plain: Plan, key_types: tuple[str, ...]) -> PlanChoice:
-    """Choose between a fetched plan, the ``last`` one in force and plain hashing. A plan for another number of
-    partitions or for other key types is not used, nor one that is older than the last."""
+    """A fetched plan is not used if it is for other partitions or key types, or older than the ``last`` in force."""
     plan = fetched.plan
     reason = _misfit(plan, plain, key_types)
     if not reason and last is not None and plan.version < last.version:

@@ -7,15 +7,17 @@ memory of one report, however long that lasts. After a failure it waits for the 
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from unskew.client.background import Background, Backoff, Outbox
 from unskew.client.client import Client, PendingSync
-from unskew.client.results import Synced
 from unskew.core.breaker import Breaker
 from unskew.core.rounds.messages import Report
 
-__all__ = ["ACCEPTED", "ANSWERED", "FAILED", "ReportSender", "ReportingAgent"]
+if TYPE_CHECKING:
+    from unskew.client.agent import Agent
+
+__all__ = ["ACCEPTED", "ANSWERED", "FAILED", "ReportSender"]
 
 FAILED, ACCEPTED, ANSWERED = "failed", "accepted", "answered"  # accepted: the service has it, its round is still open
 
@@ -23,32 +25,10 @@ _POLL = 1.0  # seconds, at most, between two looks at whether a report is due; `
 _WAIT = 10.0  # seconds, at most, that the service is asked to wait for the round
 
 
-class ReportingAgent(Protocol):
-    """What the sender needs of an agent. Each method takes the agent's lock for a moment."""
-
-    def tick(self) -> None:
-        """Time has passed: post the report that is due, if any."""
-
-    def take(self, synced: Synced) -> None:
-        """Adopt an answer of the service."""
-
-    @property
-    def interval(self) -> float:
-        """DSYNC now, in seconds."""
-
-    @property
-    def version(self) -> tuple[int, int]:
-        """(incarnation, epoch) of the newest answer."""
-
-    @property
-    def waiting(self) -> Report | None:
-        """The report that waits for its answer."""
-
-
 class ReportSender:
     """It starts with the first ``start`` and ends with ``stop``."""
 
-    def __init__(self, stream: str, client: Client, agent: ReportingAgent, breaker: Breaker, timeout: float) -> None:
+    def __init__(self, stream: str, client: Client, agent: Agent, breaker: Breaker, timeout: float) -> None:
         self.sent = self.answered = 0
         self.background = Background(
             f"unskew agent {stream}", breaker, trips=Exception, backoff=Backoff(first=0.2, longest=15.0)

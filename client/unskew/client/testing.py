@@ -110,8 +110,7 @@ def _check_installed() -> None:
 
 
 def _environment(settings: dict[str, object], ports: Path) -> dict[str, str]:
-    own: dict[str, object] = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "drain": 1, "log_level": "warning"}
-    own.update(settings)
+    own = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "drain": 1, "log_level": "warning", **settings}
     own["ports_file"] = ports
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("UNSKEW_")}
     return inherited | {f"UNSKEW_{name.upper()}": str(value) for name, value in own.items()}
@@ -119,13 +118,8 @@ def _environment(settings: dict[str, object], ports: Path) -> dict[str, str]:
 
 def _running(process: subprocess.Popen[bytes], ports: Path, log: Path, limit: float) -> Embedded:
     numbers = _ports(process, ports, log, limit)
-    service = Embedded(
-        process.pid,
-        f"grpc://127.0.0.1:{numbers['grpc']}",
-        f"http://127.0.0.1:{numbers['http']}",
-        f"http://127.0.0.1:{numbers['metrics']}",
-        log,
-    )
+    grpc, http, metrics = (f"127.0.0.1:{numbers[name]}" for name in ("grpc", "http", "metrics"))
+    service = Embedded(process.pid, f"grpc://{grpc}", f"http://{http}", f"http://{metrics}", log)
     with service.client() as client:
         while True:
             try:

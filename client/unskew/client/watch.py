@@ -55,12 +55,7 @@ class Watch(Iterator[Plan]):
     """
 
     def __init__(
-        self,
-        channel: Channel,
-        stream: str,
-        have: str,
-        on_plan: Callable[[Plan], None],
-        backoff: Backoff | None = None,
+        self, channel: Channel, stream: str, have: str, on_plan: Callable[[Plan], None], backoff: Backoff | None = None
     ) -> None:
         self.stream = stream
         self.connects = 0

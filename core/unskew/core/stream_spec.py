@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from unskew.core.errors import ConfigError
+from unskew.core.parameters import check_range
 
 if TYPE_CHECKING:
     from unskew.core.plan.plan import Version
@@ -55,10 +56,8 @@ class StreamSpec:
                 allowed = f"no parameter of that name: a stream has its own {name}"
                 raise ConfigError(f"parameters.{name}", self.parameters[name], allowed)
         make_planner(self.policy, self.partitions, self.seed, self.weights or None, **self.parameters)
-        if not 1 <= self.history <= _MOST_HISTORY:
-            raise ConfigError("history", self.history, f"1 to {_MOST_HISTORY} batches")
-        if not 0.0 <= self.decay <= 1.0:
-            raise ConfigError("decay", self.decay, "0 to 1")
+        check_range("history", self.history, 1, _MOST_HISTORY, f"1 to {_MOST_HISTORY} batches")
+        check_range("decay", self.decay, 0, 1)
         if not 0.0 < self.dsync_min <= self.dsync <= self.dsync_max < math.inf:
             raise ConfigError("dsync", (self.dsync_min, self.dsync, self.dsync_max), "0 < min <= value <= max, seconds")
         if self.dsync_max > _LONGEST:

@@ -37,18 +37,12 @@ def fast_report(message: pb.SyncReport) -> Report | None:
         return None
     loads = _counts(message.loads, table.workers)
     frequent = _frequent(message.frequent)
-    agent, session, seq, records, dsync = (
-        message.agent,
-        message.session,
-        message.seq,
-        message.records,
-        message.dsync_seconds,
-    )
+    session, seq, records, dsync = message.session, message.seq, message.records, message.dsync_seconds
     usual = loads is not None and frequent is not None and frequent.total == records
     if not usual or not session or not seq or records > _MOST or not 0.0 < dsync < math.inf:
         return None
     try:
-        check_name("agent", agent)
+        agent = check_name("agent", message.agent)
     except ConfigError:
         return None
     return unchecked(

@@ -20,18 +20,13 @@ from unskew.core.sketches.tally import exact_sum
 from unskew.core.stream_spec import Part, check_name
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import packed
-from unskew.wire.refusals import encoded, parsed, refusal
+from unskew.wire.refusals import encoder, parsed, refusal
 from unskew.wire.streams import part_from_message, part_to_message
 
 __all__ = [
-    "MAX_HOSTS",
-    "Assembler",
-    "chunks",
-    "histogram_from_bytes",
-    "histogram_from_message",
-    "histogram_to_bytes",
+    "MAX_HOSTS", "Assembler", "chunks", "histogram_from_bytes", "histogram_from_message", "histogram_to_bytes",
     "histogram_to_message",
-]
+]  # fmt: skip
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -45,7 +40,6 @@ _NUMBERS = [
     pb.Histogram.DESCRIPTOR.fields_by_name[name].number
     for name in ("hashes", "counts", "spread", "tail_rows", "tail_keys")
 ]
-_LENGTH = 2  # the wire type of a field that begins with its length
 
 Message = pb.Histogram | pb.ReportHistogramRequest
 
@@ -58,9 +52,6 @@ class _Keys(NamedTuple):
     @property
     def nbytes(self) -> int:
         return self.hashes.nbytes + self.counts.nbytes + (0 if self.spread is None else self.spread.nbytes)
-
-
-# -- whole --------------------------------------------------------------------------------------------------
 
 
 def histogram_to_message(histogram: Histogram) -> pb.Histogram:
@@ -83,28 +74,16 @@ def histogram_to_bytes(histogram: Histogram, before: bytes = b"") -> bytes:
     """
     tail = (None, None) if histogram.tail is None else (histogram.tail.rows, histogram.tail.keys)
     arrays = (histogram.hashes, histogram.counts, histogram.spread, *tail)
-    pieces: list[bytes | memoryview] = [before]
+    pieces: list[bytes | bytearray | memoryview] = [before]
     for number, array in zip(_NUMBERS, arrays, strict=True):
         if array is not None and len(array):
             data = np.ascontiguousarray(array).astype(_U8, copy=False).data.cast("B")
-            pieces += (_head(number, data.nbytes), data)
+            pieces += (packed.field_head(number, data.nbytes), data)
     return b"".join(pieces)
-
-
-def _head(number: int, size: int) -> bytes:
-    """The head of a field of bytes: its number, its kind and its length."""
-    head = bytearray([number << 3 | _LENGTH])
-    while size > 0x7F:
-        head.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes([*head, size])
 
 
 def histogram_from_bytes(data: bytes) -> Histogram:
     return histogram_from_message(parsed(pb.Histogram, data, "histogram"))
-
-
-# -- in chunks ----------------------------------------------------------------------------------------------
 
 
 def chunks(
@@ -112,12 +91,17 @@ def chunks(
 ) -> Iterator[pb.ReportHistogramRequest]:
     """Chunks of at most so many keys; the tail is in the first, folded to 131,072 hosts where it is finer."""
     tail = histogram.tail
-    first = encoded("stream", lambda: pb.ReportHistogramRequest(stream=stream, part=part_to_message(part)))
+    first = _first_chunk(stream, part)
     _put_tail(first, tail.fold(_HOST_BITS) if tail is not None and tail.bits > _HOST_BITS else tail)
     for start in range(0, max(len(histogram.hashes), 1), keys):
         chunk = pb.ReportHistogramRequest() if start else first
         _put_keys(chunk, histogram, slice(start, start + keys))
         yield chunk
+
+
+@encoder("stream")
+def _first_chunk(stream: str, part: Part) -> pb.ReportHistogramRequest:
+    return pb.ReportHistogramRequest(stream=stream, part=part_to_message(part))
 
 
 class Assembler:
@@ -159,8 +143,7 @@ class Assembler:
             self._keys += len(keys.hashes)
 
     def finish(self) -> tuple[str, Part, Histogram]:
-        """The stream, the part and the histogram of all chunks. It may sort a million keys: do not call it on an event
-        loop."""
+        """The stream, the part and the histogram of all chunks. Not for an event loop: it may sort a million keys."""
         if self._header is None:
             raise WireError("stream", "no chunk came; the first one says whose histogram it is")
         return *self._header, _histogram(self._parts, self._tail, "")
@@ -171,21 +154,13 @@ class Assembler:
             try:
                 return check_name("stream", chunk.stream), part_from_message(chunk.part)
             except UnskewError as why:
-                raise _plain(why) from None
+                raise refusal("", why) from None
         stream, part = self._header
         if chunk.stream and chunk.stream != stream:
             raise WireError("stream", f"the first chunk is of stream {stream!r}; send each histogram by itself")
         if chunk.HasField("part") and part_from_message(chunk.part) != part:
             raise WireError("part", "not the part of the first chunk; send each histogram by itself")
         return self._header
-
-
-def _plain(why: UnskewError) -> WireError:
-    error = refusal("", why)
-    return error if error is why else WireError(error.field.removeprefix("."), error.why)
-
-
-# -- both ---------------------------------------------------------------------------------------------------
 
 
 def _put_keys(message: Message, histogram: Histogram, at: slice) -> None:

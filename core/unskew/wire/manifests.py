@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
+from operator import add
 from typing import TypeVar
 
 import numpy as np
@@ -20,18 +21,9 @@ from unskew.v1 import state_pb2 as pb
 from unskew.wire.plans import plan_from_bytes, plan_to_bytes
 
 __all__ = [
-    "FORMAT",
-    "Figures",
-    "Identity",
-    "Manifest",
-    "TaskResult",
-    "identity_from_bytes",
-    "identity_to_bytes",
-    "manifest_from_bytes",
-    "manifest_to_bytes",
-    "task_result_from_bytes",
-    "task_result_to_bytes",
-]
+    "FORMAT", "Figures", "Identity", "Manifest", "TaskResult", "identity_from_bytes", "identity_to_bytes",
+    "manifest_from_bytes", "manifest_to_bytes", "task_result_from_bytes", "task_result_to_bytes",
+]  # fmt: skip
 
 FORMAT = 1
 _SUM = 8  # bytes of XXH64 in front of the message
@@ -68,7 +60,7 @@ class Figures:
     bytes_rows: int = 0
 
     def plus(self, other: Figures) -> Figures:
-        return Figures(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(Figures)))
+        return Figures(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +78,7 @@ class TaskResult:
 
 @dataclass(frozen=True, eq=False)
 class Manifest:
-    """A finished batch: its state ``parts`` are placed by ``plan``, and ``next_plan`` is for the next one
-    (``reason``)."""
+    """A finished batch: ``plan`` places its state ``parts``, ``next_plan`` those of the next batch (``reason``)."""
 
     batch: int
     plan: Plan
@@ -111,12 +102,8 @@ class Manifest:
         return int(self.host_keys.sum())
 
 
-# -- identity ---------------------------------------------------------------------------------------------------
-
-
 def identity_to_bytes(identity: Identity) -> bytes:
-    values = {field.name: getattr(identity, field.name) for field in fields(Identity)}
-    return _sealed(pb.StateIdentity(format=FORMAT, **values))
+    return _sealed(pb.StateIdentity(format=FORMAT, **vars(identity)))
 
 
 def identity_from_bytes(data: bytes) -> Identity:
@@ -126,16 +113,13 @@ def identity_from_bytes(data: bytes) -> Identity:
     return Identity(m.query, m.stream, m.name, tuple(m.key_names), tuple(m.key_types), m.state, m.time)
 
 
-# -- the result of a task -----------------------------------------------------------------------------------
-
-
 def task_result_to_bytes(result: TaskResult) -> bytes:
     hosts = np.flatnonzero(result.keys_added)
     message = pb.StateDone(
         partition=result.partition,
         part=_part_message(result.part),
         output=result.output,
-        figures=_figures_message(result.figures),
+        figures=pb.StateFigures(**vars(result.figures)),
         rows=_counts_message(result.rows),
         host=hosts.tolist(),
         grown=result.keys_added[hosts].tolist(),
@@ -152,9 +136,6 @@ def task_result_from_bytes(data: bytes) -> TaskResult:
     return TaskResult(m.partition, _part(m.part), m.output, _figures(m.figures), _counts(m.rows), keys_added, latest)
 
 
-# -- a batch ----------------------------------------------------------------------------------------------------
-
-
 def manifest_to_bytes(manifest: Manifest) -> bytes:
     same = manifest.next_plan == manifest.plan
     message = pb.StateManifest(
@@ -164,7 +145,7 @@ def manifest_to_bytes(manifest: Manifest) -> bytes:
         reason=manifest.reason,
         parts=map(_part_message, manifest.parts),
         outputs=manifest.outputs,
-        figures=_figures_message(manifest.figures),
+        figures=pb.StateFigures(**vars(manifest.figures)),
         host_keys=manifest.host_keys.tolist(),
         history=map(_counts_message, manifest.history.batches),
         latest=manifest.latest,
@@ -177,23 +158,13 @@ def manifest_from_bytes(data: bytes) -> Manifest:
     m = _opened(pb.StateManifest, data, "manifest")
     try:
         plan = plan_from_bytes(m.plan)
-        return Manifest(
-            m.batch,
-            plan,
-            plan_from_bytes(m.next_plan) if m.next_plan else plan,
-            m.reason,
-            tuple(map(_part, m.parts)),
-            tuple(m.outputs),
-            _figures(m.figures),
-            np.array(m.host_keys, np.int64),
-            history_of(map(_counts, m.history)),
-            m.latest if m.HasField("latest") else None,
-        )
+        next_plan = plan_from_bytes(m.next_plan) if m.next_plan else plan
+        parts, outputs, figures = tuple(map(_part, m.parts)), tuple(m.outputs), _figures(m.figures)
+        host_keys, history = np.array(m.host_keys, np.int64), history_of(map(_counts, m.history))
+        latest = m.latest if m.HasField("latest") else None
+        return Manifest(m.batch, plan, next_plan, m.reason, parts, outputs, figures, host_keys, history, latest)
     except (UnskewError, ValueError, OverflowError) as why:
         raise StateError(f"the manifest is whole but holds no usable state: {why}") from None
-
-
-# -- parts ------------------------------------------------------------------------------------------------------
 
 
 def _part_message(part: StatePart) -> pb.StatePart:
@@ -211,12 +182,8 @@ def _part(m: pb.StatePart) -> StatePart:
     return StatePart(files, m.index_bytes, m.index_digest, least)
 
 
-def _figures_message(figures: Figures) -> pb.StateFigures:
-    return pb.StateFigures(**{field.name: getattr(figures, field.name) for field in fields(Figures)})
-
-
 def _figures(m: pb.StateFigures) -> Figures:
-    return Figures(**{field.name: getattr(m, field.name) for field in fields(Figures)})
+    return Figures(**{each.name: getattr(m, each.name) for each in fields(Figures)})
 
 
 def _counts_message(rows: Histogram) -> pb.StateCounts:
@@ -235,9 +202,6 @@ def _counts(m: pb.StateCounts) -> Histogram:
     hosts = np.array(m.host, np.int64)
     rows[hosts], keys[hosts] = m.host_rows, m.host_keys
     return Histogram(np.array(m.hash, np.uint64), np.array(m.rows, np.int64), Tail(rows, keys))
-
-
-# -- as bytes ---------------------------------------------------------------------------------------------------
 
 
 def _sealed(message: Message) -> bytes:

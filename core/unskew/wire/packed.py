@@ -15,7 +15,10 @@ from unskew.core.arrays.frozen import sealed
 from unskew.core.errors import WireError
 from unskew.core.histogram.histogram import MAX_ROWS
 
-__all__ = ["pack_bits", "pack_floats", "pack_numbers", "unpack_bits", "unpack_counts", "unpack_floats", "unpack_hashes"]
+__all__ = [
+    "field_head", "pack_bits", "pack_floats", "pack_numbers", "unpack_bits", "unpack_counts", "unpack_floats",
+    "unpack_hashes",
+]  # fmt: skip
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -23,6 +26,17 @@ F64 = NDArray[np.float64]
 
 _U8, _F8 = np.dtype("<u8"), np.dtype("<f8")
 _BYTES = 8
+_LENGTH = 2  # the wire type of a field that begins with its length
+
+
+def field_head(number: int, size: int) -> bytearray:
+    """What stands before the bytes, or the message, of a protobuf field: its number, its kind and its length."""
+    head = bytearray([number << 3 | _LENGTH])
+    while size > 0x7F:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    head.append(size)
+    return head
 
 
 def pack_numbers(numbers: U64 | I64) -> bytes:
@@ -65,8 +79,7 @@ def unpack_floats(data: bytes, field: str, rows: int, columns: int) -> F64:
 
 
 def unpack_bits(data: bytes, field: str, rows: int, columns: int) -> NDArray[np.bool_]:
-    """A table of ``rows`` by ``columns`` bits. A bit beyond the last column is refused: the sender has other
-    columns."""
+    """A table of ``rows`` by ``columns`` bits. A bit beyond the last column is refused: the sender has more of them."""
     wide = -(-columns // 8)
     _sized(data, field, rows, f"rows of {columns} bits in {wide} bytes", rows * wide)
     packed = np.frombuffer(data, np.uint8).reshape(rows, wide)

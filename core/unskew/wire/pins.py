@@ -67,18 +67,13 @@ def pinned_from_bytes(data: bytes) -> StoredPin:
     if xxhash.xxh64_digest(body) != data[:_SUM]:
         raise PlanFormatError("these bytes are no pin of unskew, or not whole: their checksum does not fit")
     try:
-        return _pinned(pb.Pin.FromString(body))
+        m = pb.Pin.FromString(body)
+        plan = plan_from_bytes(m.plan) if m.plan else None
+        table = table_from_message(m.table) if m.HasField("table") else None
+        version = m.incarnation, m.epoch
+        bound = RoutingChoice(m.partitions, plan, table, m.records, version, m.first_batch, m.seed)
+        return StoredPin(
+            bound, m.stream, m.name, tuple(m.key), tuple(m.spread), m.began, m.reason, tuple(m.told), tuple(m.kinds)
+        )
     except (DecodeError, UnskewError, ValueError) as why:
         raise PlanFormatError(f"the bytes are whole but hold no usable pin: {why}") from None
-
-
-def _pinned(message: pb.Pin) -> StoredPin:
-    bound = RoutingChoice(
-        message.partitions, plan_from_bytes(message.plan) if message.plan else None,
-        table_from_message(message.table) if message.HasField("table") else None, message.records,
-        (message.incarnation, message.epoch), message.first_batch, message.seed,
-    )  # fmt: skip
-    return StoredPin(
-        bound, message.stream, message.name, tuple(message.key), tuple(message.spread), message.began, message.reason,
-        tuple(message.told), tuple(message.kinds),
-    )  # fmt: skip

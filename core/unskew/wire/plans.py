@@ -18,13 +18,15 @@ from unskew.core.errors import PlanError, PlanFormatError, UnskewError
 from unskew.core.limits import MAX_BYTES
 from unskew.core.plan.hot_keys import HotKeys, SplitSlots
 from unskew.core.plan.lookup import Lookup
-from unskew.core.plan.plan import Plan, PlanInfo, Version
+from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.v1 import plan_pb2 as pb
+from unskew.wire.streams import version_from_message, version_to_message
 
 __all__ = ["FORMAT", "plan_from_bytes", "plan_to_bytes"]
 
 MAGIC = 0x756E736B
 FORMAT = 1
+_INFO_FIELDS = ("stream", "policy", "reason", "moved_rows", "moved_keys", "rows", "keys")  # as PlanInfo names them
 
 
 def plan_to_bytes(plan: Plan) -> bytes:
@@ -49,18 +51,15 @@ def plan_from_bytes(data: bytes) -> Plan:
     if len(data) > MAX_BYTES:
         raise PlanFormatError(f"{len(data):,} bytes are no plan of unskew: one has at most {MAX_BYTES:,}")
     file = _opened(data)
-    message = pb.Plan()
     try:
-        message.ParseFromString(file.body)
-        return _plan(message)
+        return _plan(pb.Plan.FromString(file.body))
     except (DecodeError, UnskewError, ValueError, OverflowError) as why:
         raise PlanFormatError(f"the bytes are whole but hold no usable plan: {why}") from None
 
 
 def _opened(data: bytes) -> pb.PlanFile:
-    file = pb.PlanFile()
     try:
-        file.ParseFromString(bytes(data))
+        file = pb.PlanFile.FromString(bytes(data))
     except (DecodeError, TypeError):
         raise PlanFormatError("these bytes are not a plan of unskew; give the bytes that plan_to_bytes wrote") from None
     if file.magic != MAGIC:
@@ -74,13 +73,9 @@ def _opened(data: bytes) -> pb.PlanFile:
     return file
 
 
-def _version(version: Version) -> pb.PlanVersion:
-    return pb.PlanVersion(incarnation=version.incarnation, number=version.number)
-
-
 def _message(plan: Plan) -> pb.Plan:
     hot, slots, info = plan.hot, plan.hot.slots, plan.info
-    message = pb.Plan(
+    return pb.Plan(
         partitions=plan.partitions,
         key_types=plan.key_types,
         tail=plan.tail.tolist(),
@@ -97,20 +92,12 @@ def _message(plan: Plan) -> pb.Plan:
         lookup_bits=hot.lookup.bits,
         lookup_displacement=hot.lookup.displacement.tolist(),
         lookup_remix=hot.lookup.remix,
-        stream=info.stream,
-        version=_version(info.version),
-        policy=info.policy,
-        reason=info.reason,
+        **{name: getattr(info, name) for name in _INFO_FIELDS},
+        version=version_to_message(info.version),
         batch=info.batch,
-        moved_rows=info.moved_rows,
-        moved_keys=info.moved_keys,
-        rows=info.rows,
-        keys=info.keys,
+        previous=None if info.previous is None else version_to_message(info.previous),
         loads=info.loads,
     )
-    if info.previous is not None:
-        message.previous.CopyFrom(_version(info.previous))
-    return message
 
 
 def _plan(m: pb.Plan) -> Plan:
@@ -129,7 +116,14 @@ def _plan(m: pb.Plan) -> Plan:
         slots,
         Lookup(m.lookup_shift, m.lookup_bits, np.array(m.lookup_displacement, np.uint32), m.lookup_remix),
     )
-    return Plan(m.partitions, _fitting(m.tail, np.int32), hot, tuple(m.key_types), _info(m))
+    info = PlanInfo(
+        **{name: getattr(m, name) for name in _INFO_FIELDS},
+        version=version_from_message(m.version),
+        batch=m.batch if m.HasField("batch") else None,
+        previous=version_from_message(m.previous) if m.HasField("previous") else None,
+        loads=tuple(m.loads),
+    )
+    return Plan(m.partitions, _fitting(m.tail, np.int32), hot, tuple(m.key_types), info)
 
 
 def _fitting(values: Iterable[int], dtype: type[np.integer[Any]]) -> NDArray[Any]:
@@ -138,22 +132,3 @@ def _fitting(values: Iterable[int], dtype: type[np.integer[Any]]) -> NDArray[Any
     if len(wide) and int(wide.max()) > np.iinfo(dtype).max:
         raise PlanError(f"{int(wide.max())} is too large for where it stands")
     return wide.astype(dtype)
-
-
-def _info(m: pb.Plan) -> PlanInfo:
-    previous = None
-    if m.HasField("previous"):
-        previous = Version(m.previous.incarnation, m.previous.number)
-    return PlanInfo(
-        stream=m.stream,
-        version=Version(m.version.incarnation, m.version.number),
-        policy=m.policy,
-        reason=m.reason,
-        batch=m.batch if m.HasField("batch") else None,
-        previous=previous,
-        moved_rows=m.moved_rows,
-        moved_keys=m.moved_keys,
-        rows=m.rows,
-        keys=m.keys,
-        loads=tuple(m.loads),
-    )

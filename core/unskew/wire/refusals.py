@@ -7,16 +7,18 @@ error must not contain a megabyte of input.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from unskew.core.errors import ConfigError, UnskewError, WireError
 
-__all__ = ["encoded", "parsed", "refusal", "serialized", "shown", "text"]
+__all__ = ["encoder", "parsed", "refusal", "serialized", "shown", "text"]
 
 _SHOWN = 80
 M = TypeVar("M", bound=Message)
+P = ParamSpec("P")
 
 
 def shown(value: object) -> str:
@@ -28,12 +30,12 @@ def shown(value: object) -> str:
 
 
 def refusal(field: str, why: UnskewError, names: Mapping[str, str] | None = None) -> WireError:
-    """Core's error by the field's name in the message; ``names`` maps the parameters that have another name there."""
+    """Core's error by the field's path in the message; ``names`` maps the parameters that have another name there."""
     if isinstance(why, WireError):
         return why
     if isinstance(why, ConfigError):
         name = (names or {}).get(why.parameter, why.parameter)
-        return WireError(f"{field}.{name}", f"{shown(why.value)} is not allowed; use {why.allowed}")
+        return WireError(f"{field}.{name}".removeprefix("."), f"{shown(why.value)} is not allowed; use {why.allowed}")
     message = str(why)
     return WireError(field, message if len(message) <= 4 * _SHOWN else f"{message[: 4 * _SHOWN]}...")
 
@@ -52,14 +54,22 @@ def serialized(message: Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def encoded(field: str, build: Callable[[], M]) -> M:
-    """The message that ``build`` fills, or a ``WireError`` where a value does not fit its field."""
-    try:
-        return build()
-    except (ValueError, TypeError, OverflowError, EncodeError) as why:
-        if isinstance(why, WireError):
-            raise
-        raise WireError(field, f"cannot be written: {shown(str(why))}") from None
+def encoder(field: str) -> Callable[[Callable[P, M]], Callable[P, M]]:
+    """For a function that fills a message: it raises a ``WireError`` where a value does not fit its field."""
+
+    def decorate(fill: Callable[P, M]) -> Callable[P, M]:
+        @wraps(fill)
+        def encoded(*args: P.args, **kwargs: P.kwargs) -> M:
+            try:
+                return fill(*args, **kwargs)
+            except WireError:
+                raise
+            except (ValueError, TypeError, OverflowError, EncodeError) as why:
+                raise WireError(field, f"cannot be written: {shown(str(why))}") from None
+
+        return encoded
+
+    return decorate
 
 
 def text(value: str, field: str, most: int) -> str:

@@ -29,29 +29,18 @@ from unskew.core.stream_spec import check_name
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import packed
 from unskew.wire.fast_reports import fast_report
-from unskew.wire.refusals import encoded, parsed, refusal, serialized
+from unskew.wire.refusals import encoder, parsed, refusal, serialized
 
 __all__ = [
-    "MAX_REPORTED",
-    "Received",
-    "answer_from_bytes",
-    "answer_from_message",
-    "answer_to_bytes",
-    "answer_to_message",
-    "answer_to_response",
-    "checked_report",
-    "report_as_sent",
-    "report_from_bytes",
-    "report_from_message",
-    "report_to_bytes",
-    "report_to_message",
-    "table_from_message",
-    "table_to_message",
-]
+    "MAX_REPORTED", "Received", "answer_from_bytes", "answer_from_message", "answer_to_bytes", "answer_to_message",
+    "answer_to_response", "checked_report", "report_as_sent", "report_from_bytes", "report_from_message",
+    "report_to_bytes", "report_to_message", "table_from_message", "table_to_message",
+]  # fmt: skip
 
 MAX_REPORTED = 2**48
 
 Name = tuple[str, int, int]
+_ANSWER_FIELD = pb.SyncResponse.ANSWER_FIELD_NUMBER
 _AS_SENT = {"dsync": "dsync_seconds"}
 
 
@@ -62,9 +51,6 @@ class Received(NamedTuple):
     incarnation: int
     merged: bool
     age: float
-
-
-# -- Q-tables -----------------------------------------------------------------------------------------------
 
 
 def table_to_message(table: QTable) -> pb.QTable:
@@ -96,14 +82,8 @@ def table_from_message(message: pb.QTable, field: str = "table", most: int = MAX
         raise WireError(f"{field}.values", f"each must be a number from {UNTRIED} (never tried) to 2") from None
 
 
-# -- reports ------------------------------------------------------------------------------------------------
-
-
+@encoder("report")
 def report_to_message(report: Report) -> pb.SyncReport:
-    return encoded("report", lambda: _report(report))
-
-
-def _report(report: Report) -> pb.SyncReport:
     frequent = report.frequent
     return pb.SyncReport(
         agent=report.agent,
@@ -176,9 +156,7 @@ def report_from_bytes(data: bytes) -> Report:
     return report_from_message(parsed(pb.SyncReport, data, "report"))
 
 
-# -- answers ------------------------------------------------------------------------------------------------
-
-
+@encoder("answer")
 def answer_to_message(
     answer: Answer,
     incarnation: int | None = None,
@@ -188,13 +166,9 @@ def answer_to_message(
     """The answer for one agent; ``merged``: whether its report is among those of the round, which are not listed."""
     message = pb.SyncAnswer()
     message.CopyFrom(_packed_answer(answer))
-
-    def fill() -> pb.SyncAnswer:
-        message.incarnation = answer.incarnation if incarnation is None else incarnation
-        message.merged, message.age_seconds = merged, age + 0.0
-        return message
-
-    return encoded("answer", fill)
+    message.incarnation = answer.incarnation if incarnation is None else incarnation
+    message.merged, message.age_seconds = merged, age + 0.0
+    return message
 
 
 def answer_to_response(answer: Answer, incarnation: int, merged: bool, age: float) -> bytes:  # noqa: FBT001 - as above
@@ -207,19 +181,8 @@ def answer_to_response(answer: Answer, incarnation: int, merged: bool, age: floa
         first = pb.SyncAnswer(incarnation=incarnation).SerializeToString()
         cached = _COMMON[answer] = incarnation, first + serialized(_packed_answer(answer))
     tail = pb.SyncAnswer(merged=merged, age_seconds=age + 0.0).SerializeToString()
-    return b"".join((_ANSWER_TAG, _varint(len(cached[1]) + len(tail)), cached[1], tail))
-
-
-_ANSWER_TAG = bytes([pb.SyncResponse.ANSWER_FIELD_NUMBER << 3 | 2])  # a message, of the length that follows
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    head = packed.field_head(_ANSWER_FIELD, len(cached[1]) + len(tail))
+    return b"".join((head, cached[1], tail))
 
 
 # Cached as long as the answer lives: it is frozen, and equal to itself only.
@@ -230,10 +193,11 @@ _COMMON: WeakKeyDictionary[Answer, tuple[int, bytes]] = WeakKeyDictionary()
 def _packed_answer(answer: Answer) -> pb.SyncAnswer:
     message = _PACKED.get(answer)
     if message is None:
-        message = _PACKED[answer] = encoded("answer", lambda: _answer(answer))
+        message = _PACKED[answer] = _answer(answer)
     return message
 
 
+@encoder("answer")
 def _answer(answer: Answer) -> pb.SyncAnswer:
     return pb.SyncAnswer(
         epoch=answer.epoch,

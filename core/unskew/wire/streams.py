@@ -7,7 +7,6 @@ values.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 from google.protobuf.struct_pb2 import NULL_VALUE, Struct, Value
@@ -21,25 +20,13 @@ from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1 import plan_pb2
 from unskew.v1.kept_pb2 import KeptBatch
-from unskew.wire.refusals import encoded, parsed, refusal, serialized, shown, text
+from unskew.wire.refusals import encoder, parsed, refusal, serialized, shown, text
 
 __all__ = [
-    "ACTIONS",
-    "OUTCOMES",
-    "part_from_message",
-    "part_to_message",
-    "reported_at",
-    "spec_from_bytes",
-    "spec_from_message",
-    "spec_to_bytes",
-    "spec_to_message",
-    "version_from_message",
-    "version_to_message",
-    "work_from_bytes",
-    "work_from_message",
-    "work_to_bytes",
-    "work_to_message",
-]
+    "ACTIONS", "OUTCOMES", "part_from_message", "part_to_message", "reported_at", "spec_from_bytes",
+    "spec_from_message", "spec_to_bytes", "spec_to_message", "version_from_message", "version_to_message",
+    "work_from_bytes", "work_from_message", "work_to_bytes", "work_to_message",
+]  # fmt: skip
 
 # Core's words and their enums: the outcome of a request for a plan, and the advised action.
 OUTCOMES = {
@@ -56,18 +43,14 @@ _COMMON = {"name", "partitions", "seed", "weights"}  # what every planner takes:
 _TIMES = ("interval_seconds", "processing_seconds", "map_seconds", "reduce_seconds")
 _COUNTS = ("rows", "keys", "fragments", "queue")
 
-# -- settings of a stream -----------------------------------------------------------------------------------
 
-
+@encoder("spec")
 def spec_to_message(spec: StreamSpec) -> pb.StreamSpec:
-    return encoded("spec", lambda: _spec(spec))
-
-
-def _spec(spec: StreamSpec) -> pb.StreamSpec:
+    parameters = {name: _value(value, f"spec.parameters.{name}") for name, value in spec.parameters.items()}
     return pb.StreamSpec(
         partitions=spec.partitions,
         policy=spec.policy,
-        parameters=_struct(spec.parameters) if spec.parameters else None,
+        parameters=Struct(fields=parameters) if parameters else None,
         weights=spec.weights,
         seed=spec.seed,
         key_types=spec.key_types,
@@ -81,40 +64,31 @@ def _spec(spec: StreamSpec) -> pb.StreamSpec:
 
 def spec_from_message(message: pb.StreamSpec, field: str = "spec") -> StreamSpec:
     """The settings, or a ``WireError`` whose field begins with ``field``."""
+    default = StreamSpec(partitions=1)
     try:
-        return _spec_of(message, field)
+        with np.errstate(all="ignore"):  # extreme doubles overflow here, and what results is refused
+            return StreamSpec(
+                partitions=message.partitions,
+                policy=text(message.policy, f"{field}.policy", _NAME) or default.policy,
+                parameters=_parameters(message.parameters, f"{field}.parameters"),
+                weights=_weights(message, field),
+                seed=message.seed,
+                key_types=_key_types(message, field),
+                history=message.history or default.history,
+                decay=message.decay if message.HasField("decay") else default.decay,
+                dsync=message.dsync_seconds or default.dsync,
+                dsync_min=message.dsync_min_seconds or default.dsync_min,
+                dsync_max=message.dsync_max_seconds or default.dsync_max,
+            )
     except UnskewError as why:
         raise refusal(field, why, _names(message)) from None
-
-
-def _spec_of(message: pb.StreamSpec, field: str) -> StreamSpec:
-    default = StreamSpec(partitions=1)
-    with np.errstate(all="ignore"):  # extreme doubles overflow here, and what results is refused
-        return StreamSpec(
-            partitions=message.partitions,
-            policy=text(message.policy, f"{field}.policy", _NAME) or default.policy,
-            parameters=_parameters(message.parameters, f"{field}.parameters"),
-            weights=_weights(message, field),
-            seed=message.seed,
-            key_types=_key_types(message, field),
-            history=message.history or default.history,
-            decay=message.decay if message.HasField("decay") else default.decay,
-            dsync=message.dsync_seconds or default.dsync,
-            dsync_min=message.dsync_min_seconds or default.dsync_min,
-            dsync_max=message.dsync_max_seconds or default.dsync_max,
-        )
 
 
 def _names(message: pb.StreamSpec) -> dict[str, str]:
     """Fields of the message by the names in core's errors: a planner names its parameters without a path."""
     paths = {name: f"parameters.{name}" for name in message.parameters.fields}
     policy = message.policy or StreamSpec.policy
-    return {
-        **paths,
-        f"{policy} parameter": "parameters",
-        "dsync": "dsync_seconds",
-        "dsync_max": "dsync_max_seconds",
-    }
+    return {**paths, f"{policy} parameter": "parameters", "dsync": "dsync_seconds", "dsync_max": "dsync_max_seconds"}
 
 
 def spec_to_bytes(spec: StreamSpec) -> bytes:
@@ -143,10 +117,6 @@ def _key_types(message: pb.StreamSpec, field: str) -> tuple[str, ...]:
     return names
 
 
-def _struct(parameters: Mapping[str, object]) -> Struct:
-    return Struct(fields={name: _value(value, f"spec.parameters.{name}") for name, value in parameters.items()})
-
-
 def _value(value: object, field: str) -> Value:
     """A ``Struct`` has doubles only, so a whole number that is no double is refused: it would come back changed."""
     if value is None:
@@ -157,13 +127,9 @@ def _value(value: object, field: str) -> Value:
         return Value(string_value=value)
     if not isinstance(value, (int, float)):
         raise WireError(field, f"{shown(value)} is no number, text, true, false or null")
-    if not _is_double(value):
+    if not (math.isfinite(value) if isinstance(value, float) else abs(value) <= _EXACT):
         raise WireError(field, f"{value!r} is not exact as a finite 64-bit float; use another")
     return Value(number_value=value + 0.0)
-
-
-def _is_double(number: float) -> bool:
-    return math.isfinite(number) if isinstance(number, float) else abs(number) <= _EXACT
 
 
 def _parameters(struct: Struct, field: str) -> dict[str, object]:
@@ -192,13 +158,9 @@ def _parameter(value: Value, field: str) -> object:
     raise WireError(field, "use a number, text, true, false or null")
 
 
-# -- parts and versions -------------------------------------------------------------------------------------
-
-
+@encoder("part")
 def part_to_message(part: Part) -> pb.Part:
-    return encoded(
-        "part", lambda: pb.Part(source=part.source, batch=part.batch, run=part.run, part=part.part, parts=part.parts)
-    )
+    return pb.Part(source=part.source, batch=part.batch, run=part.run, part=part.part, parts=part.parts)
 
 
 def part_from_message(message: pb.Part, field: str = "part") -> Part:
@@ -217,17 +179,11 @@ def version_from_message(message: plan_pb2.PlanVersion) -> Version:
     return Version(message.incarnation, message.number)
 
 
-# -- finished batches ---------------------------------------------------------------------------------------
-
-
+@encoder("partitions")
 def work_to_message(
     batch: BatchWork, stream: str = "", part: Part | None = None, version: Version | None = None
 ) -> pb.ReportBatchRequest:
     """The request; a store keeps only the batch. ``version`` overrides the batch's own."""
-    return encoded("partitions", lambda: _batch(batch, stream, part, version))
-
-
-def _batch(batch: BatchWork, stream: str, part: Part | None, version: Version | None) -> pb.ReportBatchRequest:
     bound = version or batch.version
     return pb.ReportBatchRequest(
         stream=stream,
@@ -274,15 +230,9 @@ def work_from_message(message: pb.ReportBatchRequest) -> BatchWork:
 def _work_of(message: pb.PartitionWork, field: str) -> Work:
     if message.partition >= MAX_PARTITIONS:
         raise WireError(f"{field}.partition", f"{message.partition} is not allowed; use 0 to {MAX_PARTITIONS - 1}")
-    return Work(
-        message.partition,
-        message.rows,
-        message.keys,
-        message.fragments,
-        _amount(message.seconds, f"{field}.seconds"),
-        message.queue,
-        _amount(message.capacity, f"{field}.capacity"),
-    )
+    seconds = _amount(message.seconds, f"{field}.seconds")
+    capacity = _amount(message.capacity, f"{field}.capacity")
+    return Work(message.partition, message.rows, message.keys, message.fragments, seconds, message.queue, capacity)
 
 
 def _amount(value: float, field: str) -> float:

@@ -9,19 +9,21 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Signal", "SingleFlight", "Waiters", "detached_task", "finish", "monotonic"]
+__all__ = ["Signal", "SingleFlight", "Waiters", "detached_task", "finish", "in_thread", "monotonic"]
 
 V = TypeVar("V")
-
-
-def monotonic() -> float:
-    """The loop's clock, without asking which loop runs: that is a system call in this release of Python."""
-    return time.monotonic()
+monotonic = time.monotonic
+"""The loop's clock, without asking which loop runs: that is a system call in this release of Python."""
 
 
 def detached_task(work: Coroutine[Any, Any, V]) -> asyncio.Task[V]:
     """A task outside of the call that starts it: its logs and traces do not name that call."""
     return contextvars.Context().run(asyncio.create_task, work)
+
+
+async def in_thread(work: Callable[[], V], size: int, large: int) -> V:
+    """Work on less than so many bytes is done at once: it is not worth a thread."""
+    return work() if size < large else await asyncio.to_thread(work)
 
 
 async def finish(*tasks: asyncio.Task[Any]) -> None:
@@ -75,8 +77,7 @@ class Waiters:
 
 
 class Signal:
-    """Set by any, waited for by one. Before Python 3.12 ``asyncio.wait_for`` over an event loses a cancellation that
-    comes while the event is set; this does not."""
+    """Set by any, waited for by one. Before Python 3.12 ``asyncio.wait_for`` over an event may lose a cancellation."""
 
     def __init__(self) -> None:
         self._waiters, self._set = Waiters(), False
@@ -102,7 +103,7 @@ class SingleFlight(Generic[V]):
     async def once(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> V:
         task = self._tasks.get(key)
         if task is None:
-            task = self._tasks[key] = asyncio.ensure_future(_awaited(ask))
+            task = self._tasks[key] = asyncio.ensure_future(ask())
             task.add_done_callback(lambda done: self._remove(key, done))
         return await asyncio.shield(task)
 
@@ -116,6 +117,5 @@ class SingleFlight(Generic[V]):
         """From now on a call begins anew, whatever is under way: its answer may be out of date."""
         self._tasks.pop(key, None)
 
-
-async def _awaited(ask: Callable[[], Awaitable[V]]) -> V:
-    return await ask()
+    async def close(self) -> None:
+        await finish(*self._tasks.values())

@@ -9,15 +9,9 @@ from __future__ import annotations
 from unskew.core.errors import UnskewError
 
 __all__ = [
-    "ConflictError",
-    "DeniedError",
-    "FieldError",
-    "LimitError",
-    "NotFoundError",
-    "ServiceError",
-    "UnauthenticatedError",
-    "UnavailableError",
-]
+    "ConflictError", "DeniedError", "FieldError", "LimitError", "NotFoundError", "ServiceError",
+    "UnauthenticatedError", "UnavailableError",
+]  # fmt: skip
 
 
 class ServiceError(UnskewError):

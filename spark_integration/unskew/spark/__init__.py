@@ -1,6 +1,6 @@
 """Everything that touches pyspark. ``session`` is what a job writes: ``Unskew`` and its verbs.
 
-- ``planning``, ``service_link``, ``session_stream``, ``current_batch``: what all verbs of a session share;
+- ``planning``, ``service_link``, ``session_stream``: what all verbs of a session share;
 - ``frame``: what is read from a frame before anything is placed; ``place``: how rows get to their partitions;
 - ``operators``: groups, aggregates, joins and advice on placed rows;
 - ``streaming`` and ``stateful``: micro-batches bound to their plans, and state of our own; ``demo``: ``unskew demo``.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unskew.core.scaling.elastic import Elastic
     from unskew.spark.frame.histogram import Sampling
     from unskew.spark.frame.physical import dropped_exchange
-    from unskew.spark.operators.group_memory import GroupMemoryWarning
+    from unskew.spark.operators.groups import GroupMemoryWarning
     from unskew.spark.operators.joins import JoinWarning
     from unskew.spark.service_link import ServiceWarning
     from unskew.spark.session import Unskew
@@ -42,7 +42,7 @@ _HOMES = {
     "Advice": "unskew.core.operators.advice",
     "Bounds": "unskew.core.operators.join_plan",
     "Elastic": "unskew.core.scaling.elastic",
-    "GroupMemoryWarning": "unskew.spark.operators.group_memory",
+    "GroupMemoryWarning": "unskew.spark.operators.groups",
     "JoinPlan": "unskew.core.operators.join_plan",
     "JoinWarning": "unskew.spark.operators.joins",
     "Sampling": "unskew.spark.frame.histogram",

@@ -1,15 +1,16 @@
-"""The line of the user's code that a warning points to."""
+"""Warnings that point to the line of the user's code."""
 
 from __future__ import annotations
 
 import sys
+import warnings
 
-__all__ = ["caller_level"]
+__all__ = ["warn"]
 
 
-def caller_level() -> int:
-    """The stack level, for ``warnings.warn``, of the first caller outside of this package."""
-    frame, level = sys._getframe(1), 1
+def warn(text: str, kind: type[Warning]) -> None:
+    """Warn at the first caller outside of this package."""
+    frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("unskew.spark."):
         frame, level = frame.f_back, level + 1
-    return level
+    warnings.warn(text, kind, stacklevel=level)

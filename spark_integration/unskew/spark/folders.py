@@ -15,13 +15,13 @@ import os
 import re
 import time
 import uuid
+from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from unskew.core.errors import ConfigError
-
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
 
 __all__ = ["Folder"]
 
@@ -37,7 +37,6 @@ class Folder:
 
     def __init__(self, where: str | os.PathLike[str]) -> None:
         self.where = os.fspath(where).rstrip("/") or "/"
-        self._found: tuple[FileSystem, str] | None = None
 
     def __reduce__(self) -> tuple[type[Folder], tuple[str]]:
         return Folder, (self.where,)
@@ -51,18 +50,16 @@ class Folder:
     @property
     def fs(self) -> FileSystem:
         """The file system, connected when it is first asked for."""
-        return self._resolved()[0]
+        return self._resolved[0]
 
     @property
     def local(self) -> Path | None:
         """The same on this machine's disks, or None."""
-        from pyarrow.fs import LocalFileSystem
-
         return Path(self.path()) if isinstance(self.fs, LocalFileSystem) else None
 
     def path(self, name: str = "") -> str:
         """What ``fs`` calls this folder, or what is in it under this name."""
-        root = self._resolved()[1]
+        root = self._resolved[1]
         return f"{root.rstrip('/')}/{name}" if name else root
 
     def uri(self, name: str = "") -> str:
@@ -90,16 +87,12 @@ class Folder:
 
     def names(self, sub: str = "") -> list[str]:
         """The finished files here or in a folder in here, sorted; none where there is no such folder."""
-        from pyarrow.fs import FileSelector, FileType
-
         entries = self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True))
         files = [one.base_name for one in entries if one.type == FileType.File]
         return sorted(name for name in files if not name.startswith(_TEMPORARY) and not name.endswith(".crc"))
 
     def tidy(self, sub: str = "") -> None:
         """Delete temporary files of writers that died, an hour later."""
-        from pyarrow.fs import FileSelector
-
         now = time.time_ns()
         for one in self.fs.get_file_info(FileSelector(self.path(sub), allow_not_found=True)):
             if one.base_name.startswith(_TEMPORARY) and one.mtime_ns and now - one.mtime_ns > _ABANDONED:
@@ -139,17 +132,18 @@ class Folder:
         name = uri[1].lower() if uri else "file"
         return _SAME.get(name, name)
 
+    @cached_property
     def _resolved(self) -> tuple[FileSystem, str]:
-        if self._found is None:
-            from pyarrow.fs import FileSystem, LocalFileSystem
-
-            whole = _URI.fullmatch(self.where)
-            if self._scheme == "file":  # as Spark writes it: nothing is escaped
-                self._found = LocalFileSystem(), str(Path(whole[3] if whole else self.where).absolute())
-            else:
-                rest = self.where.split(":", 1)[1]
-                self._found = _connected(FileSystem, f"{self._scheme}:{rest}")
-        return self._found
+        whole = _URI.fullmatch(self.where)
+        if self._scheme == "file":  # as Spark writes it: nothing is escaped
+            return LocalFileSystem(), str(Path(whole[3] if whole else self.where).absolute())
+        uri = f"{self._scheme}:{self.where.split(':', 1)[1]}"
+        try:
+            found: tuple[FileSystem, str] = FileSystem.from_uri(uri)
+        except Exception as why:  # what Arrow raises depends on the file system
+            opened = "a URI that pyarrow.fs.FileSystem.from_uri can open (file:, hdfs:, s3:, gs:, abfss:)"
+            raise ConfigError("checkpoint", uri, f"a local path, or {opened}: {why}") from why
+        return found
 
     def _made(self, name: str) -> str:
         """The folder that the file stands in, made where it is not there."""
@@ -188,19 +182,8 @@ class Folder:
         return True
 
     def _drop(self, path: str) -> None:
-        try:
+        with suppress(FileNotFoundError):
             self.fs.delete_file(path)
-        except FileNotFoundError:
-            return
-
-
-def _connected(kind: type[FileSystem], where: str) -> tuple[FileSystem, str]:
-    try:
-        fs, path = kind.from_uri(where)
-    except Exception as why:  # what Arrow raises depends on the file system
-        allowed = "a local path, or a URI that pyarrow.fs.FileSystem.from_uri can open (file:, hdfs:, s3:, gs:, abfss:)"
-        raise ConfigError("checkpoint", where, f"{allowed}: {why}") from why
-    return fs, path
 
 
 def _linked(temporary: str, final: str) -> bool:

@@ -16,9 +16,8 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin, make_planner
 from unskew.core.stream_spec import Part, StreamSpec
-from unskew.spark.current_batch import BatchContext
 from unskew.spark.service_link import Left, ServiceLink
-from unskew.spark.session_stream import SessionStream
+from unskew.spark.session_stream import BatchContext, SessionStream
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,8 +70,7 @@ class Plans:
 
     @property
     def patience(self) -> float | None:
-        """Seconds that a verb may wait for the service: a batch in hand no longer than its query lets it. None: each
-        call has the client's own time-out."""
+        """Seconds that a verb may wait for the service, in a batch as its query lets it. None: as the client does."""
         batch = self.context.batch
         return None if batch is None or self.link.required else min(self.link.timeout, batch.deadline)
 
@@ -88,24 +86,15 @@ class Plans:
 
         return bool(self.link.ask(put, _ALONE, within=patience, always=patience is None))
 
-    def put_stream(
-        self,
-        client: Client,
-        types: tuple[str, ...],
-        left: Left,
-        *,
-        least_dsync: float = 0.0,
-        again: bool = False,
-    ) -> None:
+    def put_stream(self, client: Client, types: tuple[str, ...], left: Left, *, again: bool = False) -> None:
         """See that the service has this session's stream, for keys of these types."""
         spec, owner = self.spec_for(types), self.stream.owned
-        self.link.put_stream(client, self.stream.name, spec, left, owner=owner, least_dsync=least_dsync, again=again)
+        self.link.put_stream(client, self.stream.name, spec, left, owner=owner, again=again)
 
     def spec_for(self, types: tuple[str, ...]) -> StreamSpec:
         return replace(self.stream.spec, key_types=types)
 
     def close(self) -> None:
-        """End the connection, and the embedded service."""
         self.link.close()
 
     # -- making plans -----------------------------------------------------------------------------------------

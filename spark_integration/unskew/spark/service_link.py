@@ -16,8 +16,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -26,9 +26,9 @@ from unskew.client.errors import UNSERVED
 from unskew.core.breaker import Breaker
 from unskew.core.errors import ConfigError, PlanError, UnskewError
 from unskew.core.stream_spec import StreamSpec
-from unskew.spark.caller_frame import caller_level
+from unskew.spark.caller_frame import warn
 
-__all__ = ["EMBEDDED", "Call", "Left", "ServiceLink", "ServiceWarning", "put_stream"]
+__all__ = ["EMBEDDED", "Call", "Left", "ServiceLink", "ServiceWarning"]
 
 T = TypeVar("T")
 Left: TypeAlias = "Callable[[], float | None]"  # seconds that are left for a call; None: the client's own time-out
@@ -89,8 +89,9 @@ class ServiceLink:
                 link._embedded = testing.embedded()
                 service = link._embedded.__enter__().target
             link.client = Client(service, **{"timeout": timeout, **link.access})
-            if required:
-                _reach(link.client, stream)
+            if required:  # raise where the service cannot be had, before any job runs
+                with suppress(NotThereError):
+                    link.client.get_stream(stream)
         except BaseException:
             link.close()
             raise
@@ -105,12 +106,6 @@ class ServiceLink:
     def url(self) -> str | None:
         """Where tasks find the service."""
         return None if self.client is None else self.client.url
-
-    @property
-    def state(self) -> str:
-        """The breaker's: closed, open or half open."""
-        with self._lock:
-            return self._breaker.state(time.monotonic())
 
     def may_ask(self) -> bool:
         """Whether there is a service, and it is worth asking now. Half open, the caller that gets True has to ask."""
@@ -132,7 +127,7 @@ class ServiceLink:
         except _CANNOT_SERVE as error:
             if self.required:
                 raise
-            warnings.warn(f"{instead}: {error}", ServiceWarning, stacklevel=caller_level())
+            warn(f"{instead}: {error}", ServiceWarning)
             return None
 
     def ask_in_background(
@@ -248,11 +243,3 @@ def _left(within: float | None) -> Left:
         return lambda: None
     until = time.monotonic() + within
     return lambda: max(until - time.monotonic(), _LEAST)
-
-
-def _reach(client: Client, stream: str) -> None:
-    """Raise where the service cannot be had: before any job runs."""
-    try:
-        client.get_stream(stream)
-    except NotThereError:
-        return

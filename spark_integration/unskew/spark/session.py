@@ -7,7 +7,6 @@ Each verb hands over to the module of its name; what they share is in ``unskew.s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import Column, SparkSession
@@ -355,24 +354,7 @@ class Unskew:
         >>> sk.pin(learn=True).partitions
         4
         """
-        return self._pin(plan, (), learn=learn, sync=sync, batch=batch, source=source)
-
-    def _pin(
-        self,
-        plan: Plan | None,
-        types: tuple[str, ...],
-        *,
-        learn: bool,
-        sync: bool | None = None,
-        batch: int | None = None,
-        source: str | None = None,
-    ) -> TaskPin:
-        """``types`` are those of the key, where that is known; else the last plan's."""
-        chosen = None if learn and plan is None else self._plans.chosen(plan)
-        stream, last = self._plans.stream, self._plans.last
-        types = types or (() if last is None else last.key_types)
-        number = stream.next_batch() if batch is None else batch
-        return self._pins.pin(source or stream.source, chosen, number, learn=learn, sync=sync, types=types)
+        return self._pins.pin(plan, learn=learn, sync=sync, batch=batch, source=source)
 
     def place(
         self,
@@ -407,7 +389,7 @@ class Unskew:
         600
         """
         if pin is None:
-            pin = self._pin(plan, key_of(df, key).types, learn=learn)
+            pin = self._pins.pin(plan, learn=learn, types=key_of(df, key).types)
         elif plan is not None or learn:
             raise ConfigError("pin", pin, "a pin, or plan and learn to make one of, not both")
         elif pin.partitions != self.partitions:
@@ -723,9 +705,7 @@ class Unskew:
     def __enter__(self) -> Unskew:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

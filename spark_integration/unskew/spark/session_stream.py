@@ -1,19 +1,24 @@
-"""The stream of a session: its settings, the numbers of its batches, and which query owns its number of partitions."""
+"""What all verbs of a session share: its stream, with settings, batch numbers and which query owns its number of
+partitions; and which batch the handler in this thread has in hand, so that a verb without a plan goes by its plan."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from unskew.core.plan.plan import Plan
 from unskew.core.stream_spec import StreamSpec, check_name
+from unskew.spark.frame.jvm import unpersist
+from unskew.spark.frame.keys import AUTO, Columns, has_all, is_auto, key_names
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SessionStream", "spec_of"]
+__all__ = ["BatchContext", "CurrentBatch", "SessionStream", "spec_of"]
 
 
 def spec_of(
@@ -79,7 +84,6 @@ class SessionStream:
             return self._owned
 
     def claim(self, query: object) -> None:
-        """The query that started last owns the number of partitions."""
         with self._lock:
             self._claims.append(query)
 
@@ -90,6 +94,50 @@ class SessionStream:
 
     @property
     def owner(self) -> object | None:
-        """The query that owns the number of partitions now."""
         with self._lock:
             return self._claims[-1] if self._claims else None
+
+
+@dataclass(frozen=True, eq=False)
+class CurrentBatch:
+    """How a batch is routed: by ``plan``, or (None) by what its tasks decide. ``key`` are the names of its key's
+    columns. A verb waits for the service no longer than ``deadline``. Frames in ``held`` are unpersist at its end."""
+
+    plan: Plan | None
+    key: tuple[str, ...]
+    spread: Columns
+    deadline: float
+    held: list[DataFrame] = field(default_factory=list)
+
+    def spread_for(self, df: DataFrame) -> Columns:
+        """The columns that tell the rows of this frame apart: those of the batch, unless it has not all of them. A
+        shuffle of its own needs no more than what is the same when its tasks run again."""
+        return self.spread if is_auto(self.spread) or has_all(df, self.spread) else AUTO
+
+
+class BatchContext:
+    """The batch in hand, for each thread: the handlers of two queries of one session run in two threads."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    @property
+    def batch(self) -> CurrentBatch | None:
+        batch: CurrentBatch | None = getattr(self._local, "batch", None)
+        return batch
+
+    @contextmanager
+    def bind(self, batch: CurrentBatch) -> Iterator[None]:
+        """Within it, verbs of this thread that are given no plan go by this batch's."""
+        before = self.batch
+        self._local.batch = batch
+        try:
+            yield
+        finally:
+            self._local.batch = before
+            unpersist(batch.held)
+
+    def matching(self, df: DataFrame, key: Columns) -> CurrentBatch | None:
+        """The batch in hand, if an operator on ``df`` works by the same key."""
+        batch = self.batch
+        return None if batch is None or batch.key != key_names(df, key) else batch

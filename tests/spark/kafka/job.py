@@ -27,7 +27,7 @@ from unskew.spark import Unskew
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from unskew.spark.streaming.settings import Fresh
+    from unskew.core.freshness.ways import Fresh
 
 MESSAGES, BATCHES = 48_000, 4
 PARTITIONS = 8

@@ -21,7 +21,7 @@ from unskew.spark.stateful import Stateful, read_report, stateful
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 PARTITIONS = 3
 OUTPUT, STATE = "user string, shop int, n bigint", "n bigint"

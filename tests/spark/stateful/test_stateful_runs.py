@@ -18,7 +18,7 @@ from unskew.spark.stateful import Stateful, stateful
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 SCHEMA = "user string, amount bigint, at timestamp"
 

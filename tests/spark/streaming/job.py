@@ -27,6 +27,8 @@ from unskew.spark.folders import Folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from unskew.core.freshness.ways import Fresh
+
 __all__ = ["NAME", "PARTITIONS", "STREAM", "Orders"]
 
 STREAM, NAME, PARTITIONS = "clicks", "q", 4
@@ -37,7 +39,7 @@ SCHEMA = "user string, id bigint"
 class Orders:
     """``life``: its number. ``kill``: at which step of ``batch`` the driver dies; one of before-pin, after-pin,
     in-batch, before-commit. ``pinned``: or else what nobody should write, the service's newest plan for each batch.
-    ``varied``: for ``lives``, whether each has other settings."""
+    ``varied``: for ``lives``, whether each has other settings. ``fresh``: as ``for_each_batch`` takes it."""
 
     life: int = 0
     kill: str = ""
@@ -48,6 +50,7 @@ class Orders:
     partitions: int = PARTITIONS
     policy: str = "balanced"
     varied: bool = False
+    fresh: Fresh = "previous"
 
 
 def die(group: int) -> None:
@@ -131,7 +134,7 @@ def run(folder: str, orders: Orders) -> None:
         write = writer(folder, batch, orders, group)
         df.mapInArrow(write, "n bigint").groupBy().sum("n").collect()  # type: ignore[arg-type]
 
-    pinned = sk.for_each_batch(handle, "user", checkpoint, NAME, spread="id", threshold=0)
+    pinned = sk.for_each_batch(handle, "user", checkpoint, NAME, spread="id", fresh=orders.fresh, threshold=0)
 
     def each(df: DataFrame, batch: int) -> None:
         if orders.pinned:

@@ -115,5 +115,5 @@ def settled(handle: Any) -> Callable[[DataFrame, int], None]:
 
 def batches(sk: Unskew, handle: Callable[[DataFrame, int], object], folder: Path, **settings: Any) -> Any:
     """The handler for Spark, with what most tests give."""
-    named = {"checkpoint": str(folder / "cp"), "name": NAME, "spread": "id", "threshold": 0, **settings}
-    return sk.for_each_batch(handle, "user", **named)
+    given = {"checkpoint": str(folder / "cp"), "name": NAME, "spread": "id", "threshold": 0, "fresh": "previous"}
+    return sk.for_each_batch(handle, "user", **{**given, **settings})

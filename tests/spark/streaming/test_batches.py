@@ -25,7 +25,7 @@ from unskew.spark import Unskew
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 
 def fails(ask: Callable[[], object]) -> None:

@@ -22,12 +22,12 @@ from tests.spark.streaming.queries import Notes, batches, firsts, run, settled
 from unskew.client import Client, testing
 from unskew.core.plan.plan import Version
 from unskew.spark import ServiceWarning, Unskew, service_link
-from unskew.spark.current_batch import CurrentBatch
+from unskew.spark.session_stream import CurrentBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 PARTITIONS, DEADLINE, LONG = 4, 0.2, 10.0
 VERBS = ("get_plan", "get_stream", "put_stream", "report_histogram", "report_batch", "build_plan")

@@ -20,7 +20,7 @@ from unskew.spark.frame.lineage import DRAWN, ORDERED, SAME, unsteady
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 Make = Callable[["DataFrame"], "DataFrame"]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from unskew.spark.streaming.foreach import ForEachBatch, Handle
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-streams")]
 
 N, ROWS, TASKS = 20, 10_000, 2
 INTERVAL = 20.0

@@ -28,9 +28,7 @@ __all__ = ["dsync", "imbalance", "loads", "q_table", "times"]
 
 _ROLES = {"ink": "#010101", "faint": "#020202", "line": "#030303", "hash": "#040404", "unskew": "#050505"}
 _ROLES |= {"agents": "#060606", "page": "#070707"}
-INK, FAINT, LINE, HASH, UNSKEW, AGENTS, PAGE = (
-    _ROLES[name] for name in ("ink", "faint", "line", "hash", "unskew", "agents", "page")
-)
+INK, FAINT, LINE, HASH, UNSKEW, AGENTS, PAGE = _ROLES.values()
 _STYLE: Any = {
     "font.size": 10.5,
     "font.family": "sans-serif",
@@ -159,7 +157,7 @@ def _shade_unplanned(axes: Axes, outcome: Outcome) -> None:
     """Shade the batches whose hot keys were in no plan yet."""
     label: str | None = "hot keys not known yet"
     for batch in outcome.batches:
-        if batch.plan is None or batch.changed:
+        if not batch.known:
             axes.axvspan(batch.number - 0.5, batch.number + 0.5, color=FAINT, alpha=0.14, lw=0, zorder=0, label=label)
             label = None
     axes.set_xlim(-0.6, len(outcome.batches) - 0.4)

@@ -19,14 +19,9 @@ __all__ = ["DemoOptions", "run"]
 
 PAGE = "index.html"
 _NEEDED = {
-    "pyspark": "spark",
-    "pandas": "spark",
-    "fastapi": "service",
-    "uvicorn": "service",
-    "pydantic_settings": "service",
-    "prometheus_client": "service",
-    "grpc_health": "service",
-    "matplotlib": "cli",
+    "spark": ("pyspark", "pandas"),
+    "service": ("fastapi", "uvicorn", "pydantic_settings", "prometheus_client", "grpc_health"),
+    "cli": ("matplotlib",),
 }
 
 
@@ -40,15 +35,7 @@ class DemoOptions:
 
     @classmethod
     def of(
-        cls,
-        *,
-        batches: str,
-        rows: str,
-        partitions: str,
-        seed: str,
-        out: str,
-        service: str,
-        quick: bool,
+        cls, *, batches: str, rows: str, partitions: str, seed: str, out: str, service: str, quick: bool
     ) -> DemoOptions:
         _check_installed()
         from unskew.spark.demo import BOUNDS, Demo, check_java
@@ -65,9 +52,9 @@ class DemoOptions:
 
 
 def _check_installed() -> None:
-    missing = [name for name in _NEEDED if find_spec(name) is None]
+    missing = {name: extra for extra, names in _NEEDED.items() for name in names if find_spec(name) is None}
     if missing:
-        extras = ",".join(dict.fromkeys(["cli", *(_NEEDED[name] for name in missing)]))
+        extras = ",".join(dict.fromkeys(["cli", *missing.values()]))
         raise MissingExtraError(
             f"unskew demo needs {', '.join(missing)}, not installed; pip install 'unskew[{extras}]', "
             f"or '.[{extras}]' in a clone"

@@ -57,10 +57,10 @@ counting the keys and making the plan for the next batch. {{lost}}</p>
 {{times}}</section>
 
 <section><h2>Imbalance over time</h2>
-<p>Rows of the fullest partition over its fair share: 1 is perfect. In the shaded batches nobody could know the hot keys
-yet: before the first there is nothing to plan from, and where other keys become hot the plan is for the old ones. One
-batch later it fits again. The dashed line is unskew's other half: two agents that decide row by row and need no batch
-to plan from. They spread the few hottest keys only; what is just below stays where hashing puts it.</p>
+<p>Rows of the fullest partition over its fair share: 1 is perfect. A batch is counted first
+where that would have been cheaper so far; in a shaded batch other keys had become hot and its plan was for the old
+ones. One batch later it fits again. The dashed line is unskew's other half: two agents that decide row by row and
+need no batch to plan from. They spread the few hottest keys only; what is just below stays where hashing puts it.</p>
 {{imbalance}}</section>
 
 <section><h2>How often the agents talk: DSYNC over time</h2>

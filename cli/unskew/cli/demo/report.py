@@ -22,7 +22,6 @@ _HOT = 8  # keys that are listed
 
 
 def page(outcome: Outcome) -> str:
-    """The page as HTML."""
     bad = _bad(outcome)
     parts = {
         "lead": _lead(outcome),
@@ -69,8 +68,8 @@ def _lead(outcome: Outcome) -> str:
 
 def _tiles(outcome: Outcome) -> str:
     planned = outcome.planned
-    hashed, ours = (sum(ran.seconds for ran in outcome.of(arm, planned)) for arm in ("hash", "unskew"))
-    longest = [max((ran.longest for ran in outcome.of(arm, planned)), default=0.0) for arm in ("hash", "unskew")]
+    hashed, ours = outcome.total("hash", planned), outcome.total("unskew", planned)
+    longest = outcome.longest("hash", planned), outcome.longest("unskew", planned)
     tiles = [
         (f"{outcome.faster:.1f}x", "faster over all batches", f"{outcome.total('hash'):.1f} s by hash, "
          f"{outcome.total('unskew'):.1f} s by unskew, planning included"),
@@ -94,9 +93,8 @@ def _tiles(outcome: Outcome) -> str:
 
 
 def _bad_note(batch: DemoBatch) -> str:
-    by_plan = (
-        "" if batch.plan is None else f" The plan, number {batch.plan.version.number}, was made from the batch before."
-    )
+    source = "a count of the batch's own rows" if batch.counted else "the batches before"
+    by_plan = "" if batch.plan is None else f" The plan was made from {source}."
     return (
         f"By hash every row of <b>{escape(batch.hot)}</b> goes to one partition, which gets {batch.hash.imbalance:.1f} "
         f"times its fair share; all other tasks wait for that one. By plan its rows are spread: the fullest partition "
@@ -139,7 +137,7 @@ def _hot(outcome: Outcome, batch: DemoBatch) -> str:
     top = np.argsort(-plan.hot.rows, kind="stable")[:_HOT]
     rows = [_hot_row(outcome, plan, int(plan.hot.hashes[at])) for at in top]
     reason = f"Why this plan: <i>{escape(plan.info.reason)}</i>"
-    heading = f"<p>Plan {plan.version.number}, used for batch {batch.number}. {reason}</p>"
+    heading = f"<p>Plan {batch.placed_by}, used for batch {batch.number}. {reason}</p>"
     return heading + _table(("key", "share of rows", "where, and how much of it", "because"), rows, figures={1})
 
 
@@ -185,7 +183,7 @@ def _batches(outcome: Outcome) -> str:
             f"{batch.unskew.longest:.2f}",
             f"{batch.hash.imbalance:.2f}",
             f"{batch.unskew.imbalance:.2f}",
-            "hash" if batch.plan is None else str(batch.plan.version.number),
+            batch.placed_by,
         )
         for batch in outcome.batches
     ]

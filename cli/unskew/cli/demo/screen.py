@@ -148,7 +148,7 @@ def _cells(batch: DemoBatch) -> tuple[str, ...]:
         f"{batch.unskew.seconds:.2f} s",
         f"{batch.faster:.1f}x",
         f"{batch.hash.imbalance:.2f} → {batch.unskew.imbalance:.2f}",
-        _version(batch),
+        batch.placed_by,
         _note(batch),
     )
 
@@ -164,32 +164,24 @@ def _key(hot: str, share: float) -> str:
     return f"{hot} {share:.0%}"
 
 
-def _version(batch: DemoBatch) -> str:
-    return "hash" if batch.plan is None else str(batch.plan.version.number)
-
-
 def _note(batch: DemoBatch) -> str:
-    if batch.plan is None:
-        return "nothing known yet"
-    return "new hot keys, old plan" if batch.changed else ""
+    if not batch.changed:
+        return ""
+    return "new hot keys" if batch.counted else "new hot keys, old plan"
 
 
 def summary(console: Console, outcome: Outcome, report: Path) -> None:
     """Print the totals, whether the results are equal, and where the report is."""
     planned, proof = outcome.planned, outcome.proof
-    hashed, ours = outcome.of("hash", planned), outcome.of("unskew", planned)
     rows = [
-        (f"all {len(outcome.batches)} batches", outcome.total("hash"), outcome.total("unskew")),
-        (f"the {len(planned)} whose hot keys were known", sum(r.seconds for r in hashed), sum(r.seconds for r in ours)),
-        ("the longest task of all", outcome.longest("hash")[0], outcome.longest("unskew")[0]),
-        (
-            "the longest task, hot keys known",
-            max((r.longest for r in hashed), default=0.0),
-            max((r.longest for r in ours), default=0.0),
-        ),
+        (f"all {len(outcome.batches)} batches", outcome.total, None),
+        (f"the {len(planned)} whose hot keys were known", outcome.total, planned),
+        ("the longest task of all", outcome.longest, None),
+        ("the longest task, hot keys known", outcome.longest, planned),
     ]
     console.print(f"\n{'':<36}{'hash':>10}{'unskew':>10}", style="bold")
-    for name, by_hash, by_plan in rows:
+    for name, seconds, batches in rows:
+        by_hash, by_plan = seconds("hash", batches), seconds("unskew", batches)
         if by_plan > 0.0:
             factor = f"[bold]{by_hash / by_plan:>6.1f}x[/]"
             console.print(f"{name:<36}[{_HASH}]{by_hash:>8.1f} s[/][{_UNSKEW}]{by_plan:>8.1f} s[/]{factor}")

@@ -48,7 +48,10 @@ def fleet_of(router: str, job: Job, clock: Clock) -> Fleet:
     """The agents of a router. Raises ``ConfigError`` for a router, window or slide that is not allowed."""
     if job.dsync is not None and router in COOPERATING:
         return COOPERATING[router](router, job, clock)
-    return _IndependentFleet([_independent_agent(router, job, number) for number in range(job.agents)], clock)
+    window, slide = _window_and_slide(job)
+    step = 1 if router in _OWN_SEEDS else 0
+    seeds = (job.seed + step * number for number in range(job.agents))
+    return _IndependentFleet([make_router(router, job.partitions, seed, window, slide) for seed in seeds], clock)
 
 
 def warm_up(router: str, job: Job, clock: Clock) -> None:
@@ -67,11 +70,6 @@ def _window_and_slide(job: Job) -> tuple[float, float] | tuple[None, None]:
     return (None, None) if job.sliding is None else (job.sliding.window, job.sliding.slide)
 
 
-def _independent_agent(router: str, job: Job, number: int) -> Router:
-    seed = job.seed + number if router in _OWN_SEEDS else job.seed
-    return make_router(router, job.partitions, seed, *_window_and_slide(job))
-
-
 @dataclass(eq=False)
 class _IndependentFleet:
     """Agents that do not cooperate."""
@@ -82,10 +80,11 @@ class _IndependentFleet:
     _rows: int = field(default=0, init=False)
 
     def route(self, hashes: U64, times: F64 | None = None) -> I32:
-        out = np.empty(len(hashes), np.int32)
-        if len(self.agents) > 1 and times is None:
+        out, agents = np.empty(len(hashes), np.int32), len(self.agents)
+        if agents > 1 and times is None:
             times = np.arange(self._rows, self._rows + len(hashes), dtype=np.float64)
-        for agent, share in zip(self.agents, _shares(self._rows, len(self.agents)), strict=True):
+        for number, agent in enumerate(self.agents):
+            share = slice((number - self._rows) % agents, None, agents)
             keys, key_times = np.ascontiguousarray(hashes[share]), None if times is None else times[share]
             started = self.clock()
             partitions = agent.route(keys, key_times)
@@ -93,11 +92,6 @@ class _IndependentFleet:
             out[share] = partitions
         self._rows += len(hashes)
         return out
-
-
-def _shares(rows: int, agents: int) -> list[slice]:
-    """Each agent's share of the next rows of a stream, of which ``rows`` came before."""
-    return [slice((number - rows) % agents, None, agents) for number in range(agents)]
 
 
 def _cooperating_fleet(router: str, job: Job, clock: Clock) -> Fleet:  # noqa: ARG001 - there is only one such router

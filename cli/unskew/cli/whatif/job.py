@@ -22,14 +22,9 @@ class Sliding:
     slide: float
 
     @property
-    def slides(self) -> int:
-        """How many slides the window has, the present one included."""
-        return ceil(self.window / self.slide)
-
-    @property
     def whole(self) -> float:
-        """The window in whole slides, as the routers keep it."""
-        return self.slides * self.slide
+        """The window in whole slides, the present one included, as the routers keep it."""
+        return ceil(self.window / self.slide) * self.slide
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ def as_json(keys: Keys, result: Replay) -> str:
 
 def document(keys: Keys, result: Replay) -> dict[str, Any]:
     """Everything that was measured. ``plain_hash`` is always in it, also if hash was not among the policies."""
-    job = result.job
+    job, rule = result.job, recommended(result) if result.job.routers else None
     return {
         "file": keys.name,
         "columns": list(keys.columns),
@@ -45,16 +45,8 @@ def document(keys: Keys, result: Replay) -> dict[str, Any]:
         "policies": [_policy(p) for p in result.policies],
         "routers": [_router(p) for p in result.routers],
         "verdict": verdict(result),
-        "selection_rule": _rule(result),
+        "selection_rule": None if rule is None else {"router": rule.router, "reason": rule.reason},
     }
-
-
-def _rule(result: Replay) -> dict[str, str] | None:
-    """The router that the Holistic paper's rule recommends, if the job has routers."""
-    if not result.job.routers:
-        return None
-    recommendation = recommended(result)
-    return {"router": recommendation.router, "reason": recommendation.reason}
 
 
 def _sliding(result: Replay) -> dict[str, Any] | None:
@@ -64,19 +56,21 @@ def _sliding(result: Replay) -> dict[str, Any] | None:
     return {"window": sliding.whole, "slide": sliding.slide, "unit": "seconds" if result.timed else "rows"}
 
 
-def _policy(p: PolicyResult) -> dict[str, Any]:
-    assert p.plan is not None
+def _figures(p: PolicyResult, **planned: float) -> dict[str, Any]:
+    """What planners and routers have in common."""
     return {
         "policy": p.policy,
         "splits": p.splits,
-        "imbalance": {
-            "median": p.imbalance,
-            "mean": p.mean_imbalance,
-            "worst": p.worst_imbalance,
-            "planned": p.planned_imbalance,
-        },
+        "imbalance": {"median": p.imbalance, "mean": p.mean_imbalance, "worst": p.worst_imbalance, **planned},
         "replication": p.replication,
         "mean_replication": p.mean_replication,
+    }
+
+
+def _policy(p: PolicyResult) -> dict[str, Any]:
+    assert p.plan is not None
+    return {
+        **_figures(p, planned=p.planned_imbalance),
         "ksr": p.replication,
         "bsi": p.bsi,
         "bci": p.bci,
@@ -95,11 +89,7 @@ def _policy(p: PolicyResult) -> dict[str, Any]:
 
 def _router(p: PolicyResult) -> dict[str, Any]:
     return {
-        "policy": p.policy,
-        "splits": p.splits,
-        "imbalance": {"median": p.imbalance, "mean": p.mean_imbalance, "worst": p.worst_imbalance},
-        "replication": p.replication,
-        "mean_replication": p.mean_replication,
+        **_figures(p),
         "makespan_relative_to_hash": p.relative_makespan,
         "ns_per_tuple": p.ns_per_tuple,
         "windows": _windows(p.windows),

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,17 +38,11 @@ COLOURS = (
 _DASHES = ("-", "--", ":")  # for policies beyond the colours
 _STYLE: Any = {
     "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": FAINT,
     "axes.titlelocation": "left",
     "axes.titlesize": 10.5,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "xtick.color": FAINT,
-    "ytick.color": FAINT,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
+    **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+    **dict.fromkeys(("axes.edgecolor", "xtick.color", "ytick.color"), FAINT),
+    **dict.fromkeys(("text.color", "axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), INK),
     "text.parse_math": False,  # a column may be called "$price$"
     "svg.hashsalt": "unskew",
 }
@@ -100,12 +93,8 @@ def _title(keys: Keys, result: Replay, by: PolicyResult, shown: int) -> str:
     if len(result.counted) == 1:
         return f"{title}\n{which}: the only one that is counted"
     half = "" if len(result.counted) % 2 else "upper "
-    hashed = "" if by.label == "hash" else f"; hash's own median is {_median_of_hash(result):.2f}"
+    hashed = "" if by.label == "hash" else f"; hash's own median is {result.hash_imbalance:.2f}"
     return f"{title}\n{which}: where {by.label}, the best here, has its {half}median imbalance{hashed}"
-
-
-def _median_of_hash(result: Replay) -> float:
-    return median(result.hash[number].imbalance for number in result.counted)
 
 
 def _typical(policy: PolicyResult) -> int:
@@ -129,10 +118,8 @@ def _load_panels(panels: Sequence[Axes], result: Replay, policies: Sequence[Poli
         _bars(panel, plain, load, policy.label, colour)
         panel.axhline(1.0, color=INK, lw=0.8, ls=(0, (4, 3)), zorder=3)
         panel.set_ylim(0, top)
-        panel.set_title(
-            f"{policy.label}: fullest {load.max():.2f}"
-            + ("" if policy.label == "hash" else f", hash {plain.max():.2f}")
-        )
+        hashed = "" if policy.label == "hash" else f", hash {plain.max():.2f}"
+        panel.set_title(f"{policy.label}: fullest {load.max():.2f}{hashed}")
         panel.set_xlabel("partition")
         panel.legend(frameon=False, loc="upper right", ncols=2, handlelength=1.0)
     for panel in panels:

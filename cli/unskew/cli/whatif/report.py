@@ -9,12 +9,13 @@ from math import ceil
 from pathlib import Path
 from statistics import median
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from unskew.cli.whatif.key_file import Keys
 from unskew.cli.whatif.results import PolicyResult, Replay, best_policies
-from unskew.cli.whatif.tables import print_tables
 from unskew.core.kernels.base import COMPILED
 from unskew.simulate.router_choice import Recommendation, Workload, recommend
 
@@ -25,6 +26,18 @@ _WORTH_IT = 0.95  # a gain of less than 5 % does not count
 _CONSTANT = 2  # the keys are the same in all batches if the stream has at most so many times the keys of a batch
 _WIDTH = 118
 
+_HEADINGS = (
+    "policy", "imbalance\nmedian", "imbalance\nworst", "planned", "replication\n(KSR)", "BSI\nrows", "BCI\nkeys",
+    "moved\na plan", "plans", "makespan\n/ hash", "build\nms",
+)  # fmt: skip
+_WIDE_ONLY = (5, 6, 8, 10)  # BSI, BCI, plans, build: left out if the terminal is too narrow for all columns
+_SIDE_BY_SIDE = (
+    "policy", "kind", "batch:\nimbalance\nmean", "worst", "repli-\ncation\nmean", "window:\nimbalance\nmean", "worst",
+    "repli-\ncation\nmean", "ns per\ntuple", "makespan\n/ hash",
+)  # fmt: skip
+_NONE = "-"
+_WINDOW_COLUMNS = (5, 6, 7)  # left out if the rows filled no window
+
 
 def as_table(keys: Keys, result: Replay, written: Iterable[Path] = ()) -> str:
     """The table for stdout, as wide as it needs to be where stdout is no terminal."""
@@ -33,7 +46,7 @@ def as_table(keys: Keys, result: Replay, written: Iterable[Path] = ()) -> str:
     with console.capture() as shown:
         for line in heading(keys, result):
             console.print(Text(line), soft_wrap=not terminal)
-        print_tables(console, result)
+        _print_tables(console, result)
         for line in (*ways_taken(result), *verdict(result), *by_rule(result)):
             console.print(Text(line), soft_wrap=not terminal)
         for path in written:
@@ -90,13 +103,9 @@ def _how(result: Replay) -> str:
 
 def _routers_and_windows(result: Replay) -> list[str]:
     """How routers were run and windows measured, if there are any."""
-    job, out = result.job, []
+    job, n, out = result.job, result.job.agents, []
     if job.routers:
-        agents = (
-            ""
-            if job.agents == 1
-            else f", as {job.agents} agents with every {job.agents}{_ordinal_suffix(job.agents)} row each"
-        )
+        agents = "" if n == 1 else f", as {n} agents with every {n}{_ordinal_suffix(n)} row each"
         together = "" if job.dsync is None else f"; those that cooperate do so every {job.dsync:,} rows"
         out.append(f"Routers decide row by row{agents}{together}. The same batches are counted.")
     if job.routers and not COMPILED:
@@ -117,7 +126,7 @@ def _ordinal_suffix(number: int) -> str:
 
 def verdict(result: Replay) -> list[str]:
     """What to do, in a sentence or two: nothing, if hashing is even enough."""
-    hashed = median(result.hash[number].imbalance for number in result.counted)
+    hashed = result.hash_imbalance
     if hashed <= _EVEN_ENOUGH:
         return [f"Do nothing: with plain hash the fullest partition is within {hashed - 1:.0%} of {_mean(result)}."]
     others = [p for p in result.results if p.policy != "hash"]
@@ -184,3 +193,83 @@ def _praise(equal: Sequence[PolicyResult], hashed: float, result: Replay) -> str
         f"{p.label}, with batches in {p.relative_makespan:.2f} of the time that plain hash is predicted to take "
         f"(fullest partition {p.imbalance:.2f} times {_mean(result)} instead of {hashed:.2f}){same}"
     )
+
+
+def _print_tables(console: Console, result: Replay) -> None:
+    """Print all columns if they fit, else the main ones."""
+    best = best_policies(result.results)[0]
+    if len(result.policies) > 1 or not result.routers:
+        rows = [(_planner_cells(p), _style(p, best)) for p in result.policies]
+        _print(console, [_table(_HEADINGS, 1, rows, without) for without in ((), _WIDE_ONLY)])
+    if result.routers or result.job.sliding is not None:
+        rows = [(_batch_and_window_cells(p), _style(p, best)) for p in result.results]
+        none = () if any(p.windows for p in result.results) else _WINDOW_COLUMNS
+        _print(console, [_table(_SIDE_BY_SIDE, 2, rows, (*none, *more)) for more in ((), (9,), (1, 9))])
+
+
+def _style(policy: PolicyResult, best: PolicyResult) -> str | None:
+    """The best policy is highlighted if it beats hash."""
+    return "bold green" if policy is best and best.relative_makespan < 1 else None
+
+
+def _print(console: Console, tables: Sequence[Table]) -> None:
+    """Print the first table that fits, else the last. No cell is cut: a narrower terminal breaks lines."""
+    terminal = console.width
+    shown = next((each for each in tables if _width(console, each) <= terminal), tables[-1])
+    console.width = max(terminal, _width(console, shown))
+    console.print(shown)
+    console.width = terminal
+
+
+def _width(console: Console, shown: Table) -> int:
+    return console.measure(shown, options=console.options.update(width=10_000)).maximum
+
+
+def _table(
+    headings: Sequence[str], left: int, rows: Sequence[tuple[Sequence[str], str | None]], without: Sequence[int]
+) -> Table:
+    """Rows are cells and a style; the first ``left`` columns are aligned left, the columns ``without`` are left out."""
+    out = Table(header_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    columns = [number for number in range(len(headings)) if number not in without]
+    for number in columns:
+        side = "left" if number < left else "right"
+        out.add_column(headings[number], justify=side, no_wrap=True, vertical="bottom")  # type: ignore[arg-type]  # a Literal
+    for cells, style in rows:
+        out.add_row(*(cells[number] for number in columns), style=style)
+    return out
+
+
+def _planner_cells(p: PolicyResult) -> tuple[str, ...]:
+    return (
+        p.policy,
+        f"{p.imbalance:.2f}",
+        f"{p.worst_imbalance:.2f}",
+        f"{p.planned_imbalance:.2f}",
+        f"{p.replication:.3f}",
+        f"{p.bsi:,.0f}",
+        f"{p.bci:,.0f}",
+        f"{p.moved_share:.1%}",
+        f"{p.plans}",
+        f"{p.relative_makespan:.2f}",
+        f"{p.build_ms:.1f}",
+    )
+
+
+def _batch_and_window_cells(p: PolicyResult) -> tuple[str, ...]:
+    windows = p.windows
+    return (
+        p.label,
+        "router" if p.plan is None else "planner",
+        f"{p.mean_imbalance:.2f}",
+        f"{p.worst_imbalance:.2f}",
+        f"{p.mean_replication:.3f}",
+        f"{windows.imbalance:.2f}" if windows else _NONE,
+        f"{windows.worst_imbalance:.2f}" if windows else _NONE,
+        f"{windows.replication:.3f}" if windows and windows.replication is not None else _NONE,
+        _NONE if p.ns_per_tuple is None else _nanoseconds(p.ns_per_tuple),
+        f"{p.relative_makespan:.2f}",
+    )
+
+
+def _nanoseconds(ns: float) -> str:
+    return f"{ns:.1f}" if ns < 99.95 else f"{ns:,.0f}"

@@ -147,6 +147,11 @@ class Replay:
         return (*self.policies, *self.routers)
 
     @property
+    def hash_imbalance(self) -> float:
+        """The imbalance of plain hash in the median batch, as far as batches are counted."""
+        return median(self.hash[number].imbalance for number in self.counted)
+
+    @property
     def counted(self) -> tuple[int, ...]:
         """The batches that the figures are over."""
         return tuple(range(0 if self.fresh == "same" else 1, len(self.batch_rows)))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+
+from unskew.core.arrays.types import F64, I32, I64
 
 __all__ = ["apportion", "capacities", "turns"]
 
@@ -30,7 +31,7 @@ def apportion(total: int, shares: Sequence[int]) -> list[int]:
     return parts
 
 
-def capacities(total: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
+def capacities(total: int, weights: F64) -> I64:
     """The rows each partition should get: ``total`` by weight, within one row of the exact share."""
     if (weights == weights[0]).all():
         base, rest = divmod(total, len(weights))
@@ -42,7 +43,7 @@ def capacities(total: int, weights: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.array(apportion(total, [above * (common // below) for above, below in ratios]), np.int64)
 
 
-def turns(count: int, weights: NDArray[np.float64]) -> NDArray[np.int32]:
+def turns(count: int, weights: F64) -> I32:
     """The partition of each of ``count`` turns: round robin when weights are equal (the paper's round), else as evenly
     interleaved as the weights allow."""
     n = len(weights)

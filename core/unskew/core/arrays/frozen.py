@@ -13,9 +13,10 @@ from typing import Any, Generic, TypeVar, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.core.arrays.types import U64
 from unskew.core.errors import KeyTypeError
 
-__all__ = ["by_fields", "derived", "frozen", "hashes_of", "sealed", "unchecked"]
+__all__ = ["by_fields", "derived", "freeze", "frozen", "hashes_of", "sealed", "unchecked"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -56,6 +57,13 @@ def frozen(values: ArrayLike, dtype: Any) -> NDArray[Any]:
     return array
 
 
+def freeze(value: object, **dtypes: Any) -> None:
+    """Make these fields of a frozen dataclass ``frozen`` arrays of these types; one that is None stays None."""
+    for name, dtype in dtypes.items():
+        if (array := getattr(value, name)) is not None:
+            object.__setattr__(value, name, frozen(array, dtype))
+
+
 def sealed(array: NDArray[Any]) -> NDArray[Any]:
     """The same array, made read-only; for arrays to which only the caller has a reference."""
     array.setflags(write=False)
@@ -87,7 +95,7 @@ def unchecked(kind: type[T], /, **fields: object) -> T:
     return value
 
 
-def hashes_of(values: ArrayLike, what: str) -> NDArray[np.uint64]:
+def hashes_of(values: ArrayLike, what: str) -> U64:
     """64-bit hashes as unsigned numbers.
 
     Signed ones, as Spark has them, are the same bits. Any other type is refused, because a cast would change where its

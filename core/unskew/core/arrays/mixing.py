@@ -6,12 +6,12 @@ In a module without Arrow, because code that only routes by existing hashes (a p
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from unskew.core.arrays.types import U64
 
 __all__ = ["SEED", "mix"]
 
 SEED = 42
-U64 = NDArray[np.uint64]
 
 
 def mix(hashes: U64, salt: int) -> U64:

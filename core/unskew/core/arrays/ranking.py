@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I64, U64, Index, Mask
+
 __all__ = ["ascending", "descending", "find", "heaviest", "look_up", "marked", "new_values", "run_starts"]
 
-Index = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 Keys = NDArray[Any]
 Number = TypeVar("Number", bound=np.generic)
 
 
-def heaviest(hashes: NDArray[np.uint64], counts: NDArray[np.int64], limit: int) -> Index:
+def heaviest(hashes: U64, counts: I64, limit: int) -> Index:
     """Where the ``limit`` largest counts are, largest first, ties by hash.
 
     Only those are sorted: a partition finds the least of them, so the cost is linear in all counts.

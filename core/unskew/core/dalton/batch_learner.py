@@ -8,20 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import find
+from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import LearningSettings, UpdateRule
+from unskew.core.limits import slot_budget
 
-__all__ = ["BatchRouting", "learning", "place_hot_keys", "workers_allowed"]
+__all__ = ["BatchRouting", "learning", "place_hot_keys", "workers_allowed", "workers_within_budget"]
 
 _ALL = (1 << 64) - 1
-
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-F64 = NDArray[np.float64]
 
 
 def learning(
@@ -53,6 +49,13 @@ def workers_allowed(learning: LearningSettings, counts: I64, total: int, workers
         return np.full(len(counts), learning.first_cap(workers), np.int64)
     needed = np.ceil(learning.share * counts * workers / max(total, 1)).astype(np.int64)
     return np.minimum(1 + needed, workers)
+
+
+def workers_within_budget(learning: LearningSettings, counts: I64, total: int, workers: int) -> I64:
+    """The same; fewer for all keys where the plan would be too large."""
+    most = workers_allowed(learning, counts, total, workers)
+    over = most.sum() / max(slot_budget(workers, len(counts)) // 2, 1)
+    return most if over <= 1 else np.maximum((most / over).astype(np.int64), 1)
 
 
 def place_hot_keys(

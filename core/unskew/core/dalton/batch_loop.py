@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64, I32, I64
 from unskew.core.dalton.qtable import UNTRIED
-from unskew.core.dalton.row_loop import GROWTH, STEP, Float, Int, unevenness
+from unskew.core.dalton.row_loop import GROWTH, STEP, Float, unevenness
 from unskew.core.dalton.settings import UpdateRule
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.base import Int, inner, kernel
 from unskew.core.kernels.choices import mixed, scaled_down
 
 __all__ = ["learn_batch"]
 
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-F64 = NDArray[np.float64]
 
 _ONE, _S11 = np.uint64(1), np.uint64(11)
 

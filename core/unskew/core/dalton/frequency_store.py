@@ -8,19 +8,16 @@ that bitmap is cleared between intervals: a count carries the number of its inte
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.arrays.types import I64, U64
+from unskew.core.kernels.base import Int, inner, kernel
 from unskew.core.kernels.choices import mixed
 
 __all__ = ["Frequencies", "all_counts", "close_interval", "copy_counts", "count_tuple", "counts_of", "frequency"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-Int = Any  # an int in plain Python, an int64 where compiled
 
 KEY, STAMPED = 0, 1  # a place of the table: a key, and (interval, count) in one word
 INTERVAL, RECORDS, SPAN, DISTINCT, MODE, HIGH, LOW = 0, 1, 2, 3, 4, 5, 6  # Frequencies.tally

@@ -10,17 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from unskew.core.arrays.frozen import by_fields, frozen, hashes_of
+from unskew.core.arrays.frozen import by_fields, freeze, hashes_of
 from unskew.core.arrays.ranking import ascending
+from unskew.core.arrays.types import F64, I64, U64, Mask
 from unskew.core.errors import HistogramError
 
 __all__ = ["UNTRIED", "QTable"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 UNTRIED = -2.0
 
@@ -36,14 +34,13 @@ class QTable:
     hashes: U64
     values: F64
     rows: I64
-    held: NDArray[np.bool_]
+    held: Mask
 
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hashes", frozen(hashes_of(self.hashes, "Q-table"), np.uint64))
-        for name, dtype in (("values", np.float64), ("rows", np.int64), ("held", np.bool_)):
-            object.__setattr__(self, name, frozen(getattr(self, name), dtype))
+        object.__setattr__(self, "hashes", hashes_of(self.hashes, "Q-table"))
+        freeze(self, hashes=np.uint64, values=np.float64, rows=np.int64, held=np.bool_)
         keys = len(self.hashes)
         shaped = self.values.ndim == 2 and self.values.shape[0] == keys and self.values.shape == self.held.shape
         if not shaped or self.rows.shape != (keys,):
@@ -73,11 +70,6 @@ class QTable:
     @property
     def workers(self) -> int:
         return int(self.values.shape[1])
-
-    @property
-    def fragments(self) -> I64:
-        """How many workers hold each key."""
-        return np.asarray(self.held.sum(axis=1), np.int64)
 
     @classmethod
     def empty(cls, workers: int) -> QTable:

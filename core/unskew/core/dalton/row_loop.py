@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.dalton.frequency_store import (
     DISTINCT,
     INTERVAL,
@@ -30,7 +31,7 @@ from unskew.core.dalton.frequency_store import (
 )
 from unskew.core.dalton.qtable import UNTRIED
 from unskew.core.dalton.settings import UpdateRule
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.kernels.base import Int, inner, kernel
 from unskew.core.kernels.choices import mixed, scaled_down
 from unskew.core.kernels.key_table import cell_of, remove
 from unskew.core.kernels.window import PLACE, ROWS, SLIDE, advance, count
@@ -46,11 +47,6 @@ __all__ = [
     "worker_limit",
 ]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-F64 = NDArray[np.float64]
-Int = Any  # an int in plain Python, an int64 where compiled
 Float = Any
 
 # DaltonRows.entry: workers with a fragment, the interval up to which the key is hot, its frequency in the interval
@@ -329,7 +325,7 @@ def route_learned(
     start: int,
     rule: UpdateRule,
     clock: I64,
-    ring: NDArray[np.int64],
+    ring: I64,
     load: I64,
     now: Frequencies,
     rows: DaltonRows,

@@ -12,6 +12,7 @@ import numpy as np
 
 from unskew.core.errors import ConfigError
 from unskew.core.limits import MAX_PARTITIONS
+from unskew.core.parameters import check_range
 
 __all__ = ["FIRST_ROOM", "MOST_CELLS", "LearningSettings", "UpdateRule"]
 
@@ -21,6 +22,7 @@ _BITS = 53  # of a random number that decides whether to explore
 # No reward is -2 or less, and no step from -2 is lost in rounding: -2 always means untried.
 _RANGES = (
     ("gamma", 1e-6, 1), ("epsilon", 0, 1), ("p1", 0, 1), ("slide_weight", 0, 1), ("share", 1, 1000), ("renew", 0, 1),
+    ("look", 1, 64), ("quantum", 1, 1_000_000), ("stats", 0, 1_000_000),
 )  # fmt: skip
 
 
@@ -62,12 +64,7 @@ class LearningSettings:
 
     def __post_init__(self) -> None:
         for name, least, most in _RANGES:
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ConfigError(name, value, f"{least} to {most}")
-        for name, lowest, highest in (("look", 1, 64), ("quantum", 1, 1_000_000), ("stats", 0, 1_000_000)):
-            if not lowest <= getattr(self, name) <= highest:
-                raise ConfigError(name, getattr(self, name), f"{lowest} to {highest}")
+            check_range(name, getattr(self, name), least, most)
         cap = self.split_cap
         if not (cap in (None, "share", "adaptive") or (isinstance(cap, int) and 1 <= cap <= MAX_PARTITIONS)):
             raise ConfigError("split_cap", cap, f"'share', 'adaptive', None or 1 to {MAX_PARTITIONS} workers a key")

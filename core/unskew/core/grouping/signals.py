@@ -15,6 +15,7 @@ from typing import Literal
 
 from unskew.core.errors import ConfigError
 from unskew.core.limits import MAX_PARTITIONS
+from unskew.core.parameters import check_whole
 
 __all__ = ["Kind", "Signal", "SignalRules", "check_worker", "sense"]
 
@@ -77,7 +78,6 @@ def sense(rules: SignalRules, worker: int, utilisation: float, at: float) -> Sig
 
 def check_worker(worker: int, at: float) -> None:
     """Refuse a worker number or a time that cannot be one."""
-    if isinstance(worker, bool) or not isinstance(worker, int) or not 0 <= worker < MAX_PARTITIONS:
-        raise ConfigError("worker", worker, f"a whole number from 0 to {MAX_PARTITIONS - 1}")
+    check_whole("worker", worker, 0, MAX_PARTITIONS - 1)
     if not 0.0 <= at < math.inf:
         raise ConfigError("at", at, "seconds, 0 or more")

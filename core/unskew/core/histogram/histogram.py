@@ -12,22 +12,21 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from unskew.core.arrays.frozen import by_fields, derived, frozen, hashes_of, sealed
+from unskew.core.arrays.frozen import by_fields, derived, freeze, hashes_of, sealed
 from unskew.core.arrays.ranking import ascending, heaviest, look_up, marked, run_starts
+from unskew.core.arrays.types import I64, U64, Mask
 from unskew.core.errors import HistogramError
 from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["MAX_ROWS", "Histogram", "Tail", "fold_hosts", "host_of"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 MAX_ROWS = 2**63 - 1
 
 
-def host_of(hashes: U64, bits: int) -> NDArray[np.int64]:
+def host_of(hashes: U64, bits: int) -> I64:
     """The host of each key hash among ``2**bits``: its top bits."""
     if bits == 0:
         return np.zeros(len(hashes), np.int64)
@@ -55,8 +54,7 @@ class Tail:
     keys: I64
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rows", frozen(self.rows, np.int64))
-        object.__setattr__(self, "keys", frozen(self.keys, np.int64))
+        freeze(self, rows=np.int64, keys=np.int64)
         hosts = len(self.rows)
         if hosts == 0 or hosts & (hosts - 1) or len(self.keys) != hosts:
             raise HistogramError(
@@ -119,10 +117,7 @@ class Histogram:
     _checked: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hashes", frozen(self.hashes, np.uint64))
-        object.__setattr__(self, "counts", frozen(self.counts, np.int64))
-        if self.spread is not None:
-            object.__setattr__(self, "spread", frozen(self.spread, np.int64))
+        freeze(self, hashes=np.uint64, counts=np.int64, spread=np.int64)
         if not self._checked:
             self._check()
         if self.total > MAX_ROWS:
@@ -247,7 +242,7 @@ class Histogram:
         spread = None if self.spread is None else self.spread[listed]
         return Histogram(self.hashes[listed], self.counts[listed], self.fold(listed, bits), spread)
 
-    def fold(self, listed: NDArray[np.bool_], bits: int) -> Tail:
+    def fold(self, listed: Mask, bits: int) -> Tail:
         """All keys but the ``listed`` ones, by host (2^``bits`` of them)."""
         hosts = host_of(self.hashes, bits)
         size = 1 << bits
@@ -263,7 +258,7 @@ def _scaled(counts: I64, factor: float) -> I64:
     return scaled
 
 
-def _binned(hosts: NDArray[np.int64], counts: I64, size: int) -> I64:
+def _binned(hosts: I64, counts: I64, size: int) -> I64:
     """Integer sums per host. ``bincount`` adds in doubles, exact below 2^53; above that add in integers."""
     if len(counts) == 0 or exact_sum(counts) < 2**53:
         return np.bincount(hosts, weights=counts, minlength=size).astype(np.int64)

@@ -10,16 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import find, heaviest, new_values
+from unskew.core.arrays.types import I64, U64
 from unskew.core.histogram.histogram import Histogram, Tail, host_of
 from unskew.core.limits import listed_budget
 
 __all__ = ["Candidates", "candidates", "counted", "listed_for", "one_in", "sample_for"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 _SAMPLED_KEYS = 1 << 15  # at most: groups of their own in the exact pass
 _ONE_IN_MOST = 1 << 13

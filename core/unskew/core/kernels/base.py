@@ -21,8 +21,10 @@ try:
 except ImportError:
     njit = None
 
-__all__ = ["COMPILED", "inner", "kernel"]
+__all__ = ["COMPILED", "Int", "Numbers", "inner", "kernel"]
 
+Int = Any  # an int in plain Python, an int64 where compiled
+Numbers = Any  # int64 or float64, often an array with one a worker
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 COMPILED = njit is not None

@@ -8,15 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner
+from unskew.core.arrays.types import I64, U64
+from unskew.core.kernels.base import Int, inner
 
 __all__ = ["another", "chosen", "lightest", "mixed", "scaled_down"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-Int = Any  # an int in plain Python, an int64 where compiled
 
 _GAMMA, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

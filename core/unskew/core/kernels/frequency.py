@@ -6,12 +6,10 @@ needs. The rules for writing a loop are those of ``base``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.arrays.types import I32, I64, U64
+from unskew.core.kernels.base import Int, inner, kernel
 from unskew.core.kernels.choices import mixed, scaled_down
 from unskew.core.kernels.space_saving import COUNT, GROUP, ORDER, TOTAL, WINDOW, Summary, count_key, estimate
 from unskew.core.kernels.tournament import build_tree, update_tree
@@ -19,10 +17,6 @@ from unskew.core.kernels.window import SLIDE, advance, count
 
 __all__ = ["DUE", "fewest_choices", "least_loaded_choice", "route_frequent", "update_choices"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-Int = Any  # an int in plain Python, an int64 where compiled
 
 CHOICES, DUE = (0, 1)  # ``hot_choices``: choices of a hot key; the number of rows that updates them next
 
@@ -46,7 +40,7 @@ def power(base: float, exponent: int) -> float:
 
 @kernel
 def choices_suffice(hot_rows: I64, hot: int, total: int, choices: int, workers: int, over: float) -> int:
-    """Whether every prefix of the hot keys keeps its workers within epsilon of the mean (see ``routers/dchoices``)."""
+    """Whether every prefix of the hot keys keeps its workers within epsilon of the mean (see ``routers.frequent``)."""
     rows = np.float64(total)
     all_hot = 0.0
     for at in range(hot):
@@ -139,7 +133,7 @@ def route_frequent(
     order: I64,
     drawn: I64,
     clock: I64,
-    ring: NDArray[np.int64],
+    ring: I64,
     load: I64,
     tree: I64,
     now: Summary,

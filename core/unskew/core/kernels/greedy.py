@@ -6,22 +6,18 @@ again: O(1) a row on average. A row of a hot key costs as many steps as its key 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.arrays.types import I32, I64, U64
+from unskew.core.kernels.base import Int, inner, kernel
 from unskew.core.kernels.key_table import cell_of, remove
 from unskew.core.kernels.tournament import build_tree, update_tree
 from unskew.core.kernels.window import PLACE, ROWS, SLIDE, advance, count
 
 __all__ = ["HEAD", "TAIL", "Ledger", "route_greedy"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-Int = Any  # an int in plain Python, an int64 where compiled
 
 TOTAL, FIRST = 0, 1  # Ledger.entry: rows of the key, its first pair + 1
 WORKER, HELD, NEXT, OWNER, RECORD = 0, 1, 2, 3, 4  # Ledger.pair: NOTED is its latest record in the log
@@ -168,7 +164,7 @@ def route_greedy(
     start: int,
     share: int,
     clock: I64,
-    ring: NDArray[np.int64],
+    ring: I64,
     load: I64,
     tree: I64,
     ledger: Ledger,

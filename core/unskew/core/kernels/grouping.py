@@ -10,21 +10,17 @@ Two things differ from ``load_aware.route_random_choices``, and neither changes 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.arrays.types import I32, I64, U64
+from unskew.core.kernels.base import Int, inner, kernel
 from unskew.core.kernels.choices import mixed, scaled_down
 from unskew.core.kernels.window import PLACE, ROWS, SLIDE, capacity
 
 __all__ = ["MEMO", "GroupingRows", "Memo", "route_virtual"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-Int = Any  # an int in plain Python, an int64 where compiled
 
 MEMO = 1024  # keys whose search is stored, a power of two; the search for others only costs more
 

@@ -12,12 +12,10 @@ docs/decisions/0010 has what was tried and what each costs.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.arrays.types import I32, I64, U64
+from unskew.core.kernels.base import Int, Numbers, inner, kernel
 from unskew.core.kernels.choices import another, lightest
 
 __all__ = [
@@ -31,12 +29,6 @@ __all__ = [
     "route_even",
     "update_extent",
 ]
-
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-Int = Any  # an int in plain Python, an int64 where compiled
-Numbers = Any  # int64 or float64, one a worker
 
 BY_KEYS, BY_ROWS, BY_HYBRID = 0, 1, 2  # what a router keeps even
 # ``clock``: slide and window in use, windows so far, keys in the table, and what prefetches have read

@@ -6,19 +6,14 @@ closes its gap, so no cell is ever marked as deleted.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.arrays.types import I64, U64
+from unskew.core.kernels.base import Int, inner, kernel
 from unskew.core.kernels.choices import mixed
 
 __all__ = ["cell_of", "copy_cells", "remove"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-Int = Any  # an int in plain Python, an int64 where compiled
 
 _ONE, _S32 = np.uint64(1), np.uint64(32)
 

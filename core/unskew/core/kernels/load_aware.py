@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels.base import kernel
 from unskew.core.kernels.choices import chosen, lightest, mixed, scaled_down
 from unskew.core.kernels.window import ROWS, SLIDE, advance, capacity, count
 
 __all__ = ["route_choices", "route_random_choices", "route_random_pairs", "route_turns"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _GAMMA, _ONE = np.uint64(0x9E3779B97F4A7C15), np.uint64(1)
 
@@ -31,9 +28,7 @@ def route_turns(out: I32, turn: I64, workers: int) -> None:
 
 
 @kernel
-def route_choices(
-    keys: U64, slides: I64, out: I32, salts: U64, picked: I64, clock: I64, ring: NDArray[np.int64], load: I64
-) -> None:
+def route_choices(keys: U64, slides: I64, out: I32, salts: U64, picked: I64, clock: I64, ring: I64, load: I64) -> None:
     """PKG: the least loaded of d different workers that the key hashes to; ties go to the first choice."""
     for i in range(keys.shape[0]):
         if slides[i] != clock[SLIDE]:
@@ -44,9 +39,7 @@ def route_choices(
 
 
 @kernel
-def route_random_pairs(
-    slides: I64, out: I32, drawn: U64, seed: np.uint64, clock: I64, ring: NDArray[np.int64], load: I64
-) -> None:
+def route_random_pairs(slides: I64, out: I32, drawn: U64, seed: np.uint64, clock: I64, ring: I64, load: I64) -> None:
     """PoTC: the less loaded of two random workers per message, whatever its key."""
     workers = load.shape[0]
     for i in range(out.shape[0]):
@@ -62,7 +55,7 @@ def route_random_pairs(
 
 @kernel
 def route_random_choices(
-    keys: U64, slides: I64, out: I32, seed: np.uint64, over: float, clock: I64, ring: NDArray[np.int64], load: I64
+    keys: U64, slides: I64, out: I32, seed: np.uint64, over: float, clock: I64, ring: I64, load: I64
 ) -> None:
     """PoRC: salted hashes of the key until one names a worker with room under (1 + epsilon) of the mean.
 

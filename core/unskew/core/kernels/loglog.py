@@ -15,23 +15,16 @@ rows are evened, only while the worker is not over the mean, so that a misplaced
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.arrays.types import F64, I32, I64, U64
+from unskew.core.kernels.base import Int, Numbers, inner, kernel
 from unskew.core.kernels.choices import another, mixed
 from unskew.core.kernels.holistic import BY_HYBRID, BY_KEYS, BY_ROWS, OPENED, WINDOW, hybrid, restart, update_extent
 
 __all__ = ["BEST_MATCH", "FIRST_MATCH", "NO_TEST", "register_and_rank", "reset", "route_loglog"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-F64 = NDArray[np.float64]
-Int = Any  # an int in plain Python, an int64 where compiled
-Numbers = Any
 
 NO_TEST, FIRST_MATCH, BEST_MATCH = 0, 1, 2  # ``test``: none, the first choice that passes it, or the best evidence
 ROWS = 3  # ``clock`` as in ``holistic``, but with the rows in the window in place of the keys in the table

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels.base import inner, kernel
 from unskew.core.kernels.window import ROWS, SLIDE, advance, capacity, count
 
 __all__ = ["clockwise", "route_bounded_ring", "route_ring"]
-
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 
 @inner
@@ -42,7 +38,7 @@ def route_bounded_ring(
     owner: I32,
     over: float,
     clock: I64,
-    ring: NDArray[np.int64],
+    ring: I64,
     load: I64,
 ) -> None:
     """Consistent hashing with bounded loads: clockwise until an owner has room under (1 + epsilon) of the mean."""

@@ -6,19 +6,16 @@ is a swap with that place: O(1).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner
+from unskew.core.arrays.types import I64, U64
+from unskew.core.kernels.base import Int, inner
 from unskew.core.kernels.key_table import cell_of, remove
 
 __all__ = ["Summary", "count_key", "estimate"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-Int = Any  # an int in plain Python, an int64 where compiled
 
 ORDER, RANK, GROUP = 0, 1, 2  # Summary.ranked: the slot of this rank; the rank and the group of this slot
 COUNT, LAST, SIZE = 0, 1, 2  # Summary.group; a free group's LAST names the next free one

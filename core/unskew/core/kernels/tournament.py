@@ -5,17 +5,10 @@ A row plays only the matches again that its worker had won: about two.
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.arrays.types import I64
+from unskew.core.kernels.base import Int, inner, kernel
 
 __all__ = ["build_tree", "update_tree"]
-
-I64 = NDArray[np.int64]
-Int = Any  # an int in plain Python, an int64 where compiled
 
 
 @inner

@@ -7,23 +7,19 @@ slide costs its workers once, when it is evicted.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.kernels.base import inner, kernel
+from unskew.core.arrays.types import I64
+from unskew.core.kernels.base import Int, inner, kernel
 
 __all__ = ["PLACE", "ROWS", "SLIDE", "advance", "capacity", "count"]
 
-I64 = NDArray[np.int64]
-Int = Any  # an int in plain Python, an int64 where compiled
 
 PLACE, SLIDE, ROWS = 0, 1, 2  # what ``clock`` holds
 
 
 @kernel
-def advance(clock: I64, ring: NDArray[np.int64], load: I64, slide: int) -> None:
+def advance(clock: I64, ring: I64, load: I64, slide: int) -> None:
     """Open this slide: those that fall out of the window are subtracted and their place is used again."""
     steps = min(slide - clock[SLIDE], ring.shape[0])
     for _ in range(steps):
@@ -39,7 +35,7 @@ def advance(clock: I64, ring: NDArray[np.int64], load: I64, slide: int) -> None:
 
 
 @inner
-def count(clock: I64, ring: NDArray[np.int64], load: I64, worker: int) -> None:
+def count(clock: I64, ring: I64, load: I64, worker: int) -> None:
     """One more row for this worker in the slide in use."""
     ring[clock[PLACE], worker] += 1
     load[worker] += 1

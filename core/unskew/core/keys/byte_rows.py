@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import derived
+from unskew.core.arrays.types import I64, U64, Index
 
 __all__ = ["BLOCK", "Block", "ByteRows"]
 
 # Rows worked on at a time: few enough that all steps of a hash stay in the L2 cache, enough to hide the calls.
 BLOCK = 8192
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 # Arrow's dictionary costs 20 ns a row while the distinct values are few thousands, 100 and more when they are many.
 # A sample spread over the column decides; rows of one short length are hashed faster (16 ns) than any look-up.
@@ -47,7 +46,7 @@ class ByteRows:
         return cls(pa.Array.from_buffers(kind, len(array), buffers, offset=array.offset))
 
     @classmethod
-    def cut(cls, matrix: NDArray[np.uint8], skip: NDArray[np.intp]) -> ByteRows:
+    def cut(cls, matrix: NDArray[np.uint8], skip: Index) -> ByteRows:
         """Row i is row i of ``matrix`` without its first ``skip[i]`` bytes."""
         width = matrix.shape[1]
         offsets = np.zeros(len(matrix) + 1, np.int64)
@@ -69,7 +68,7 @@ class ByteRows:
         sample = self.array.take(pa.array(np.arange(size) * (len(self) // size)))
         return bool(pc.count_distinct(sample).as_py() <= _REPEATS * size)
 
-    def take(self, rows: NDArray[np.intp]) -> ByteRows:
+    def take(self, rows: Index) -> ByteRows:
         """These rows; wide offsets, as a row may be taken many times."""
         return ByteRows(self.array.cast(pa.large_string()).take(pa.array(rows)))
 
@@ -102,7 +101,7 @@ class Block:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def take(self, rows: NDArray[np.intp]) -> Block:
+    def take(self, rows: Index) -> Block:
         return Block(self.array.take(pa.array(rows)))
 
     def as_list(self) -> list[bytes]:

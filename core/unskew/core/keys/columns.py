@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from unskew.core.arrays.types import U64, Index, Mask
 from unskew.core.errors import KeyTypeError
 from unskew.core.keys.byte_rows import ByteRows
 from unskew.core.keys.casts import cast
@@ -45,8 +46,8 @@ class Column:
     type: KeyType
     length: int
     payload: Payload
-    valid: NDArray[np.bool_] | None = None
-    codes: NDArray[np.intp] | None = None
+    valid: Mask | None = None
+    codes: Index | None = None
 
     @classmethod
     def of(cls, values: Values, key_type: KeyType | str | None = None) -> Column:
@@ -157,7 +158,7 @@ def _encoded(array: pa.DictionaryArray, key: KeyType) -> Column:
     return Column(key, len(array), _payload(dictionary, key), valid, codes)
 
 
-def _bools(array: pa.Array) -> NDArray[np.bool_]:
+def _bools(array: pa.Array) -> Mask:
     return np.asarray(array.to_numpy(zero_copy_only=False), np.bool_)
 
 
@@ -178,18 +179,18 @@ def _payload(array: pa.Array, key: KeyType) -> Payload:
     return values.view(np.uint64) if values.itemsize == 8 else values.astype(np.int32).view(np.uint32)
 
 
-def _float_bits(values: NDArray[Any]) -> NDArray[np.uint32] | NDArray[np.uint64]:
+def _float_bits(values: NDArray[Any]) -> NDArray[np.uint32] | U64:
     """The IEEE bits with one NaN and one zero, as Java's ``floatToIntBits`` after Spark's -0.0 rule."""
     bits: NDArray[Any] = np.where(np.isnan(values), values.dtype.type(np.nan), values + values.dtype.type(0))
     return bits.view(np.uint64) if values.itemsize == 8 else bits.view(np.uint32)
 
 
-def _decimal(array: pa.Array, key: KeyType) -> NDArray[np.uint64] | ByteRows:
+def _decimal(array: pa.Array, key: KeyType) -> U64 | ByteRows:
     words = np.frombuffer(array.buffers()[1], np.uint64, 2 * len(array), 16 * array.offset).reshape(-1, 2)
     return np.ascontiguousarray(words[:, 0]) if key.precision <= _SHORT_DECIMAL else _big_integers(words)
 
 
-def _big_integers(words: NDArray[np.uint64]) -> ByteRows:
+def _big_integers(words: U64) -> ByteRows:
     """Java's ``BigInteger.toByteArray``: big-endian two's complement in as few bytes as hold the sign."""
     big = np.ascontiguousarray(words).view(np.uint8).reshape(-1, 16)[:, ::-1]
     sign = np.where(big[:, :1] >= 128, np.uint8(255), np.uint8(0))

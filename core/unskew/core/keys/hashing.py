@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.mixing import SEED, mix
+from unskew.core.arrays.types import U64
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.keys import xxh64
 from unskew.core.keys.byte_rows import ByteRows
@@ -19,8 +19,6 @@ from unskew.core.keys.columns import Column, Values
 from unskew.core.keys.types import KeyType
 
 __all__ = ["SEED", "hash_keys", "mix"]
-
-U64 = NDArray[np.uint64]
 
 
 def hash_keys(*columns: Values, types: Sequence[KeyType | str] | None = None) -> U64:

@@ -8,9 +8,7 @@ A plan therefore carries its key type, and both sides of a join are cast to Spar
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING
 
 from unskew.core.errors import KeyTypeError
@@ -37,6 +35,15 @@ _MAX_PRECISION = 38
 _DECIMAL = re.compile(r"(?:decimal|dec|numeric)\s*(?:\(\s*([0-9]{1,9})\s*(?:,\s*(-?[0-9]{1,9})\s*)?\))?")
 _COLLATED = re.compile(r"(?:string|(?:var)?char\s*\(\s*\d+\s*\))\s+collate\s+(\S+)")
 _CHARS = re.compile(r"(?:var)?char\s*\(\s*\d+\s*\)")
+
+# Arrow's types by the names that it gives them. The first one of a Spark type is that in which its keys are hashed.
+_SPARK_TYPES = {
+    "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "float",
+    "double": "double", "string": "string", "large_string": "string", "string_view": "string", "binary": "binary",
+    "large_binary": "binary", "binary_view": "binary", "date32[day]": "date", "timestamp[us]": "timestamp_ntz",
+    "null": "void",
+}  # fmt: skip
+_ARROW_TYPES = {spark: arrow for arrow, spark in reversed(_SPARK_TYPES.items())}
 
 # Spark's other types, by how their names begin: why they cannot be keys, and what to do instead.
 _REFUSED = {
@@ -110,40 +117,13 @@ def type_of(arrow: pa.DataType) -> KeyType:
         return _decimal(arrow.precision, arrow.scale)
     if pa.types.is_timestamp(arrow):
         return KeyType("timestamp" if arrow.tz else "timestamp_ntz")
-    for test, name in _arrow_tests():
-        if test(arrow):
-            return KeyType(name)
+    name = "binary" if pa.types.is_fixed_size_binary(arrow) else _SPARK_TYPES.get(str(arrow))
+    if name is not None:
+        return KeyType(name)
     raise KeyTypeError(
         f"an Arrow column of type {arrow} cannot be a key: Spark has no such type or gives it no stable hash. "
         "Unsigned integers: cast as Spark reads them (uint32 to int64, uint64 to decimal(20,0)). Structs, and several "
         "columns in a list: give each column as an argument of its own. Others: cast to string."
-    )
-
-
-@cache
-def _arrow_tests() -> tuple[tuple[Callable[[pa.DataType], bool], str], ...]:
-    import pyarrow as pa
-
-    return (
-        (pa.types.is_boolean, "boolean"),
-        (pa.types.is_int8, "tinyint"),
-        (pa.types.is_int16, "smallint"),
-        (pa.types.is_int32, "int"),
-        (pa.types.is_int64, "bigint"),
-        (pa.types.is_float32, "float"),
-        (pa.types.is_float64, "double"),
-        (pa.types.is_date32, "date"),
-        (pa.types.is_null, "void"),
-        (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t), "string"),
-        (
-            lambda t: (
-                pa.types.is_binary(t)
-                or pa.types.is_large_binary(t)
-                or pa.types.is_binary_view(t)
-                or pa.types.is_fixed_size_binary(t)
-            ),
-            "binary",
-        ),
     )
 
 
@@ -153,21 +133,9 @@ def arrow_of(key: KeyType) -> pa.DataType:
 
     if key.is_decimal:
         return pa.decimal128(key.precision, key.scale)
-    return {
-        "boolean": pa.bool_(),
-        "tinyint": pa.int8(),
-        "smallint": pa.int16(),
-        "int": pa.int32(),
-        "bigint": pa.int64(),
-        "float": pa.float32(),
-        "double": pa.float64(),
-        "string": pa.string(),
-        "binary": pa.binary(),
-        "date": pa.date32(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "timestamp_ntz": pa.timestamp("us"),
-        "void": pa.null(),
-    }[key.name]
+    if key.name == "timestamp":
+        return pa.timestamp("us", tz="UTC")
+    return pa.type_for_alias(_ARROW_TYPES[key.name])
 
 
 def common_type(left: KeyType | str, right: KeyType | str) -> KeyType:

@@ -15,12 +15,13 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from unskew.core.arrays.types import U64, Mask
+
 if TYPE_CHECKING:  # it loads Arrow, and plans hash numbers only
     from unskew.core.keys.byte_rows import Block, ByteRows
 
 __all__ = ["hash_bytes", "hash_u32", "hash_u64"]
 
-U64 = NDArray[np.uint64]
 
 _P1 = np.uint64(0x9E3779B185EBCA87)
 _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -134,7 +135,7 @@ def _hash_block(block: Block, seed: U64) -> U64:
     return _avalanche(_tail(block, rest, h))
 
 
-def _where(marked: NDArray[np.bool_], take: Callable[[U64, U64], U64], h: U64, word: U64) -> U64:
+def _where(marked: Mask, take: Callable[[U64, U64], U64], h: U64, word: U64) -> U64:
     """``take(h, word)`` for the marked rows; the others keep their state."""
     count = np.count_nonzero(marked)
     if count == len(h):

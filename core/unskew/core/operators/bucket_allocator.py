@@ -24,22 +24,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.mixing import mix
 from unskew.core.arrays.ranking import heaviest
+from unskew.core.arrays.types import F64, I32, I64, U64, Mask
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.histogram.histogram import MAX_ROWS
+from unskew.core.parameters import check_whole
 from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["BucketAssignment", "allocate", "hash_buckets"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
-Mask = NDArray[np.bool_]
 
 MAX_BUCKETS = 1 << 20
 _GOLDEN = 0x9E3779B1
-_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX2 = np.uint64(0x94D049BB133111EB)
 
 
 @dataclass(frozen=True)
@@ -55,21 +52,13 @@ def hash_buckets(hashes: U64, buckets: int) -> I32:
 
     The key hash is mixed once more, because the block a key is in may itself come from the key hash.
     """
-    _check_buckets(buckets)
-    mixed = (hashes ^ (hashes >> np.uint64(30))) * _MIX1
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX2
-    mixed ^= mixed >> np.uint64(31)
+    check_whole("buckets", buckets, 1, MAX_BUCKETS)
+    mixed = mix(hashes, -1)  # this salt adds 0
     return (((mixed >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int32)
 
 
 def allocate(
-    hashes: U64,
-    counts: NDArray[np.integer],
-    split: Mask,
-    buckets: int,
-    *,
-    task: int,
-    split_share: NDArray[np.float64] | None = None,
+    hashes: U64, counts: NDArray[np.integer], split: Mask, buckets: int, *, task: int, split_share: F64 | None = None
 ) -> BucketAssignment:
     """Prompt's Algorithm 3 (section 5) for one map task: distinct keys, their rows, whether each is split.
 
@@ -80,7 +69,7 @@ def allocate(
     >>> allocate(keys, np.array([5, 4, 3, 2]), np.zeros(4, dtype=bool), 2, task=0).loads.tolist()
     [7, 7]
     """
-    _check_buckets(buckets)
+    check_whole("buckets", buckets, 1, MAX_BUCKETS)
     rows = _clusters(hashes, counts, split, MAX_ROWS if split_share is None else MAX_ROWS // 2)
     chosen = np.empty(hashes.size, dtype=np.int32)
     chosen[split] = hash_buckets(hashes[split], buckets)  # line 2
@@ -93,7 +82,7 @@ def allocate(
     return BucketAssignment(chosen, hashed + (after - before))
 
 
-def _expected(split_share: NDArray[np.float64], rows: int, buckets: int) -> I64:
+def _expected(split_share: F64, rows: int, buckets: int) -> I64:
     if split_share.shape != (buckets,) or not np.all((split_share >= 0.0) & (split_share <= 1.0)):
         raise ConfigError("split_share", split_share.tolist(), f"{buckets} shares from 0 to 1")
     return np.rint(split_share * rows).astype(np.int64)
@@ -132,11 +121,6 @@ def _worst_fit(sizes: I64, loads: I64, first: int) -> tuple[I32, I64]:
             loads[picks] += sizes[at:end]
         at = end
     return chosen, np.roll(loads, first)
-
-
-def _check_buckets(buckets: int) -> None:
-    if isinstance(buckets, bool) or not isinstance(buckets, int) or not 1 <= buckets <= MAX_BUCKETS:
-        raise ConfigError("buckets", buckets, f"a whole number from 1 to {MAX_BUCKETS}")
 
 
 def _clusters(hashes: U64, counts: NDArray[np.integer], split: Mask, most: int) -> I64:

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import descending
+from unskew.core.arrays.types import F64, I64, U64, Index
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, Tail
 from unskew.core.plan.plan import Plan
@@ -29,8 +30,6 @@ from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT
 
 __all__ = ["HOWS", "LEFT", "RIGHT", "Bounds", "JoinPlan", "JoinRows", "join_plan", "side_of"]
 
-U64 = NDArray[np.uint64]
-F64 = NDArray[np.float64]
 
 LEFT, RIGHT = "left", "right"
 # By Spark's names: which sides may be split. The other side is copied, and each copy of a row without a partner would
@@ -71,7 +70,7 @@ class JoinRows:
     left: Histogram
     right: Histogram
     hashes: U64
-    spread: dict[str, NDArray[np.int64]]
+    spread: dict[str, I64]
 
     def rows(self, side: str) -> F64:
         histogram = self.left if side == LEFT else self.right
@@ -133,14 +132,14 @@ def join_plan(
     planner = make_planner(policy, partitions, seed, list(weights) or None)
     copies = rows.rows(RIGHT if side == LEFT else LEFT)
     spread = rows.spread[side].copy()
-    summary = _JoinSummary(cost, scale, tail, tail_keys, rows.hashes)
-    plan = planner.plan(summary.histogram(None if whole else spread), origin=origin)
+    costs = partial(_histogram, rows.hashes, cost * scale, tail * scale, tail_keys)
+    plan = planner.plan(costs(None if whole else spread), origin=origin)
     for attempt in range(_TRIES):
         extra = _copied(plan, rows.hashes, copies)
         if extra.sum() <= bounds.replication * everything:
             break
         spread[_dearest(extra, 0.0 if attempt == _TRIES - 1 else bounds.replication * everything)] = 0
-        plan = planner.plan(summary.histogram(spread), origin=origin)
+        plan = planner.plan(costs(spread), origin=origin)
     stuck = 0 if whole else _stuck(cost, rows, side, everything / partitions, partitions)
     return JoinPlan(
         plan, rows.how, side, rows.left.total, rows.right.total, int(_output_of_all(rows)),
@@ -148,31 +147,20 @@ def join_plan(
     )  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class _JoinSummary:
+def _histogram(hashes: U64, cost: F64, tail: F64, tail_keys: I64, spread: I64 | None) -> Histogram:
     """Costs as a planner takes them."""
-
-    cost: F64
-    scale: float
-    tail: F64
-    tail_keys: NDArray[np.int64]
-    hashes: U64
-
-    def histogram(self, spread: NDArray[np.int64] | None) -> Histogram:
-        some = self.cost > 0
-        counts = np.maximum(np.rint(self.cost[some] * self.scale), 1).astype(np.int64)
-        rows = np.rint(self.tail * self.scale).astype(np.int64)
-        tail = Tail(rows, np.minimum(self.tail_keys, rows))
-        return Histogram(self.hashes[some], counts, tail, None if spread is None else spread[some])
+    some, rows = cost > 0, np.rint(tail).astype(np.int64)
+    counts = np.maximum(np.rint(cost[some]), 1).astype(np.int64)
+    spread = None if spread is None else spread[some]
+    return Histogram(hashes[some], counts, Tail(rows, np.minimum(tail_keys, rows)), spread)
 
 
 def _costs(rows: JoinRows, work: float) -> F64:
     left, right = rows.rows(LEFT), rows.rows(RIGHT)
-    cost: F64 = left + right + work * _output(rows.how, left, right, left * right)
-    return cost
+    return left + right + work * _output(rows.how, left, right, left * right)
 
 
-def _tail(rows: JoinRows, work: float) -> tuple[F64, NDArray[np.int64]]:
+def _tail(rows: JoinRows, work: float) -> tuple[F64, I64]:
     """By host: costs and distinct keys of what is not listed."""
     left, right = rows.left.tail, rows.right.tail
     if left is None or right is None:
@@ -216,7 +204,7 @@ def _stuck(cost: F64, rows: JoinRows, side: str, mean: float, partitions: int) -
     return int(np.count_nonzero((cost > mean) & (rows.rows(side) >= needed) & (rows.spread[side] < needed)))
 
 
-def _dearest(extra: F64, bound: float) -> NDArray[np.intp]:
+def _dearest(extra: F64, bound: float) -> Index:
     """The keys that must not be split for the others' copies to be within the bound: the most copied ones."""
     order = descending(extra)
     over = extra.sum() - np.cumsum(extra[order]) > bound

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I64, U64
 from unskew.core.histogram.histogram import Histogram, Tail, host_of
 from unskew.core.histogram.history import History
 from unskew.core.plan.plan import Plan
@@ -29,8 +29,6 @@ __all__ = [
     "with_batch",
 ]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 HOST_BITS = 12
 HOSTS = 1 << HOST_BITS
@@ -49,8 +47,7 @@ def shortened(rows: Histogram, limit: int) -> Histogram:
 
 def keys_added(before: U64, after: U64) -> I64:
     """How many more keys each host has."""
-    count: I64 = _by_host(after) - _by_host(before)
-    return count
+    return _by_host(after) - _by_host(before)
 
 
 def _by_host(hashes: U64) -> I64:

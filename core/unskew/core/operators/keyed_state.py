@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I64, U64, Mask
 from unskew.core.histogram.histogram import host_of
 from unskew.core.plan.plan import Plan
 
@@ -43,9 +44,6 @@ __all__ = [
     "to_empty",
 ]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 Blocks = NDArray[np.void]
 
 NEVER = 2**63 - 1
@@ -112,17 +110,13 @@ class Spans:
         ends = np.append(at[1:], len(first)) - 1 if len(at) else at
         return cls(first[at], reach[ends])
 
-    def holds(self, hashes: U64) -> Mask:
-        """Which of these are in one of the ranges."""
-        return self._meets(hashes, hashes)
-
-    def _meets(self, first: U64, last: U64) -> Mask:
+    def meets(self, first: U64, last: U64) -> Mask:
+        """Which of the ranges ``first`` to ``last`` share a hash with one of these."""
         if not len(self.first):
             return np.zeros(len(first), np.bool_)
         at = np.searchsorted(self.last, first)
         here = np.minimum(at, len(self.first) - 1)
-        overlap: Mask = (at < len(self.first)) & (self.first[here] <= last)
-        return overlap
+        return (at < len(self.first)) & (self.first[here] <= last)
 
 
 def holding(blocks: Blocks, hashes: U64) -> Mask:
@@ -135,7 +129,7 @@ def holding(blocks: Blocks, hashes: U64) -> Mask:
 
 def overlapping(blocks: Blocks, spans: Spans) -> Mask:
     """The blocks that cover hashes of these ranges."""
-    return spans._meets(*_ranges(blocks))
+    return spans.meets(*_ranges(blocks))
 
 
 def expired(blocks: Blocks, clock: int) -> Mask:

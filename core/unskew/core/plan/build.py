@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.plan.hot_keys import HotKeys, SplitSlots
 from unskew.core.plan.lookup import find_lookup
 from unskew.core.plan.plan import Plan, PlanInfo
@@ -24,21 +25,21 @@ __all__ = ["Placement", "build_plan"]
 class Placement:
     """Where hosts go, and the fragments (key index, partition, rows) of the listed keys."""
 
-    tail: NDArray[np.int32]
-    hashes: NDArray[np.uint64]
-    key: NDArray[np.int64]
-    partition: NDArray[np.int32]
-    rows: NDArray[np.int64]
+    tail: I32
+    hashes: U64
+    key: I64
+    partition: I32
+    rows: I64
     reasons: tuple[str, ...]
     reason: NDArray[np.uint8]
 
     @classmethod
     def whole(
         cls,
-        tail: NDArray[np.int32],
-        hashes: NDArray[np.uint64],
-        partition: NDArray[np.int32],
-        rows: NDArray[np.int64],
+        tail: I32,
+        hashes: U64,
+        partition: I32,
+        rows: I64,
         reasons: tuple[str, ...],
         reason: NDArray[np.uint8] | None = None,
     ) -> Placement:
@@ -47,7 +48,7 @@ class Placement:
         return cls(tail, hashes, np.arange(len(hashes)), partition, rows, reasons, why)
 
     @classmethod
-    def tail_only(cls, tail: NDArray[np.int32]) -> Placement:
+    def tail_only(cls, tail: I32) -> Placement:
         nothing = np.zeros(0, np.int64)
         return cls.whole(tail, nothing.view(np.uint64), nothing.astype(np.int32), nothing, ())
 

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.arrays.frozen import by_fields, derived, frozen
+from unskew.core.arrays.frozen import by_fields, derived, freeze
+from unskew.core.arrays.types import I32, I64, U64, Mask
 from unskew.core.plan.lookup import Lookup, find_lookup
 from unskew.core.plan.slots import UNITS_BITS, units_of
 
 __all__ = ["SPLIT", "HotKeys", "SplitSlots", "pick"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 SPLIT = -1  # the home of the j-th split key is SPLIT - j
 
@@ -34,10 +32,7 @@ class SplitSlots:
     cut: U64
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bits", frozen(self.bits, np.uint8))
-        object.__setattr__(self, "first", frozen(self.first, np.int32))
-        object.__setattr__(self, "second", frozen(self.second, np.int32))
-        object.__setattr__(self, "cut", frozen(self.cut, np.uint64))
+        freeze(self, bits=np.uint8, first=np.int32, second=np.int32, cut=np.uint64)
 
     __reduce__ = by_fields
 
@@ -98,10 +93,7 @@ class HotKeys:
     lookup: Lookup
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hashes", frozen(self.hashes, np.uint64))
-        object.__setattr__(self, "home", frozen(self.home, np.int32))
-        object.__setattr__(self, "rows", frozen(self.rows, np.int64))
-        object.__setattr__(self, "reason", frozen(self.reason, np.uint8))
+        freeze(self, hashes=np.uint64, home=np.int32, rows=np.int64, reason=np.uint8)
 
     __reduce__ = by_fields
 
@@ -116,19 +108,19 @@ class HotKeys:
         return len(self.hashes)
 
     @derived
-    def table(self) -> tuple[U64, I32, I64]:
-        """Per bucket: the key there, its home and its index. An empty bucket repeats a key of another bucket, which no
+    def table(self) -> tuple[U64, I32]:
+        """Per bucket: the key there and its home. An empty bucket repeats a key of another bucket, which no
         row that looks here can have."""
         at = self.lookup.bucket(self.hashes)
         index = np.zeros(self.lookup.buckets, np.int64)
         index[at] = np.arange(len(at))
-        return self.hashes[index], self.home[index], index
+        return self.hashes[index], self.home[index]
 
     @derived
     def split_table(self) -> tuple[I64, U64]:
         """Per bucket: where the slots of its split key begin, and the shift that leaves its slot bits; slot 0, which is
         not used, where there is no split key."""
-        _, home, _ = self.table
+        _, home = self.table
         key = np.maximum(SPLIT - home, 0)
         split = home < 0
         offset = np.where(split, self.slots.offset[key], 0)
@@ -139,19 +131,10 @@ class HotKeys:
     def split_hashes(self) -> U64:
         """The split keys, in the order of their slots."""
         split = self.home < 0
-        in_order: U64 = self.hashes[split][np.argsort(SPLIT - self.home[split])]
-        return in_order
-
-    def find(self, hashes: U64) -> I64:
-        """The index of each of these keys, or -1."""
-        if len(self) == 0:
-            return np.full(len(hashes), -1, np.int64)
-        keys, _, index = self.table
-        bucket = self.lookup.bucket(np.ascontiguousarray(hashes, np.uint64))
-        return np.where(keys.take(bucket) == hashes, index.take(bucket), -1)
+        return self.hashes[split][np.argsort(SPLIT - self.home[split])]
 
 
-def pick(mask: NDArray[np.bool_], yes: I32, no: I32) -> I32:
+def pick(mask: Mask, yes: I32, no: I32) -> I32:
     """``np.where`` without a branch for each row: which rows are hot is random, so branches would be mispredicted."""
     yes -= no
     yes *= mask

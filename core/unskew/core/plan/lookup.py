@@ -17,14 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.arrays.frozen import by_fields, frozen
+from unskew.core.arrays.frozen import by_fields, freeze
 from unskew.core.arrays.mixing import SEED, mix
+from unskew.core.arrays.types import I64, U64, Index, Mask
 from unskew.core.errors import PlanError
 from unskew.core.keys import xxh64
 
 __all__ = ["Lookup", "find_lookup"]
 
-U64 = NDArray[np.uint64]
 
 _ONE_GROUP_KEYS = 256
 _ONE_GROUP_SPARE_BITS = 8
@@ -47,7 +47,7 @@ class Lookup:
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "displacement", frozen(self.displacement, np.uint32))
+        freeze(self, displacement=np.uint32)
         groups = len(self.displacement)
         if groups == 0 or groups & (groups - 1):
             raise PlanError(f"look-up table: {groups} groups; use a power of two")
@@ -58,7 +58,7 @@ class Lookup:
     def buckets(self) -> int:
         return 1 << self.bits
 
-    def bucket(self, hashes: U64) -> NDArray[np.int64]:
+    def bucket(self, hashes: U64) -> I64:
         keys = xxh64.hash_u64(hashes, np.array([SEED], np.uint64)) if self.remix else hashes
         at = keys >> np.uint64(self.shift)
         if len(self.displacement) > 1:
@@ -87,7 +87,7 @@ def _one_group(keys: U64) -> Lookup | None:
     for bits in range(need, need + _ONE_GROUP_SPARE_BITS + 1):
         for shift in range(65 - bits if bits else 1):
             table = Lookup(shift, bits, np.zeros(1, np.uint32))
-            if _collision_free(table, keys):
+            if np.bincount(table.bucket(keys), minlength=1).max() <= 1:  # no two in one bucket
                 return table
     return None
 
@@ -100,10 +100,6 @@ def _many_groups(keys: U64) -> Lookup | None:
             if displaced is not None:
                 return Lookup(shift, bits, displaced)
     return None
-
-
-def _collision_free(lookup: Lookup, keys: U64) -> bool:
-    return bool(np.bincount(lookup.bucket(keys), minlength=1).max(initial=0) <= 1)
 
 
 def _displace(keys: U64, shift: int, bits: int) -> NDArray[np.uint32] | None:
@@ -124,9 +120,7 @@ def _displace(keys: U64, shift: int, bits: int) -> NDArray[np.uint32] | None:
     return chosen
 
 
-def _place_groups(
-    group: NDArray[np.int64], place: NDArray[np.int64], bits: int, used: NDArray[np.bool_], chosen: NDArray[np.uint32]
-) -> bool:
+def _place_groups(group: I64, place: I64, bits: int, used: Mask, chosen: NDArray[np.uint32]) -> bool:
     """Give every group (all of one size) a displacement whose places are free; rounds of parallel tries."""
     order = np.argsort(group, kind="stable")
     group, place = group[order], place[order]
@@ -145,7 +139,7 @@ def _place_groups(
     return False
 
 
-def _first_come(at: NDArray[np.int64], member: NDArray[np.intp], fits: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _first_come(at: I64, member: Index, fits: Mask) -> Mask:
     """Of the groups that fit, those that share no place with another one that stands before them."""
     rows = np.flatnonzero(fits[member])
     ordered = rows[np.lexsort((member[rows], at[rows]))]

@@ -15,10 +15,10 @@ import hashlib
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import apportion
-from unskew.core.arrays.frozen import by_fields, derived, frozen, hashes_of
+from unskew.core.arrays.frozen import by_fields, derived, freeze, hashes_of
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.errors import PlanError
 from unskew.core.histogram.histogram import Histogram, fold_hosts, host_of
 from unskew.core.plan.check import check_plan
@@ -28,9 +28,6 @@ from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["Explanation", "Plan", "PlanInfo", "Version"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _BLOCK = 16_384  # rows routed at a time: the intermediate arrays stay in cache
 _UINT64 = 2**64 - 1
@@ -130,7 +127,7 @@ class Plan:
     info: PlanInfo = field(default_factory=PlanInfo)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tail", frozen(self.tail, np.int32))
+        freeze(self, tail=np.int32)
         check_plan(self)
 
     __reduce__ = by_fields
@@ -201,13 +198,10 @@ class Plan:
         out = np.empty(len(keys), np.int32)
         for start in range(0, len(keys), _BLOCK):
             part = slice(start, start + _BLOCK)
-            out[part] = self._route_block(keys[part], None if spread is None else spread[part])
-        return out
-
-    def _route_block(self, keys: U64, spread: U64 | None) -> I32:
-        out, bucket = self._place_block(keys)
-        if bucket is not None and self.splits and spread is not None:
-            self._route_split(out, bucket, spread)
+            block, bucket = self._place_block(keys[part])
+            if bucket is not None and self.splits and spread is not None:
+                self._route_split(block, bucket, spread[part])
+            out[part] = block
         return out
 
     def _place_block(self, keys: U64) -> tuple[I32, I64 | None]:
@@ -215,7 +209,7 @@ class Plan:
         tail = self.tail.take(host_of(keys, self.tail_bits))
         if len(self.hot) == 0:
             return tail, None
-        table, home, _ = self.hot.table
+        table, home = self.hot.table
         bucket = self.hot.lookup.bucket(keys)
         return pick(table.take(bucket) == keys, home.take(bucket), tail), bucket
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
+from unskew.core.parameters import check_range
 from unskew.core.plan.build import Placement, build_plan
 from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.core.planners.balanced import Balanced
@@ -44,8 +45,7 @@ class Auto:
     least_gain: float = 0.05
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.enough <= 10.0:
-            raise ConfigError("enough", self.enough, "0 to 10, the tolerated excess of the largest load")
+        check_range("enough", self.enough, 0, 10, "0 to 10, the tolerated excess of the largest load")
         if not 0.0 <= self.least_gain < 1.0:
             raise ConfigError("least_gain", self.least_gain, "0 or more and below 1, a share of the present cost")
         LinearCost(self.per_row, self.per_key, self.per_fragment)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import capacities
+from unskew.core.arrays.types import I32, I64
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import listed_budget
@@ -36,7 +36,7 @@ REASONS = (
 _CHANGE, _HEAVY, _WHOLE = range(3)
 
 
-def place_whole(rows: NDArray[np.int64], free: NDArray[np.int64]) -> NDArray[np.int32]:
+def place_whole(rows: I64, free: I64) -> I32:
     """Each key, heaviest first, to the partition with the most space left."""
     free_space = FreeSpace(free)
     out = np.empty(len(rows), np.int32)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from unskew.core.arrays.frozen import by_fields, frozen
+from unskew.core.arrays.types import F64, I64
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import Histogram
@@ -40,14 +41,14 @@ class PlannerSettings:
 
     partitions: int
     seed: int
-    weights: NDArray[np.float64]
+    weights: F64
 
     __reduce__ = by_fields
 
     @property
-    def relative(self) -> NDArray[np.float64]:
+    def relative(self) -> F64:
         """Weights scaled to a mean of 1: loads divided by it are comparable between partitions."""
-        relative: NDArray[np.float64] = self.weights / self.weights.mean()
+        relative: F64 = self.weights / self.weights.mean()
         return relative
 
     @property
@@ -97,10 +98,10 @@ class Feedback:
     partitioners (Dalton).
     """
 
-    loads: NDArray[np.int64] | None = None
-    seconds: NDArray[np.float64] | None = None
-    keys: NDArray[np.int64] | None = None
-    fragments: NDArray[np.int64] | None = None
+    loads: I64 | None = None
+    seconds: F64 | None = None
+    keys: I64 | None = None
+    fragments: I64 | None = None
     busy: Sequence[int] = ()
     idle: Sequence[int] = ()
     fine: Sequence[int] = ()

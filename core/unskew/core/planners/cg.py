@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import turns
 from unskew.core.arrays.mixing import mix
-from unskew.core.errors import ConfigError
+from unskew.core.arrays.types import I32, I64, Index
 from unskew.core.histogram.histogram import Histogram, fold_hosts
 from unskew.core.limits import host_bits, slot_budget
+from unskew.core.parameters import check_range
 from unskew.core.plan.build import Placement
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
@@ -38,7 +39,6 @@ from unskew.core.planners.planner_view import PlannerView
 
 __all__ = ["Cg"]
 
-I64 = NDArray[np.int64]
 _LISTED = 4096
 _SALTED = 16
 REASONS = (
@@ -58,10 +58,8 @@ class Cg:
     epsilon: float = 0.01
 
     def __post_init__(self) -> None:
-        if not 1 <= self.alpha <= 1000:
-            raise ConfigError("alpha", self.alpha, "1 to 1000 virtual workers a partition")
-        if not 0.0 <= self.epsilon <= 10.0:
-            raise ConfigError("epsilon", self.epsilon, "0 to 10")
+        check_range("alpha", self.alpha, 1, 1000, "1 to 1000 virtual workers a partition")
+        check_range("epsilon", self.epsilon, 0, 10)
 
     @property
     def virtual_bits(self) -> int:
@@ -83,7 +81,7 @@ class Cg:
         least = histogram.total / (4 << self.virtual_bits)
         return min(int((histogram.counts > least).sum()), _LISTED)
 
-    def _owners(self, previous: Plan | None, feedback: Feedback | None) -> tuple[NDArray[np.int32], int]:
+    def _owners(self, previous: Plan | None, feedback: Feedback | None) -> tuple[I32, int]:
         """Virtual worker -> partition: as before, after the exchanges that were signalled since."""
         bits = self.virtual_bits
         same = previous is not None and previous.info.policy == "cg" and previous.tail_bits >= bits
@@ -94,7 +92,7 @@ class Cg:
         return owner, 0 if feedback is None else _exchange(owner, feedback, self.common.partitions)
 
 
-def _exchange(owner: NDArray[np.int32], feedback: Feedback, partitions: int) -> int:
+def _exchange(owner: I32, feedback: Feedback, partitions: int) -> int:
     """Hand virtual workers over, pair by pair, and return how many. An owner keeps at least one: a partition without
     rows could not signal."""
     owned = np.bincount(owner, minlength=partitions)
@@ -113,7 +111,7 @@ def _exchange(owner: NDArray[np.int32], feedback: Feedback, partitions: int) -> 
     return moved
 
 
-def _request(partition: int, owned: NDArray[np.intp], feedback: Feedback, sign: int) -> int:
+def _request(partition: int, owned: Index, feedback: Feedback, sign: int) -> int:
     """How many virtual workers a partition asks to get (``sign`` 1) or to lose (-1): at least one, and one where it
     named no share."""
     request = feedback.shares.get(partition)
@@ -138,7 +136,7 @@ def _pairs(busy: dict[int, int], idle: dict[int, int]) -> Iterator[tuple[int, in
 class _KeyPlacement:
     """PoRC over the listed keys, heaviest first: the space left so far, and how many slots the plan still has."""
 
-    def __init__(self, settings: Cg, owner: NDArray[np.int32], load: I64, view: PlannerView) -> None:
+    def __init__(self, settings: Cg, owner: I32, load: I64, view: PlannerView) -> None:
         self.settings, self.view = settings, view
         self.owner: list[int] = owner.tolist()
         capacity = max(-(-int(view.total * (1 + settings.epsilon)) // len(load)), 1)

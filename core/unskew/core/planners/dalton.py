@@ -14,13 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.dalton.batch_learner import BatchRouting, learning, place_hot_keys, workers_allowed
+from unskew.core.dalton.batch_learner import BatchRouting, learning, place_hot_keys, workers_within_budget
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
 from unskew.core.histogram.histogram import Histogram, host_of
-from unskew.core.limits import host_bits, slot_budget
+from unskew.core.limits import host_bits
 from unskew.core.plan.build import Placement
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
@@ -62,7 +61,7 @@ class DaltonPlanner:
         n, tail = self.common.partitions, hash_tail(self.common)
         view = PlannerView.of(histogram, n, self._hot(histogram), self.common.smallest)
         homes = tail.take(host_of(view.hashes, host_bits(n)))
-        most = np.where(view.splittable, self._allowed(view), 1)
+        most = np.where(view.splittable, workers_within_budget(self._learning(), view.rows, view.total, n), 1)
         load = np.bincount(tail, view.host_rows, n).astype(np.int64)
         grain = max(int(view.mean) // _GRAIN, 1)
         rule = self._learning().rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
@@ -86,13 +85,6 @@ class DaltonPlanner:
         n = self.common.partitions
         hot = int((histogram.counts >= max(histogram.total / n * self.common.smallest, 1.0)).sum())
         return min(hot, max(MOST_CELLS // n, 1))
-
-    def _allowed(self, view: PlannerView) -> NDArray[np.int64]:
-        """How many partitions each key may be on; fewer for all where the plan would be too large."""
-        most = workers_allowed(self._learning(), view.rows, view.total, self.common.partitions)
-        room = slot_budget(self.common.partitions, len(view.hashes)) // 2
-        over = most.sum() / max(room, 1)
-        return most if over <= 1 else np.maximum((most / over).astype(np.int64), 1)
 
     def _known(self, histogram: Histogram, previous: Plan | None) -> QTable:
         """A Q-table from the previous plan's hot keys. A partition with a fragment has the value of an empty partition,

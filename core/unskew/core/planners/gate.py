@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unskew.core.arrays.types import F64
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
@@ -45,9 +43,7 @@ class Gate:
         if not 0 <= self.least < 1:
             raise ConfigError("least_gain", self.least, "0 or more and below 1, in mean loads")
 
-    def judge(
-        self, candidate: Plan, accepted: Plan, rows: Histogram, state: Histogram, relative: NDArray[np.float64]
-    ) -> GateVerdict:
+    def judge(self, candidate: Plan, accepted: Plan, rows: Histogram, state: Histogram, relative: F64) -> GateVerdict:
         """Compare both plans on the current ``rows``; ``state`` counts the rows of state that may have to move."""
         n = candidate.partitions
         if accepted.partitions != n:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import host_bits
 from unskew.core.plan.build import Placement
@@ -20,7 +20,7 @@ from unskew.core.planners.base import Feedback, Place, PlannerSettings
 __all__ = ["HashPlanner", "hash_tail"]
 
 
-def hash_tail(settings: PlannerSettings) -> NDArray[np.int32]:
+def hash_tail(settings: PlannerSettings) -> I32:
     """Host -> partition under plain hashing."""
     hosts = 1 << host_bits(settings.partitions)
     if settings.even:

@@ -26,12 +26,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import heaviest, marked
+from unskew.core.arrays.types import F64, Index
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import MAX_LISTED, host_bits, listed_budget
+from unskew.core.parameters import check_range
 from unskew.core.plan.build import Placement, build_plan
 from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.core.planners.base import Feedback, KeepPrevious, Place, PlannerSettings
@@ -41,8 +42,6 @@ from unskew.core.planners.rehost import TailHosts, first_fit, relieve
 
 __all__ = ["Kip"]
 
-F64 = NDArray[np.float64]
-I32 = NDArray[np.int32]
 HOST_LOADS = {"exact": 0.0, "blend": 0.5, "average": 1.0}  # the weight of the average
 REASONS = (
     "heavier than a partition's share: alone where the rest finds room",
@@ -73,14 +72,11 @@ class Kip:
 
     def __post_init__(self) -> None:
         most = MAX_LISTED / self.common.partitions
-        if not 0 <= self.factor <= most:
-            raise ConfigError("factor", self.factor, f"0 to {most:g} hot keys a partition")
-        if not 0 <= self.slack <= 1:
-            raise ConfigError("slack", self.slack, "0 to 1, in mean loads")
+        check_range("factor", self.factor, 0, most, f"0 to {most:g} hot keys a partition")
+        check_range("slack", self.slack, 0, 1, "0 to 1, in mean loads")
         if self.host_loads not in HOST_LOADS:
             raise ConfigError("host_loads", self.host_loads, HOST_LOADS)
-        if not 1 <= self.keep <= 64:
-            raise ConfigError("keep", self.keep, "1 to 64 times the list")
+        check_range("keep", self.keep, 1, 64, "1 to 64 times the list")
         object.__setattr__(self, "_gate", Gate(self.horizon, self.migration_cost, self.least_gain))
 
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place | KeepPrevious:
@@ -138,7 +134,7 @@ class _Update:
             return 1.0
         return HOST_LOADS[self.settings.host_loads] if self.before is not None else 0.0
 
-    def _listed(self, histogram: Histogram) -> NDArray[np.intp]:
+    def _listed(self, histogram: Histogram) -> Index:
         """The top lambda * N keys, and after them those that the previous plan placed away from where they hash."""
         n = self.settings.common.partitions
         limit = min(round(self.settings.factor * n), listed_budget(n))

@@ -6,20 +6,18 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import apportion, turns
 from unskew.core.arrays.ranking import descending
+from unskew.core.arrays.types import F64, I32, I64
 
 __all__ = ["FreeSpace", "deal_hosts", "even_out", "wrap_around"]
 
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _SWAPS = 4  # a partition takes part in a few swaps at most before no swap helps any more
 
 
-def deal_hosts(rows: I64, keys: I64, space: I64, weights: NDArray[np.float64]) -> I32:
+def deal_hosts(rows: I64, keys: I64, space: I64, weights: F64) -> I32:
     """Hosts to partitions, even in rows and in distinct keys, in proportion to ``space``.
 
     Hosts are dealt in rounds of similar key counts, one a partition (more where there is more space), so

@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.arrays.frozen import derived
 from unskew.core.arrays.ranking import heaviest, marked
+from unskew.core.arrays.types import I64, U64, Index, Mask
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import host_bits, listed_budget
-from unskew.core.sketches.tally import exact_sum
 
 __all__ = ["SPREAD_PER_FRAGMENT", "PlannerView"]
 
@@ -28,13 +26,12 @@ class PlannerView:
     """Heavy keys in descending order (ties by hash), and rows and distinct keys per host for the rest."""
 
     partitions: int
-    hashes: NDArray[np.uint64]
-    rows: NDArray[np.int64]
-    splittable: NDArray[np.bool_]
-    host_rows: NDArray[np.int64]
-    host_keys: NDArray[np.int64]
+    hashes: U64
+    rows: I64
+    splittable: Mask
+    host_rows: I64
+    host_keys: I64
     total: int
-    keys: int
 
     @classmethod
     def of(cls, histogram: Histogram, partitions: int, limit: int, smallest: float = 1.0) -> PlannerView:
@@ -45,29 +42,19 @@ class PlannerView:
         rows = histogram.counts[top]
         return cls(
             partitions, histogram.hashes[top], rows, _splittable(histogram, top, rows, partitions, smallest), tail.rows,
-            tail.keys, histogram.total, histogram.keys,
+            tail.keys, histogram.total,
         )  # fmt: skip
-
-    @derived
-    def tail_rows(self) -> int:
-        return exact_sum(self.host_rows)
 
     @property
     def mean(self) -> float:
         """Rows of an average partition."""
         return self.total / self.partitions
 
-    @property
-    def bits(self) -> int:
-        return len(self.host_rows).bit_length() - 1
 
-
-def _splittable(
-    histogram: Histogram, top: NDArray[np.intp], rows: NDArray[np.int64], partitions: int, smallest: float
-) -> NDArray[np.bool_]:
+def _splittable(histogram: Histogram, top: Index, rows: I64, partitions: int, smallest: float) -> Mask:
     if histogram.spread is None:
         return np.ones(len(top), bool)
     room = max(histogram.total / partitions * smallest, 1.0)
     fragments = np.minimum(np.ceil(rows / room) + 2, partitions)
-    enough: NDArray[np.bool_] = histogram.spread[top] >= SPREAD_PER_FRAGMENT * fragments
+    enough: Mask = histogram.spread[top] >= SPREAD_PER_FRAGMENT * fragments
     return enough

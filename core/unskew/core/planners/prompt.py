@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import capacities, turns
+from unskew.core.arrays.types import F64, I32, I64
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import MAX_LISTED, listed_budget
@@ -33,7 +33,6 @@ from unskew.core.planners.planner_view import PlannerView
 
 __all__ = ["Prompt", "zigzag"]
 
-I64 = NDArray[np.int64]
 _GROW = 4
 REASONS = (
     "above the split cut-off: a fragment dealt in turn, the rest where room was",
@@ -41,33 +40,16 @@ REASONS = (
     "too few distinct spread values to split it: kept whole where most room was",
 )
 _SPLIT, _CHANGE, _WHOLE = range(3)
+_Fragments = tuple[I64, I32, I64]  # key, partition, rows
 
 
-def zigzag(count: int, weights: NDArray[np.float64]) -> NDArray[np.int32]:
+def zigzag(count: int, weights: F64) -> I32:
     """Blocks in the order in which ``count`` items are dealt: the order reverses after each pass."""
     order = turns(count, weights)
     n = len(weights)
     for start in range(n, count, 2 * n):
         order[start : start + n] = order[start : start + n][::-1]
     return order
-
-
-@dataclass(frozen=True, eq=False)
-class _Fragments:
-    """Growing lists of (key, partition, rows)."""
-
-    key: list[I64]
-    partition: list[NDArray[np.int32]]
-    rows: list[I64]
-
-    def add(self, key: I64, partition: NDArray[np.int32], rows: I64) -> None:
-        self.key.append(key)
-        self.partition.append(partition)
-        self.rows.append(rows)
-
-    def placement(self, tail: NDArray[np.int32], hashes: NDArray[np.uint64], reason: NDArray[np.uint8]) -> Placement:
-        key, rows = np.concatenate(self.key), np.concatenate(self.rows)
-        return Placement(tail, hashes, key, np.concatenate(self.partition), rows, REASONS, reason)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +83,8 @@ class Prompt:
         level.
         """
         size = capacities(view.total, self.common.weights)
-        space, fragments = size.copy(), _Fragments([], [], [])
+        space = size.copy()
+        fragments: list[_Fragments] = []
         stiff = np.flatnonzero(~view.splittable)
         at = place_whole(view.rows[stiff], space)
         self._put(space, fragments, stiff, at, view.rows[stiff])
@@ -109,7 +92,8 @@ class Prompt:
         large, small = items[items < big], items[items >= big]
         home = turns(len(large), self.common.weights)
         self._put(space, fragments, large, home, np.minimum(view.rows[large], cut))
-        tail = self._deal(view) if not last else self._level(view, space)
+        weights = self.common.weights
+        tail = deal_hosts(view.host_rows, view.host_keys, space, weights) if last else self._deal(view)
         np.subtract.at(space, tail, view.host_rows)
         if last:
             even_out(tail, view.host_rows, space)
@@ -117,17 +101,18 @@ class Prompt:
         residual = view.rows[large] - np.minimum(view.rows[large], cut)
         self._residuals(space, fragments, large, home, residual)
         key, partition, rows = wrap_around(view.rows[small], space)
-        fragments.add(small[key], partition, rows)
+        fragments.append((small[key], partition, rows))
         reason = np.full(len(view.hashes), _SPLIT, np.uint8)
         reason[small], reason[stiff] = _CHANGE, _WHOLE
-        return fragments.placement(tail, view.hashes, reason), level
+        key, partition, rows = (np.concatenate(parts) for parts in zip(*fragments, strict=True))
+        return Placement(tail, view.hashes, key, partition, rows, REASONS, reason), level
 
     @staticmethod
-    def _put(space: I64, fragments: _Fragments, key: I64, at: NDArray[np.int32], rows: I64) -> None:
+    def _put(space: I64, fragments: list[_Fragments], key: I64, at: I32, rows: I64) -> None:
         np.subtract.at(space, at, rows)
-        fragments.add(key, at, rows)
+        fragments.append((key, at, rows))
 
-    def _deal(self, view: PlannerView) -> NDArray[np.int32]:
+    def _deal(self, view: PlannerView) -> I32:
         """The remaining keys in zigzag, a host at a time. Hosts with most keys come first: an item of the paper is
         one key, so its zigzag evens cardinality, and rows are levelled by the residuals anyway."""
         order = np.lexsort((-view.host_rows, -view.host_keys))
@@ -135,11 +120,8 @@ class Prompt:
         tail[order] = zigzag(len(order), self.common.weights)
         return tail
 
-    def _level(self, view: PlannerView, space: I64) -> NDArray[np.int32]:
-        return deal_hosts(view.host_rows, view.host_keys, space, self.common.weights)
-
     @staticmethod
-    def _residuals(space: I64, fragments: _Fragments, key: I64, home: NDArray[np.int32], residual: I64) -> None:
+    def _residuals(space: I64, fragments: list[_Fragments], key: I64, home: I32, residual: I64) -> None:
         """Smallest residual first: home, then the tightest block that holds it, else the widest (lines 17-25)."""
         free_space = FreeSpace(space)
         out: list[tuple[int, int, int]] = []
@@ -156,4 +138,4 @@ class Prompt:
                     block = free_space.widest() if tightest is None else tightest
         triples = np.array(out, np.int64).reshape(-1, 3)
         np.subtract.at(space, triples[:, 1], triples[:, 2])
-        fragments.add(triples[:, 0], triples[:, 1].astype(np.int32), triples[:, 2])
+        fragments.append((triples[:, 0], triples[:, 1].astype(np.int32), triples[:, 2]))

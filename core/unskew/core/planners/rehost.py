@@ -13,15 +13,12 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.apportion import turns
 from unskew.core.arrays.ranking import descending
+from unskew.core.arrays.types import F64, I32, Mask
 
 __all__ = ["TailHosts", "first_fit", "relieve"]
-
-F64 = NDArray[np.float64]
-I32 = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,10 +33,10 @@ class TailHosts:
     rows: F64
     weight: F64
     state: F64
-    pinned: NDArray[np.bool_]
+    pinned: Mask
     keys: F64
     limit: F64
-    closed: NDArray[np.bool_]
+    closed: Mask
     relative: F64
 
 
@@ -59,7 +56,7 @@ def relieve(hosts: TailHosts) -> I32:
     return _dealt(hosts, leaving)
 
 
-def _dealt(hosts: TailHosts, leaving: NDArray[np.bool_]) -> I32:
+def _dealt(hosts: TailHosts, leaving: Mask) -> I32:
     """Deal the leaving hosts, heaviest first, each to the least loaded open partition; those without rows in turn."""
     measured, expected = (_per_partition(hosts, each, ~leaving) for each in (hosts.rows, hosts.weight))
     tail, load = hosts.tail.copy(), hosts.keys + np.maximum(measured, expected)
@@ -97,6 +94,6 @@ def first_fit(hosts: TailHosts) -> I32:
     return tail
 
 
-def _per_partition(hosts: TailHosts, rows: F64, which: NDArray[np.bool_]) -> F64:
+def _per_partition(hosts: TailHosts, rows: F64, which: Mask) -> F64:
     sums = np.bincount(hosts.tail[which], weights=rows[which], minlength=len(hosts.limit))
     return sums.astype(np.float64)  # bincount of no hosts gives integers

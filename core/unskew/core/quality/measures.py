@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.core.arrays.types import F64, I64, U64
 from unskew.core.errors import ConfigError
+from unskew.core.parameters import check_range
 
 __all__ = [
     "BlockMetrics",
@@ -37,10 +39,6 @@ __all__ = [
     "replication",
     "split_share",
 ]
-
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 
 def loads(partitions: NDArray[np.integer], n: int) -> I64:
@@ -162,9 +160,7 @@ def replication(hashes: U64, partitions: NDArray[np.integer]) -> float:
     1.5
     """
     key, _ = _pairs(hashes, partitions, _width(partitions))
-    if len(key) == 0:
-        return 1.0
-    return len(key) / (int(key[-1]) + 1)
+    return len(key) / (int(key[-1]) + 1) if len(key) else 1.0
 
 
 def split_share(hashes: U64, partitions: NDArray[np.integer]) -> float:
@@ -289,8 +285,7 @@ def holistic(hashes: U64, partitions: NDArray[np.integer], n: int, p: float = 0.
     >>> holistic(np.array([7, 7, 8], np.uint64), np.array([0, 1, 1]), n=2).gamma
     3
     """
-    if not 0.0 <= p <= 1.0:
-        raise ConfigError("p", p, "0 to 1")
+    check_range("p", p, 0, 1)
     if reducers < 1:
         raise ConfigError("reducers", reducers, "1 or more")
     key, worker = _pairs(hashes, partitions, n)
@@ -312,8 +307,7 @@ def _scaled(load: I64) -> F64:
     """Eq. 7 and 8: min-max scaled, 0 where all are equal."""
     low, high = float(load.min()), float(load.max())
     span = high - low if high > low else np.inf
-    scaled: F64 = (load.astype(np.float64) - low) / span
-    return scaled
+    return (load.astype(np.float64) - low) / span
 
 
 def moved_share(before: NDArray[np.integer], after: NDArray[np.integer], rows: ArrayLike | None = None) -> float:

@@ -17,14 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.core.arrays.types import F64, I64, U64
 from unskew.core.errors import ConfigError
 from unskew.core.quality.measures import load_imbalance, loads
 
 __all__ = ["window_imbalance", "window_replication"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 Partitions = NDArray[np.integer]
 
 _CELLS = 1 << 20  # of the windows whose loads are held at one time

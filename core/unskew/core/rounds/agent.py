@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64, I32, U64
 from unskew.core.dalton import row_loop as kernels
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.parameters import checked
+from unskew.core.parameters import check_range, checked
 from unskew.core.rounds.messages import Answer, Report
 from unskew.core.routers.base import Router, common
 from unskew.core.routers.dalton import DaltonRouter
@@ -35,8 +35,6 @@ from unskew.core.routers.learner import Learner
 from unskew.core.sketches.frequent import FrequentItems
 
 __all__ = ["Agent", "AgentSettings", "AgentTick", "Answered", "Event", "Routed", "SendReport", "Tuples"]
-
-U64 = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,7 @@ class AgentSettings:
     def __post_init__(self) -> None:
         if not 0 < self.dsync < float("inf"):
             raise ConfigError("dsync", self.dsync, "a number above 0")
-        if not 1 <= self.capacity <= 1 << 20:
-            raise ConfigError("capacity", self.capacity, f"1 to {1 << 20} keys in a report")
+        check_range("capacity", self.capacity, 1, 1 << 20, f"1 to {1 << 20} keys in a report")
         if not 0 <= self.number < 1 << 31:
             raise ConfigError("number", self.number, f"0 to {(1 << 31) - 1}")
         if self.session < 1:
@@ -76,7 +73,7 @@ class Tuples:
     """Tuples to route, in stream order."""
 
     hashes: U64
-    times: NDArray[np.float64] | None = None
+    times: F64 | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +97,7 @@ Event = Tuples | Answered | AgentTick
 class Routed:
     """The workers of the tuples."""
 
-    workers: NDArray[np.int32]
+    workers: I32
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +136,6 @@ class Agent:
         self.learner = router.partner(settings.number + 1)
         self.router = Router("dalton", self.learner)
         self.dsync = float(settings.dsync)
-
-    @property
-    def epoch(self) -> int:
-        """The round whose answer it has."""
-        return self.version[1]
 
     @property
     def awaiting(self) -> bool:

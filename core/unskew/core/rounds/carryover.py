@@ -33,12 +33,7 @@ class RoundCarryover:
     def to_bytes(self) -> bytes:
         """JSON, of the same bytes wherever it is made."""
         agents = {agent: [last.session, last.dsync, last.kept] for agent, last in self.last_reports.items()}
-        plain = {
-            "pace": asdict(self.pace),
-            "incarnation": self.incarnation,
-            "complete": self.complete,
-            "heard": agents,
-        }
+        plain = {"pace": asdict(self.pace), "incarnation": self.incarnation, "complete": self.complete, "heard": agents}
         return json.dumps(plain, separators=(",", ":")).encode()
 
     @classmethod

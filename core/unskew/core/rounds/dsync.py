@@ -89,10 +89,7 @@ class Interval:
         good = judged and shown.idle is not None and shown.idle > shown.work
         below = good and bar is not None and shown.work < _BELOW * bar.work
         quiet = replace(
-            self,
-            unasked=self.unasked + 1,
-            good=self.good + 1 if good else 0,
-            below=self.below + 1 if below else 0,
+            self, unasked=self.unasked + 1, good=self.good + 1 if good else 0, below=self.below + 1 if below else 0
         )
         own = self._bar(self.value)
         if own is not None and quiet.unasked >= _LASTS * own.calm:

@@ -27,18 +27,17 @@ from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.ranking import descending, find
+from unskew.core.arrays.types import F64, I64, U64, Index
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.errors import ConfigError, HistogramError
+from unskew.core.parameters import check_range
 from unskew.core.rounds.messages import Answer, Report
 from unskew.core.sketches.frequent import FrequentItems, HeavyVerdict
 
 __all__ = ["Pool", "merge"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
 Untried = Literal["left out", "included"]
 _GREW = 1.5
@@ -60,8 +59,7 @@ def merge(
 ) -> Pool:
     """The reports of one round, and the answer to the round before, as one state. A key that was hot stays so while it
     has ``renew`` of GL / n (1: as published)."""
-    if not 0.0 <= renew <= 1.0:
-        raise ConfigError("renew", renew, "0 to 1")
+    check_range("renew", renew, 0, 1)
     if untried not in ("left out", "included"):
         raise ConfigError("untried", untried, ("left out", "included"))
     ordered = sorted(reports, key=lambda report: report.name)
@@ -71,7 +69,9 @@ def merge(
     if previous is not None and previous.records and frequent.total >= _GREW * previous.records:
         renew = 1.0
     hot, unsure = _verdicts(ordered, frequent, before, workers, renew)
-    hot_keys = np.union1d(hot, _heaviest(frequent, unsure[_find(before, unsure)[1]], workers))
+    was_hot = unsure[find(before, unsure)[1]]
+    stay = was_hot[descending(frequent.lower(was_hot))[:workers]]  # not more: the table must not grow over many rounds
+    hot_keys = np.union1d(hot, stay)
     table = _mean([report.table for report in ordered], hot_keys, frequent, workers, left_out=untried == "left out")
     loads = np.asarray(sum(report.loads for report in ordered), np.int64)
     return Pool(table, frequent.total, frozenset(unsure.tolist()), loads, _keys(ordered))
@@ -103,14 +103,9 @@ def _verdicts(
         return named[:0], named
     # Counts are whole: f >= GL / n exactly where f >= ceil(GL / n).
     verdicts = frequent.verdicts(named, -(-frequent.total // workers))
-    _, was_hot = _find(before, named)
+    _, was_hot = find(before, named)
     verdicts[was_hot] = frequent.verdicts(named[was_hot], max(renew * frequent.total / workers, 1.0))
     return named[verdicts == HeavyVerdict.HOT], named[verdicts == HeavyVerdict.UNKNOWN]
-
-
-def _heaviest(frequent: FrequentItems, hashes: U64, most: int) -> U64:
-    """At most so many of these keys, the heaviest, ties by hash: a table that cannot grow over many rounds."""
-    return hashes[np.argsort(-frequent.lower(hashes), kind="stable")[:most]]
 
 
 def _keys(ordered: list[Report]) -> U64:
@@ -122,14 +117,6 @@ def _distinct(sets: list[U64]) -> U64:
     """What is in any of these. Most agents of a stream have rows for the same keys: equal sets are taken once."""
     different = {hashes.tobytes(): hashes for hashes in sets}
     return np.unique(np.concatenate(list(different.values())))
-
-
-def _find(among: U64, hashes: U64) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Where these keys stand among others, which are in order, and whether they are there."""
-    if not len(among):
-        return np.zeros(len(hashes), np.intp), np.zeros(len(hashes), np.bool_)
-    at = np.minimum(np.searchsorted(among, hashes), len(among) - 1)
-    return at, among[at] == hashes
 
 
 class _Sums:
@@ -146,7 +133,7 @@ class _Sums:
         if np.array_equal(table.hashes, self._hot_keys):  # as it is where a table is what agents learned together
             self._add_all(table)
             return
-        at, mine = _find(self._hot_keys, table.hashes)
+        at, mine = find(self._hot_keys, table.hashes)
         at, values, counts = at[mine], table.values[mine], table.rows[mine]
         share = self._share_of(values, counts)
         self.weight[at] += share
@@ -175,7 +162,7 @@ class _Sums:
             share *= values != UNTRIED
         return share
 
-    def _add_idle(self, at: NDArray[np.intp], values: F64, counts: I64) -> None:
+    def _add_idle(self, at: Index, values: F64, counts: I64) -> None:
         """Rows without tuples: they matter only where no agent has any, so others need not be in these sums."""
         idle = counts == 0
         if idle.any():

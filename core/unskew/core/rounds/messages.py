@@ -14,17 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.arrays.frozen import by_fields, frozen
+from unskew.core.arrays.frozen import by_fields, freeze
+from unskew.core.arrays.types import I64, U64
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError
 from unskew.core.sketches.frequent import FrequentItems
 
 __all__ = ["Answer", "Report"]
-
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +42,7 @@ class Report:
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "loads", frozen(self.loads, np.int64))
+        freeze(self, loads=np.int64)
         if self.session < 1 or self.seq < 1:
             raise ConfigError("seq", (self.session, self.seq), "sessions and sequence numbers from 1 on")
         if self.records < 0 or self.frequent.total != self.records:
@@ -77,7 +74,7 @@ class Answer:
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "loads", frozen(self.loads, np.int64))
+        freeze(self, loads=np.int64)
 
     @property
     def version(self) -> tuple[int, int]:

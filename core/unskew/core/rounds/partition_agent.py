@@ -23,17 +23,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import by_fields, hashes_of
 from unskew.core.arrays.mixing import mix
-from unskew.core.arrays.ranking import heaviest
-from unskew.core.dalton.batch_learner import learning, place_hot_keys, workers_allowed
+from unskew.core.arrays.ranking import find, heaviest, marked, new_values
+from unskew.core.arrays.types import I32, I64, U64, Index
+from unskew.core.dalton.batch_learner import learning, place_hot_keys, workers_within_budget
 from unskew.core.dalton.qtable import QTable
 from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import Histogram, host_of
-from unskew.core.limits import host_bits, listed_budget, slot_budget
+from unskew.core.limits import host_bits, listed_budget
 from unskew.core.plan.plan import Plan, PlanInfo
 
 if TYPE_CHECKING:
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = ["REPORTED", "PartitionRouting", "RoutingChoice", "bounded", "decide", "distinct_hashes", "report_of"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _GRAIN = 4096
 REPORTED = 4096  # keys of a report: summaries merge to the capacity of the smallest
@@ -108,12 +105,10 @@ def decide(choice: RoutingChoice, partition: int, hashes: U64, spread: U64 | Non
     keys = hashes_of(hashes, "hashes")
     spread_hashes = None if spread is None else hashes_of(spread, "spread")
     histogram = Histogram.from_hashes(keys)
-    if choice.plan is not None:
-        if spread_hashes is not None and choice.plan.splits and choice.alike:
-            spread_hashes = distinct_hashes(spread_hashes)
-        return PartitionRouting(choice.plan.route(keys, spread_hashes), histogram)
-    if spread_hashes is not None and choice.alike:
+    if spread_hashes is not None and choice.alike and (choice.plan is None or choice.plan.splits):
         spread_hashes = distinct_hashes(spread_hashes)
+    if choice.plan is not None:
+        return PartitionRouting(choice.plan.route(keys, spread_hashes), histogram)
     plan, table = _learned(choice, partition, histogram, keys, spread_hashes)
     return PartitionRouting(plan.route(keys, spread_hashes if plan.splits else None), histogram, table)
 
@@ -124,8 +119,8 @@ def distinct_hashes(spread: U64) -> U64:
     again = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     if not len(again):
         return spread
-    place = np.minimum(np.searchsorted(again, spread), len(again) - 1)
-    at = np.flatnonzero(again[place] == spread)
+    place, there = find(again, spread)
+    at = np.flatnonzero(there)
     order = np.argsort(place[at], kind="stable")
     group = place[at][order]
     first = np.flatnonzero(np.diff(group, prepend=-1))
@@ -153,9 +148,8 @@ def _learned(
     hashes, counts = histogram.hashes[hot], histogram.counts[hot]
     tail = hash_tail(settings)
     homes = tail.take(host_of(hashes, host_bits(n)))
-    listed = np.zeros(len(histogram.hashes), np.bool_)
-    listed[hot] = True
-    load = np.bincount(tail, histogram.fold(listed, host_bits(n)).rows, n).astype(np.int64)
+    unlisted = histogram.fold(marked(hot, len(histogram.hashes)), host_bits(n))
+    load = np.bincount(tail, unlisted.rows, n).astype(np.int64)
     grain = max(histogram.total // n // _GRAIN, 1)
     rule = choice.learning.rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
     most = _allowed(choice, weights, histogram.total, _values(choice, hashes, keys, spread))
@@ -166,16 +160,15 @@ def _learned(
     return build_plan(placement, n, PlanInfo()), done.table
 
 
-def _hot(choice: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[NDArray[np.intp], I64]:
+def _hot(choice: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[Index, I64]:
     """Which keys of this partition are hot, heaviest first, and how many of its rows each would have if the partition
     were like the whole stream: that bounds how far it is split."""
     n = choice.partitions
     hashes, counts = histogram.hashes, histogram.counts
     least = max((choice.records or histogram.total) / n, 1.0)
     hot, weights = counts >= least, counts.copy()
-    if choice.records and len(table):
-        place = np.minimum(np.searchsorted(table.hashes, hashes), len(table) - 1)
-        in_table = table.hashes[place] == hashes
+    if choice.records:
+        place, in_table = find(table.hashes, hashes)
         share = np.maximum(table.rows[place[in_table]] / choice.records, 0.0)
         weights[in_table] = np.maximum((share * histogram.total).astype(np.int64), 1)
         hot |= in_table
@@ -190,11 +183,7 @@ def _allowed(choice: RoutingChoice, weights: I64, total: int, values: I64 | None
     row is told from the others), and all together by what a plan holds."""
     from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT  # tasks that go by a plan load no planners
 
-    n = choice.partitions
-    most = workers_allowed(choice.learning, weights, total, n)
-    over = most.sum() / max(slot_budget(n, len(weights)) // 2, 1)
-    if over > 1:
-        most = np.maximum((most / over).astype(np.int64), 1)
+    most = workers_within_budget(choice.learning, weights, total, choice.partitions)
     return most if values is None else np.clip(values // SPREAD_PER_FRAGMENT, 1, most)
 
 
@@ -205,13 +194,12 @@ def _values(choice: RoutingChoice, hot: U64, keys: U64, spread: U64 | None) -> I
     if choice.alike or not len(hot):
         return None
     order = np.argsort(hot)
-    place = np.minimum(np.searchsorted(hot[order], keys), len(hot) - 1)
-    at = np.flatnonzero(hot[order][place] == keys)
+    place, there = find(hot[order], keys)
+    at = np.flatnonzero(there)
     which, values = order[place[at]], spread[at]
     ordered = np.lexsort((values, which))
     which, values = which[ordered], values[ordered]
-    new = (np.diff(which, prepend=-1) != 0) | np.concatenate([values[:1] == values[:1], values[1:] != values[:-1]])
-    return np.bincount(which[new], minlength=len(hot)).astype(np.int64)
+    return np.bincount(which[new_values(which) | new_values(values)], minlength=len(hot)).astype(np.int64)
 
 
 # -- what goes to the service -----------------------------------------------------------------------------------
@@ -219,14 +207,7 @@ def _values(choice: RoutingChoice, hot: U64, keys: U64, spread: U64 | None) -> I
 
 def bounded(histogram: Histogram, partitions: int, listed: int = REPORTED) -> Histogram:
     """The same with at most so many keys by name, the rest by host: what a report carries."""
-    if len(histogram.hashes) <= listed:
-        return histogram
-    kept = np.zeros(len(histogram.hashes), np.bool_)
-    kept[heaviest(histogram.hashes, histogram.counts, listed)] = True
-    spread = None if histogram.spread is None else histogram.spread[kept]
-    return Histogram(
-        histogram.hashes[kept], histogram.counts[kept], histogram.fold(kept, host_bits(partitions)), spread
-    )
+    return histogram if len(histogram.hashes) <= listed else histogram.shortened(listed, host_bits(partitions))
 
 
 def report_of(

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I64
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.carryover import MergedRound, RoundCarryover
 from unskew.core.rounds.merge import Pool, merge
@@ -111,7 +111,7 @@ def _resized_answer(answer: Answer, workers: int) -> Answer:
     return replace(answer, table=answer.table.resized(workers), loads=_fit(answer.loads, workers))
 
 
-def _fit(loads: NDArray[np.int64], workers: int) -> NDArray[np.int64]:
+def _fit(loads: I64, workers: int) -> I64:
     out = np.zeros(workers, np.int64)
     both = min(workers, len(loads))
     out[:both] = loads[:both]

@@ -12,10 +12,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from unskew.core.rounds.carryover import MergedRound, RoundCarryover
-from unskew.core.rounds.dsync import Interval
 from unskew.core.rounds.messages import Answer
 from unskew.core.rounds.round_log import RoundView
-from unskew.core.rounds.rules import Pace, RoundRules
+from unskew.core.rounds.rules import RoundRules
 
 __all__ = ["Progress", "ReplicaState", "RoundTiming"]
 
@@ -62,7 +61,7 @@ class ReplicaState(NamedTuple):
     @classmethod
     def begin(cls, rules: RoundRules, timing: RoundTiming) -> ReplicaState:
         """Of a replica that has not looked yet."""
-        return cls(rules, timing, RoundCarryover(Pace(Interval(rules.dsync))))
+        return cls(rules, timing, RoundCarryover.of(b"", rules))
 
     # -- what it says
 

@@ -16,8 +16,7 @@ from unskew.core.sketches.tally import exact_sum
 __all__ = ["LastReport", "Pace", "RoundRules", "check_report", "pressed", "seal_at"]
 
 _WAITED_FOR_OTHERS = 0.2  # of a DSYNC
-_MOST = 2**42
-"""Tuples in one report: with fewer than 2**21 agents no sum over a round can wrap."""
+_MOST = 2**42  # tuples in one report: with fewer than 2**21 agents no sum over a round can wrap
 
 
 @dataclass(frozen=True)
@@ -40,10 +39,9 @@ class RoundRules:
             raise ConfigError("dsync_max", self.dsync_max, f"seconds, dsync_min = {self.dsync_min} or more")
         if not self.dsync_min <= self.dsync <= self.dsync_max:
             raise ConfigError("dsync", self.dsync, f"{self.dsync_min} to {self.dsync_max} (dsync_min to dsync_max)")
-        if not 1.0 <= self.patience < math.inf:
-            raise ConfigError("patience", self.patience, "1 or more, in units of DSYNC")
-        if not 1.0 <= self.lease < math.inf:
-            raise ConfigError("lease", self.lease, "1 or more, in units of DSYNC")
+        for name in ("patience", "lease"):
+            if not 1.0 <= getattr(self, name) < math.inf:
+                raise ConfigError(name, getattr(self, name), "1 or more, in units of DSYNC")
 
     def clamp(self, interval: float) -> float:
         """The nearest interval within the bounds."""

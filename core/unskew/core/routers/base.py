@@ -9,19 +9,18 @@ about which worker a tuple goes to.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.limits import MAX_PARTITIONS
+from unskew.core.parameters import check_range
 
-__all__ = ["Loads", "Router", "RouterAlgorithm", "RouterSettings", "check_choices", "check_share", "common"]
+__all__ = ["Loads", "Router", "RouterAlgorithm", "RouterSettings", "check_choices", "common", "longer_log"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _MOST_SLIDES = 100_000
 
@@ -52,8 +51,7 @@ def common(workers: int, seed: int, window: float | None, slide: float | None) -
     for name, value in (("workers", workers), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
             raise ConfigError(name, value, "a whole number")
-    if not 1 <= workers <= MAX_PARTITIONS:
-        raise ConfigError("workers", workers, f"1 to {MAX_PARTITIONS}")
+    check_range("workers", workers, 1, MAX_PARTITIONS)
     if window is None and slide is not None:
         raise ConfigError("slide", slide, "a slide only together with a window")
     if window is not None:
@@ -73,16 +71,9 @@ def _positive(name: str, value: object) -> None:
         raise ConfigError(name, value, "a number of tuples, or of seconds where tuples have times, above 0")
 
 
-def check_share(name: str, value: float) -> None:
-    """Refuse an epsilon below 0 or beyond 100."""
-    if not 0.0 <= value <= 100.0:
-        raise ConfigError(name, value, "0 to 100")
-
-
 def check_choices(choices: int) -> None:
     """Refuse a number of choices outside 1 to 64."""
-    if not 1 <= choices <= 64:
-        raise ConfigError("choices", choices, "1 to 64 workers a key")
+    check_range("choices", choices, 1, 64, "1 to 64 workers a key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +81,20 @@ class Loads:
     """Rows per worker in the window: the arrays of ``kernels.window``."""
 
     clock: I64
-    ring: NDArray[np.int64]
+    ring: I64
     load: I64
 
     @classmethod
     def of(cls, settings: RouterSettings) -> Loads:
         n = settings.workers
         return cls(np.zeros(3, np.int64), np.zeros((settings.slides, n), np.int64), np.zeros(n, np.int64))
+
+
+def longer_log(log: NDArray[Any], tail: int, head: int) -> NDArray[Any]:
+    """The log with twice the room, which is a power of two; a record is at its number modulo the room."""
+    records, longer = np.arange(tail, head), np.zeros((2 * len(log), *log.shape[1:]), log.dtype)
+    longer[records & (len(longer) - 1)] = log[records & (len(log) - 1)]
+    return longer
 
 
 class RouterAlgorithm(Protocol):
@@ -187,7 +185,7 @@ class Router:
         ends = np.minimum((number + 1) * slide, self._rows)
         return np.repeat(number, np.diff(ends, prepend=first))
 
-    def _numbers(self, rows: int, times: ArrayLike | None) -> NDArray[np.float64] | I64:
+    def _numbers(self, rows: int, times: ArrayLike | None) -> F64 | I64:
         if times is None:
             self._rows += rows
             return np.arange(self._rows - rows, self._rows)

@@ -18,16 +18,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.errors import ConfigError
 from unskew.core.kernels import grouping as kernels
 from unskew.core.limits import MAX_PARTITIONS
-from unskew.core.routers.base import RouterSettings, check_share
+from unskew.core.parameters import check_range
+from unskew.core.routers.base import RouterSettings, longer_log
 
 __all__ = ["ConsistentGrouping"]
 
-I32 = NDArray[np.int32]
 
 _FIRST_ROOM = 1024
 _MOST = 1000
@@ -45,11 +46,9 @@ class ConsistentGrouping:
     _owners: I32 = field(init=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.alpha <= _MOST:
-            raise ConfigError("alpha", self.alpha, f"1 to {_MOST} virtual workers a worker")
-        check_share("epsilon", self.epsilon)
-        if not 0.0 <= self.phase <= 1.0:
-            raise ConfigError("phase", self.phase, "0 to 1 row a virtual worker")
+        check_range("alpha", self.alpha, 1, _MOST, f"1 to {_MOST} virtual workers a worker")
+        check_range("epsilon", self.epsilon, 0, 100)
+        check_range("phase", self.phase, 0, 1, "0 to 1 row a virtual worker")
         self._owners = (np.arange(self.virtual) % self.common.workers).astype(np.int32)
         windowed = self.common.window is not None
         self._rows = kernels.GroupingRows(
@@ -73,7 +72,7 @@ class ConsistentGrouping:
         return self._owners.copy()
 
     @property
-    def loads(self) -> NDArray[np.int64]:
+    def loads(self) -> I64:
         """The rows in the window that this source sent to each virtual worker."""
         return self._rows.load.copy()
 
@@ -90,11 +89,11 @@ class ConsistentGrouping:
             raise ConfigError("owners", low if low < 0 else high, f"workers 0 to {MAX_PARTITIONS - 1}")
         self._owners = new_owners.astype(np.int32)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: I32) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         self.place(keys, slides, out)
         out[:] = self._owners[out]
 
-    def place(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: I32) -> None:
+    def place(self, keys: U64, slides: I64, out: I32) -> None:
         """The virtual worker of each tuple."""
         routed, windowed, ahead = 0, int(self.common.window is not None), int(self.phase * self.virtual)
         salt, over = self.common.salt(0), float(self.epsilon)
@@ -104,12 +103,6 @@ class ConsistentGrouping:
             )
             if routed == len(keys):
                 return
-            self._grow()
-
-    def _grow(self) -> None:
-        """Double the log of the window's rows."""
-        rows = self._rows
-        at = np.arange(rows.books[kernels.TAIL], rows.books[kernels.HEAD])
-        log = np.zeros(2 * len(rows.log), np.int32)
-        log[at & (len(log) - 1)] = rows.log[at & (len(rows.log) - 1)]
-        self._rows = rows._replace(log=log)
+            rows = self._rows
+            log = longer_log(rows.log, rows.books[kernels.TAIL], rows.books[kernels.HEAD])
+            self._rows = rows._replace(log=log)

@@ -13,16 +13,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from unskew.core.errors import ConfigError
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.histogram.histogram import host_of
 from unskew.core.kernels import greedy as kernels
 from unskew.core.kernels.key_table import copy_cells
 from unskew.core.limits import host_bits
+from unskew.core.parameters import check_range
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
-from unskew.core.routers.base import Loads, RouterSettings
+from unskew.core.routers.base import Loads, RouterSettings, longer_log
 from unskew.core.routers.frequent import tournament_tree
 
 __all__ = ["Greedy"]
@@ -39,8 +39,7 @@ class Greedy:
     _ledger: kernels.Ledger = field(init=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.share <= 1_000_000:
-            raise ConfigError("share", self.share, "1 to 1000000")
+        check_range("share", self.share, 1, 1_000_000)
         n = self.common.workers
         self._tail = hash_tail(plan_settings(n))
         self._loads = Loads.of(self.common)
@@ -52,7 +51,7 @@ class Greedy:
             np.zeros(self.common.slides, np.int64), np.zeros(7, np.int64),
         )  # fmt: skip
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         homes, routed, at = self._tail.take(host_of(keys, host_bits(self.common.workers))), 0, self._loads
         while True:
             routed = kernels.route_greedy(
@@ -67,14 +66,10 @@ class Greedy:
         of = self._ledger
         tail, head = int(of.books[kernels.TAIL]), int(of.books[kernels.HEAD])
         if 0 < len(of.log) == head - tail:
-            records, log = np.arange(tail, head), np.zeros((2 * len(of.log), 2), np.int64)
-            log[records & (len(log) - 1)] = of.log[records & (len(of.log) - 1)]
-            self._ledger = of._replace(log=log)
+            self._ledger = of._replace(log=longer_log(of.log, tail, head))
             return
-        slot_keys, table = (
-            np.concatenate([of.slot_keys, np.zeros_like(of.slot_keys)]),
-            np.zeros(2 * len(of.table), np.int64),
-        )
+        full = of.slot_keys, of.entry, of.pair
+        slot_keys, entry, pair = (np.concatenate([part, np.zeros_like(part)]) for part in full)
+        table = np.zeros(2 * len(of.table), np.int64)
         copy_cells(slot_keys, of.table, table)
-        entry, pair = (np.concatenate([part, np.zeros_like(part)]) for part in (of.entry, of.pair))
         self._ledger = of._replace(slot_keys=slot_keys, entry=entry, pair=pair, table=table)

@@ -25,9 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.dalton.settings import LearningSettings
 from unskew.core.routers.base import RouterSettings
 from unskew.core.routers.learner import Learner
@@ -77,5 +75,5 @@ class DaltonRouter:
             self.common, self._learning(), self.sketch_above, self.frequencies, number=number, cooperating=True
         )
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         self.learner.step(keys, slides, out)

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from unskew.core.routers.base import RouterSettings, check_share
+from unskew.core.arrays.types import I32, I64, U64
+from unskew.core.parameters import check_range
+from unskew.core.routers.base import RouterSettings
 from unskew.core.routers.frequent import FrequentKeys
 
 __all__ = ["FewestChoices"]
@@ -34,8 +33,8 @@ class FewestChoices:
     _frequent: FrequentKeys = field(init=False)
 
     def __post_init__(self) -> None:
-        check_share("epsilon", self.epsilon)
+        check_range("epsilon", self.epsilon, 0, 100)
         self._frequent = FrequentKeys(self.common, float(self.epsilon))
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         self._frequent.route(keys, slides, out)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels import frequency as kernels
 from unskew.core.kernels import space_saving, tournament
 from unskew.core.routers.base import Loads, RouterSettings
@@ -34,7 +34,7 @@ def empty_summary(slots: int, window: int = 0) -> space_saving.Summary:
     return space_saving.Summary(np.zeros(slots, np.uint64), slot, group, table, np.array([0, window, 1], np.int64))
 
 
-def tournament_tree(workers: int) -> NDArray[np.int64]:
+def tournament_tree(workers: int) -> I64:
     """The tree of ``tournament.build_tree`` for workers without load."""
     leaves = 1 << (workers - 1).bit_length()
     tree = np.full(2 * leaves, -1, np.int64)
@@ -61,7 +61,7 @@ class FrequentKeys:
         self._loads = Loads.of(self.common)
         self._tree = tournament_tree(n)
 
-    def route(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def route(self, keys: U64, slides: I64, out: I32) -> None:
         """Route all tuples; where a window ends, the present summary becomes the one before."""
         routed, at, span = 0, self._loads, self.common.slides
         while True:

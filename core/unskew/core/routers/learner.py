@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64, I32, I64, U64, Index
 from unskew.core.dalton import frequency_store as hot
 from unskew.core.dalton import row_loop as kernels
 from unskew.core.dalton.qtable import UNTRIED, QTable
@@ -20,16 +20,14 @@ from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import host_of
 from unskew.core.kernels.key_table import copy_cells
 from unskew.core.limits import host_bits
+from unskew.core.parameters import check_range
 from unskew.core.planners.base import common as plan_settings
 from unskew.core.planners.hashed import hash_tail
-from unskew.core.routers.base import Loads, RouterSettings
+from unskew.core.routers.base import Loads, RouterSettings, longer_log
 from unskew.core.sketches.frequent import FrequentItems
 
 __all__ = ["Learner"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 _FIRST_PLACES = 4096
 _NEVER = 1 << 62
@@ -97,19 +95,6 @@ class Learner:
         slots = self._slots()
         return np.sort(self.rows.row_keys[slots][self.rows.entry[slots, kernels.UNTIL] != kernels.NEVER])
 
-    def split_keys(self) -> U64:
-        """The keys that may have tuples in the window on other workers than their hash worker, ascending.
-
-        All other keys are final where they are (key-forwarding, section 4.2). Without a window no key ever is, and
-        these are the hot keys.
-        """
-        return np.sort(self.rows.row_keys[self._slots()])
-
-    @property
-    def records(self) -> int:
-        """Tuples in this interval."""
-        return int(self.now.tally[hot.RECORDS])
-
     def frequent(self, capacity: int) -> FrequentItems:
         """The keys of this interval: exact counts, reduced to ``capacity`` of them with the error stated."""
         size = int(self.now.tally[hot.DISTINCT])
@@ -161,7 +146,7 @@ class Learner:
         for j, key in enumerate(table.hashes):
             self._adopt_row(key, int(homes[j]), table.values[j], int(table.rows[j]), table.held[j])
 
-    def _adopt_row(self, key: np.uint64, home: int, values: NDArray[np.float64], often: int, held: Any) -> None:
+    def _adopt_row(self, key: np.uint64, home: int, values: F64, often: int, held: Any) -> None:
         of, row = self.rows, int(kernels.row_of(key, self.rows))
         if row < 0:
             self._make_room()
@@ -182,10 +167,10 @@ class Learner:
         books, entry, n = self.rows.books, self.rows.entry, self.common.workers
         return int(kernels.worker_limit(row, 0, self.span, self.rule, entry, books, n))
 
-    def _merged(self, row: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _merged(self, row: int, values: F64) -> F64:
         """Global values moved by the pending rewards; of an untried cell the pending rewards alone."""
         decay, gain, fresh = self.rows.pending[:, row]
-        merged: NDArray[np.float64] = np.where(values == UNTRIED, fresh, decay * values + gain)
+        merged: F64 = np.where(values == UNTRIED, fresh, decay * values + gain)
         return merged
 
     def _recount(self) -> None:
@@ -196,7 +181,7 @@ class Learner:
             if of.entry[row, kernels.UNTIL] == kernels.NEVER:
                 kernels.turn_cold(row, of)
 
-    def _slots(self) -> NDArray[np.intp]:
+    def _slots(self) -> Index:
         """The rows in use."""
         return np.sort(self.rows.table[self.rows.table > 0] - 1).astype(np.intp)
 
@@ -209,8 +194,9 @@ class Learner:
         """Double whatever is full."""
         of = self.rows
         self._make_room()
-        if 0 < len(of.log) < int(of.books[kernels.HEAD] - of.books[kernels.TAIL]) + 2:
-            self.rows = _longer(self.rows)
+        log_tail, log_head = int(of.books[kernels.TAIL]), int(of.books[kernels.HEAD])
+        if 0 < len(of.log) < log_head - log_tail + 2:
+            self.rows = self.rows._replace(log=longer_log(self.rows.log, log_tail, log_head))
         tally = self.now.tally
         if tally[hot.MODE] == hot.MAP and 2 * tally[hot.DISTINCT] >= len(self.now.table):
             wider = np.zeros((2 * len(self.now.table), 2), np.uint64)
@@ -222,8 +208,7 @@ def _frequencies(workers: int, kind: str, above: int) -> hot.Frequencies:
     """An empty store. The sketch has 16 n cells a row or more, depth 4: noise far under L / n (FIDELITY)."""
     if kind not in ("hybrid", "map", "sketch"):
         raise ConfigError("frequencies", kind, "hybrid, map or sketch")
-    if not 1 <= above <= 1 << 24:
-        raise ConfigError("sketch_above", above, f"1 to {1 << 24} distinct keys in an interval")
+    check_range("sketch_above", above, 1, 1 << 24, f"1 to {1 << 24} distinct keys in an interval")
     bits = _WORDS << 6
     low = bits * (1.0 - np.exp(-above / 2 / bits))  # bits set by half as many keys
     tally = np.zeros(7, np.int64)
@@ -236,12 +221,14 @@ def _frequencies(workers: int, kind: str, above: int) -> hot.Frequencies:
 
 
 def _rows(workers: int, room: int, *, windowed: bool, cooperating: bool) -> kernels.DaltonRows:
+    entry = np.zeros((room, kernels.HOME + 1), np.int64)
+    entry[:, kernels.UNTIL] = kernels.NEVER
     return kernels.DaltonRows(
         row_keys=np.zeros(room, np.uint64),
         values=np.full((room, workers), UNTRIED),
         used=np.full((room, workers), kernels.NEVER),
         away=np.zeros((room, workers), np.uint8),
-        entry=_entries(room),
+        entry=entry,
         bound=np.full(room, UNTRIED),
         pending=np.ones((3, room, workers if cooperating else 0)),
         table=np.zeros(4 << (room - 1).bit_length(), np.int64),
@@ -249,12 +236,6 @@ def _rows(workers: int, room: int, *, windowed: bool, cooperating: bool) -> kern
         loads=np.zeros(workers, np.int64),
         books=np.zeros(9, np.int64),
     )
-
-
-def _entries(room: int) -> I64:
-    entry = np.zeros((room, kernels.HOME + 1), np.int64)
-    entry[:, kernels.UNTIL] = kernels.NEVER
-    return entry
 
 
 def _widened(of: kernels.DaltonRows, room: int) -> kernels.DaltonRows:
@@ -266,11 +247,3 @@ def _widened(of: kernels.DaltonRows, room: int) -> kernels.DaltonRows:
     wider.pending[:, :rows] = of.pending
     copy_cells(wider.row_keys, of.table, wider.table)
     return wider._replace(log=of.log, loads=of.loads, books=of.books)
-
-
-def _longer(of: kernels.DaltonRows) -> kernels.DaltonRows:
-    """The same rows with twice the log."""
-    log = np.zeros((2 * len(of.log), 2), np.int64)
-    records = np.arange(int(of.books[kernels.TAIL]), int(of.books[kernels.HEAD]))
-    log[records & (len(log) - 1)] = of.log[records & (len(of.log) - 1)]
-    return of._replace(log=log)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels import load_aware as kernels
 from unskew.core.routers.base import Loads, RouterSettings, check_choices
 
@@ -32,6 +32,6 @@ class PartialKey:
         self._salts = np.array([self.common.salt(j) for j in range(d)], np.uint64)
         self._picked = np.zeros(d, np.int64)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         at = self._loads
         kernels.route_choices(keys, slides, out, self._salts, self._picked, at.clock, at.ring, at.load)

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels import load_aware as kernels
-from unskew.core.routers.base import Loads, RouterSettings, check_share
+from unskew.core.parameters import check_range
+from unskew.core.routers.base import Loads, RouterSettings
 
 __all__ = ["RandomChoices"]
 
@@ -28,10 +27,10 @@ class RandomChoices:
     _loads: Loads = field(init=False)
 
     def __post_init__(self) -> None:
-        check_share("epsilon", self.epsilon)
+        check_range("epsilon", self.epsilon, 0, 100)
         self._loads = Loads.of(self.common)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         at = self._loads
         kernels.route_random_choices(
             keys, slides, out, self.common.salt(0), float(self.epsilon), at.clock, at.ring, at.load

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.routers.base import RouterSettings
 from unskew.core.routers.frequent import FrequentKeys
 
@@ -28,5 +26,5 @@ class AllChoices:
     def __post_init__(self) -> None:
         self._frequent = FrequentKeys(self.common, None)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         self._frequent.route(keys, slides, out)

@@ -33,18 +33,18 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import replace
+from operator import attrgetter
 from typing import Literal
 
-from unskew.core.scaling.values import Action, BatchStats, Load, ScaleDecision, ScaleRules, ScaleState, check_whole
+from unskew.core.parameters import check_whole
+from unskew.core.scaling.values import Action, BatchStats, Load, ScaleDecision, ScaleRules, ScaleState
 
 __all__ = ["AutoScaler", "step"]
 
 Stages = Literal["map", "reduce", "both"]
 
-_HINDSIGHT = 4
-"""A scale-in that reverts a scale-out without a cause looks back this many times ``d`` batches."""
-_WORTH = 0.25
-"""A stage is not worth a task that gains less than this share of what the other stage would gain."""
+_HINDSIGHT = 4  # a scale-in that reverts a scale-out without a cause looks back this many times ``d`` batches
+_WORTH = 0.25  # a stage is not worth a task that gains less than this share of what the other stage would gain
 
 
 class AutoScaler:
@@ -189,11 +189,11 @@ def _increments(rules: ScaleRules, state: ScaleState, stages: Stages, sign: int)
 
     The mildest of the last batches is used: they were selected by W, so their mean is further out than the load is.
     """
-    last = state.window[-rules.d :]
+    last, w_of = state.window[-rules.d :], attrgetter("w")
     if sign > 0:
-        now, goal = min((each for each in last if each.w > rules.thres), key=_w_of), rules.thres - rules.step / 4
+        now, goal = min((each for each in last if each.w > rules.thres), key=w_of), rules.thres - rules.step / 4
     else:
-        now, goal = max(last, key=_w_of), rules.thres - rules.step
+        now, goal = max(last, key=w_of), rules.thres - rules.step
     if stages == "both":
         stages = _free(rules, state, sign)
     changed = [tasks for tasks, other in ((state.p, "reduce"), (state.r, "map")) if stages != other]
@@ -214,10 +214,6 @@ def _free(rules: ScaleRules, state: ScaleState, sign: int) -> Stages:
     """Which of both stages are not at their bound in this direction: only those change W."""
     (p, r), (to_p, to_r) = (state.p, state.r), _moved(rules, state, "both", sign)
     return "reduce" if p == to_p else "map" if r == to_r else "both"
-
-
-def _w_of(load: Load) -> float:
-    return load.w
 
 
 def _rest(now: Load, stages: Stages) -> float:

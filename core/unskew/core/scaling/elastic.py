@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from unskew.core.errors import ConfigError
 from unskew.core.limits import MAX_PARTITIONS
+from unskew.core.parameters import check_range
 from unskew.core.scaling.autoscale import AutoScaler
 from unskew.core.scaling.values import BatchStats, ScaleDecision, ScaleRules, ScaleState
 
@@ -34,8 +35,7 @@ class Elastic:
     executors: bool = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.least <= self.most:
-            raise ConfigError("least", self.least, f"1 to most = {self.most} partitions")
+        check_range("least", self.least, 1, self.most, f"1 to most = {self.most} partitions")
         if self.most > MAX_PARTITIONS:
             raise ConfigError("most", self.most, f"at most {MAX_PARTITIONS} partitions")
         self.rules(1)
@@ -47,15 +47,9 @@ class Elastic:
     def rules(self, maps: int) -> ScaleRules:
         """The rules of Algorithm 4 for a job with so many map tasks, ``maps``."""
         return ScaleRules(
-            thres=self.thres,
-            step=self.step,
-            d=self.d,
-            increment=self.increment,
-            min_p=maps,
-            max_p=maps,
-            min_r=self.least,
-            max_r=self.most,
-        )
+            self.thres, self.step, self.d, increment=self.increment,
+            min_p=maps, max_p=maps, min_r=self.least, max_r=self.most,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

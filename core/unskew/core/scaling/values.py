@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from unskew.core.errors import ConfigError
+from unskew.core.parameters import check_range, check_whole
 
-__all__ = ["BatchStats", "Load", "ScaleDecision", "ScaleRules", "ScaleState", "check_whole"]
+__all__ = ["BatchStats", "Load", "ScaleDecision", "ScaleRules", "ScaleState"]
 
 Action = Literal["out", "in", "hold"]
 
@@ -91,8 +92,7 @@ class ScaleRules:
             raise ConfigError("thres", self.thres, "above 0 and at most 1")
         if not 0.0 < self.step < self.thres:
             raise ConfigError("step", self.step, f"above 0 and below thres = {self.thres}")
-        if not 0.0 <= self.tolerance <= 1.0:
-            raise ConfigError("tolerance", self.tolerance, "0 to 1")
+        check_range("tolerance", self.tolerance, 0, 1)
         check_whole("d", self.d, 1, 1_000)
         check_whole("grace", 0 if self.grace is None else self.grace, 0, 1_000)
         check_whole("increment", self.increment, 1, 1_000)
@@ -144,9 +144,3 @@ class ScaleDecision:
     w: float
     action: Action
     reason: str
-
-
-def check_whole(name: str, value: int, low: int, high: int) -> None:
-    """Refuse a value that is not a whole number in this range."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ConfigError(name, value, f"a whole number from {low} to {high}")

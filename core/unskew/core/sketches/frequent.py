@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.frozen import frozen
-from unskew.core.arrays.ranking import ascending, descending, look_up
+from unskew.core.arrays.ranking import ascending, look_up
 from unskew.core.errors import ConfigError, HistogramError
 from unskew.core.sketches.tally import I64, MAX_TOTAL, U64, add_totals, check_counts, check_hashes, exact_sum, tally
 
@@ -76,10 +76,7 @@ class FrequentItems:
         """Equal to the bit: same counters, error, total, rounding and capacity."""
         if not isinstance(other, FrequentItems):
             return NotImplemented
-        numbers = ("capacity", "error", "total", "rounding")
-        return all(getattr(self, name) == getattr(other, name) for name in numbers) and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in ("hashes", "counts")
-        )
+        return all(np.array_equal(value, getattr(other, name)) for name, value in vars(self).items())
 
     __hash__ = None  # type: ignore[assignment]  # equality compares arrays: not for dictionaries
 
@@ -123,16 +120,7 @@ class FrequentItems:
 
     def verdicts(self, hashes: U64, threshold: float) -> NDArray[np.int8]:
         """A ``HeavyVerdict`` for each key: does its true count reach ``threshold``?"""
-        return self._judge(self.lower(hashes), threshold)
-
-    def top(self, n: int) -> tuple[U64, I64]:
-        """The ``n`` heaviest listed keys and their lower bounds, heaviest first, ties by hash."""
-        if n < 0:
-            raise ConfigError("n", n, "a whole number, at least 0")
-        order = descending(self.counts)[:n]  # listed in hash order, which ties keep
-        return self.hashes[order], self.counts[order]
-
-    def _judge(self, lower: I64, threshold: float) -> NDArray[np.int8]:
+        lower = self.lower(hashes)
         if not 0 <= threshold < math.inf:
             raise ConfigError("threshold", threshold, "a finite number of rows, at least 0")
         # Counts are whole, so f >= threshold is f >= ceil(threshold): exact where float64 is not.

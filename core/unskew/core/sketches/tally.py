@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import run_starts
+from unskew.core.arrays.types import I64, U64
 from unskew.core.errors import HistogramError
 
 __all__ = ["I64", "MAX_TOTAL", "U64", "Tally", "add_totals", "check_counts", "check_hashes", "exact_sum", "tally"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
 
 MAX_TOTAL = 2**63 - 1
 _LOW = np.int64(0xFFFFFFFF)

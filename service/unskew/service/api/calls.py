@@ -1,33 +1,29 @@
 """Every verb as a call of gRPC or REST: a message and its sender in, a message out.
 
-Here and nowhere else the caller's role, names and sizes are checked, and changes are written to the audit log. Large
-messages are decoded in a thread.
+Only here the caller's role, names and sizes are checked, and changes are written to the audit log.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from unskew.core.stream_spec import check_name
 from unskew.service.api.problems import TooLargeError
 from unskew.service.api.verbs import BuiltPlan, NameFilter, Overview, ScaleAnswer, StreamInfo, Summary, Synced, Verbs
-from unskew.service.auth.access import Access, Identity, audited_change
+from unskew.service.auth.access import Access, audited_change
+from unskew.service.auth.credentials import Identity
+from unskew.service.concurrency import in_thread
 from unskew.service.errors import FieldError
 from unskew.service.events.spans import note
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import ACTIONS, OUTCOMES, histograms, round_messages, streams
 
 __all__ = ["Calls", "check_size", "created_at", "stream_to_message", "synced_in_bytes"]
-
-T = TypeVar("T")
-
 
 _LARGE = 1 << 20  # bytes from which on decoding a message is worth a thread
 _MOST_LISTED, _LISTED = 1000, 100
@@ -117,8 +113,8 @@ class Calls:
                 self._allowed(who, "ReportHistogram", chunk.stream)
             chunk_size = len(chunk.hashes)  # a copy each time
             size += chunk_size
-            await _in_thread(partial(assembler.add, chunk), chunk_size)
-        stream, part, histogram = await _in_thread(assembler.finish, size)
+            await in_thread(partial(assembler.add, chunk), chunk_size, _LARGE)
+        stream, part, histogram = await in_thread(assembler.finish, size, _LARGE)
         repeated = await self.verbs.report_histogram(stream, part, histogram)
         return pb.ReportHistogramResponse(rows=histogram.total, keys=len(histogram.hashes), repeated_report=repeated)
 
@@ -128,7 +124,7 @@ class Calls:
         histogram = None
         if request.HasField("histogram"):
             decode = partial(histograms.histogram_from_message, request.histogram, max_keys=self._most_keys(who))
-            histogram = await _in_thread(decode, len(request.histogram.hashes))
+            histogram = await in_thread(decode, len(request.histogram.hashes), _LARGE)
         batch = request.batch if request.HasField("batch") else None
         built = await self.verbs.build_plan(stream, batch, fresh=request.fresh, histogram=histogram)
         outcome = OUTCOMES[built.outcome]
@@ -159,7 +155,7 @@ class Calls:
             raise FieldError("wait_seconds", wait, f"0 to {_LONGEST_WAIT:g}")
         table = request.report.table
         size = len(table.hashes) * table.workers if table.workers else 0  # of its values, or they are refused
-        report, data = await _in_thread(partial(round_messages.report_as_sent, request.report), size)
+        report, data = await in_thread(partial(round_messages.report_as_sent, request.report), size, _LARGE)
         last = (request.incarnation, request.epoch)
         if left is not None:
             wait = min(wait, max(0.0, 0.9 * left - 0.05))
@@ -201,10 +197,8 @@ class Calls:
         version = streams.version_from_message(request.version) if request.HasField("version") else None
         explanation = await self.verbs.explain(stream, request.hash, version)
         version = explanation.version or version
-        fragments = [
-            pb.KeyFragment(partition=partition, share=share)
-            for partition, share in zip(explanation.partitions, explanation.shares, strict=True)
-        ]
+        places = zip(explanation.partitions, explanation.shares, strict=True)
+        fragments = [pb.KeyFragment(partition=partition, share=share) for partition, share in places]
         return pb.ExplainResponse(
             version=None if version is None else streams.version_to_message(version),
             hot=explanation.kind != "tail",
@@ -213,9 +207,6 @@ class Calls:
             fragments=fragments,
             reason=explanation.reason,
         )
-
-
-# -- pieces ---------------------------------------------------------------------------------------------------
 
 
 def synced_in_bytes(synced: Synced) -> bytes:
@@ -235,11 +226,6 @@ def check_size(who: Identity, size: int) -> None:
 def _readable_by(who: Identity, verb: str) -> NameFilter | None:
     """None where the caller may read all. Streams of others are not even looked at, and their names are not shown."""
     return None if who.may_everywhere(verb) else partial(who.may, verb)
-
-
-async def _in_thread(work: Callable[[], T], size: int) -> T:
-    """Small work is done at once."""
-    return work() if size < _LARGE else await asyncio.to_thread(work)
 
 
 def stream_to_message(info: StreamInfo) -> pb.Stream:

@@ -1,7 +1,6 @@
 """Errors for callers: each is a gRPC status with google.rpc details, or an RFC 9457 problem document.
 
-``Fault.of`` handles every error that is raised on purpose. Any other is a bug of the service: the caller gets a number
-to look for in the log, and nothing more.
+An error that was not raised on purpose is a bug of the service: the caller gets a number to look for in the log.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from http import HTTPStatus
 from typing import Any
 
 import grpc
-from google.protobuf.any_pb2 import Any as PackedAny
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from unskew.core.errors import UnskewError
@@ -98,7 +96,6 @@ class Fault:
 
     @property
     def status(self) -> int:
-        """For HTTP."""
         return self.http or _HTTP[self.code]
 
     @property
@@ -108,20 +105,17 @@ class Fault:
     def trailers(self) -> tuple[tuple[str, bytes], ...]:
         """The google.rpc.Status with its details, as gRPC carries it."""
         status = status_pb2.Status(code=code_pb2.Code.Value(self.code), message=self.message)
-        reason = error_details_pb2.ErrorInfo(reason=self.code, domain=DOMAIN)
-        status.details.append(_packed(reason))
+        status.details.add().Pack(error_details_pb2.ErrorInfo(reason=self.code, domain=DOMAIN))
         if self.fields:
-            bad = error_details_pb2.BadRequest()
-            for name, text in self.fields:
-                bad.field_violations.add(field=name, description=text)
-            status.details.append(_packed(bad))
+            violations = [{"field": name, "description": text} for name, text in self.fields]
+            status.details.add().Pack(error_details_pb2.BadRequest(field_violations=violations))
         return (("grpc-status-details-bin", status.SerializeToString()),)
 
     def problem(self) -> dict[str, Any]:
         """The problem document (RFC 9457)."""
         document: dict[str, Any] = {
             "type": f"urn:unskew:problem:{self.code.lower().replace('_', '-')}",
-            "title": _title(self.status),
+            "title": "Client Closed Request" if self.status == 499 else HTTPStatus(self.status).phrase,
             "status": self.status,
             "detail": self.message,
             "code": self.code,
@@ -144,16 +138,3 @@ def _fields(name: str, message: str) -> tuple[tuple[str, str], ...]:
 def _clipped(text: str) -> str:
     data = text.encode("utf-8", "backslashreplace")
     return text if len(data) <= _MAX_TEXT else f"{data[: _MAX_TEXT - 3].decode('utf-8', 'ignore')}..."
-
-
-def _packed(detail: Any) -> PackedAny:
-    packed = PackedAny()
-    packed.Pack(detail)
-    return packed
-
-
-def _title(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return "Client Closed Request"

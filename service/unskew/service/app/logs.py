@@ -69,9 +69,6 @@ def configure(level: str, form: str) -> None:
     logging.getLogger("unskew.audit").setLevel(logging.INFO)
 
 
-# -- events of the engine -------------------------------------------------------------------------------------
-
-
 class EventLog:
     """An observer. Repetitions are logged once: a plan that was made before only at the level ``debug``, an equal
     reason for skipping and equal advice once in half a minute, with a count."""
@@ -131,8 +128,6 @@ class EventLog:
         if suppressed is None:
             return
         fields: dict[str, Any] = {"stream": event.stream}
-        if event.version is not None:
-            fields["version"] = str(event.version)
         if event.round is not None:
             fields["round"] = event.round
         if suppressed:

@@ -36,6 +36,7 @@ from unskew.service.app.settings import Settings, parse
 from unskew.service.app.telemetry import Telemetry, check_telemetry, open_telemetry
 from unskew.service.app.tls import HttpProtocol, Tls
 from unskew.service.auth.access import Access
+from unskew.service.concurrency import finish
 from unskew.service.events.events import Observer, together
 from unskew.service.events.metrics import Metrics
 from unskew.service.grpc.server import GrpcServer, options
@@ -47,8 +48,7 @@ __all__ = ["Running", "build", "check", "main", "serve"]
 _log = logging.getLogger("unskew.service")
 _SWITCH_INTERVAL = 0.0005
 """Seconds that a computing thread keeps the interpreter while the loop waits for it. The loop releases it at each
-system call, five or more for one request, and each time waits so long: with Python's own 0.005 a health check took 30
-ms more."""
+system call, five or more for one request: with Python's own 0.005 a health check took 30 ms more."""
 _GC_THRESHOLD = 20_000  # new objects before a collection: most live no longer than their call
 _SETTLE = 1.0  # seconds after the last handler ended for gRPC to send its answer
 _CHECK_INTERVAL = 2.0  # seconds between two checks of the store and the certificates
@@ -76,8 +76,8 @@ class Running:
     _rest: RestApp
     _grpc_server: Any
     _web: list[tuple[_Server, asyncio.Task[None]]]
-    _tasks: list[asyncio.Task[None]]
-    _owned: list[Callable[[], Awaitable[None]]]
+    _checking: asyncio.Task[None]
+    _owned: contextlib.AsyncExitStack
     _closing: asyncio.Task[None] | None = field(default=None)
 
     @property
@@ -101,9 +101,8 @@ class Running:
             server.should_exit = True
         # The engine answers the waits that end now, so it closes after them.
         await asyncio.gather(self._stop_grpc(), *(task for _, task in self._web))
-        await _ended(self._tasks)
-        for close in reversed(self._owned):
-            await close()
+        await finish(self._checking)
+        await self._owned.aclose()
         _log.info("stopped", extra={"seconds": round(monotonic() - started, 3)})
 
     async def _stop_grpc(self) -> None:
@@ -140,25 +139,20 @@ def _access(settings: Settings, rejected: Callable[[str], None] = lambda _reason
 
 
 async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telemetry | None = None) -> Running:
-    """The service, listening. ``verbs``: in place of an engine over the settings' store, for tests. ``telemetry`` is
-    closed with the service."""
+    """The service, listening; ``telemetry`` is closed with it. ``verbs``: in place of an engine, for tests."""
     metrics, owned = Metrics(), contextlib.AsyncExitStack()
     async with owned:
         tls = Tls(settings) if settings.tls_cert else None
         access = _access(settings, metrics.rejected)
-        closing: list[Callable[[], Awaitable[None]]] = []
         ping: Callable[[], Awaitable[None]] = _nothing
         observers: list[Observer] = [metrics, EventLog()]
         if telemetry is not None:
             observers.append(telemetry)
             owned.push_async_callback(telemetry.close)
-            closing.append(telemetry.close)
         if verbs is None:
-            verbs, ping = await _engine(settings, together(*observers), owned, closing)
+            verbs, ping = await _engine(settings, together(*observers), owned)
         parts = _ServiceParts(verbs, access, metrics, _Ready(ping), tls, telemetry)
-        running = await _listening(settings, parts, owned, closing)
-        owned.pop_all()
-    return running
+        return await _listening(settings, parts, owned)
 
 
 @dataclass(frozen=True)
@@ -172,38 +166,24 @@ class _ServiceParts:
 
 
 async def _engine(
-    settings: Settings,
-    observer: Observer,
-    owned: contextlib.AsyncExitStack,
-    closing: list[Callable[[], Awaitable[None]]],
+    settings: Settings, observer: Observer, owned: contextlib.AsyncExitStack
 ) -> tuple[Verbs, Callable[[], Awaitable[None]]]:
     from unskew.service.engine.engine import Engine
     from unskew.service.stores import open_store
 
     store = open_store(settings.store)
+    owned.push_async_callback(store.close)
     engine = Engine(store, observer=observer)
-    for close in (store.close, engine.close):
-        owned.push_async_callback(close)
-        closing.append(close)
+    owned.push_async_callback(engine.close)
     await engine.start()
     return engine, engine.ping
 
 
-async def _listening(
-    settings: Settings,
-    parts: _ServiceParts,
-    owned: contextlib.AsyncExitStack,
-    closing: list[Callable[[], Awaitable[None]]],
-) -> Running:
+async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib.AsyncExitStack) -> Running:
+    """Takes over what is ``owned``, once all ports are open."""
     calls = Calls(parts.verbs, parts.access, settings.max_streams, settings.max_histogram_keys)
-    rest = RestApp(
-        calls,
-        parts.access,
-        parts.ready.trouble,
-        parts.metrics.call,
-        settings.max_body_bytes,
-        settings.max_json_bytes,
-    )
+    sizes = settings.max_body_bytes, settings.max_json_bytes
+    rest = RestApp(calls, parts.access, parts.ready.trouble, parts.metrics.call, *sizes)
     grpc_handlers = GrpcServer(calls, parts.access, parts.metrics.call, settings.max_watchers, settings.max_watch)
     sockets = [_bound_socket(settings, name) for name in ("http_port", "metrics_port")]
     for bound in sockets:
@@ -232,8 +212,8 @@ async def _listening(
         rest,
         grpc_server,
         web,
-        [checking],
-        closing,
+        checking,
+        owned.pop_all(),
     )
 
 
@@ -343,12 +323,6 @@ async def _keep_checking(parts: _ServiceParts, handlers: GrpcServer) -> None:
             last = trouble
         if parts.tls is not None:
             parts.tls.refresh()
-
-
-async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # -- the process ----------------------------------------------------------------------------------------------

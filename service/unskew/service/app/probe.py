@@ -1,5 +1,4 @@
-"""Whether the service in this container is alive: exit code 0 or 1, for container engines that run a command
-(HEALTHCHECK).
+"""Whether the service in this container is alive: exit code 0 or 1, for HEALTHCHECK of container engines.
 
 Kubernetes probes over HTTP itself and does not need this. It is configured by the environment alone, as a container is,
 and imports only Python's own library, because it runs every half a minute. ``/healthz`` needs no token.
@@ -35,14 +34,12 @@ def alive(environment: Mapping[str, str]) -> str:
 
 
 def _status(host: str, port: int, *, tls: bool) -> int:
-    connection: http.client.HTTPConnection
+    connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     if tls:
         # Our own process on our own loopback: its certificate names the service, not 127.0.0.1.
         unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
         connection = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=unchecked)
-    else:
-        connection = http.client.HTTPConnection(host, port, timeout=_SECONDS)
     try:
         connection.request("GET", "/healthz")
         return connection.getresponse().status

@@ -1,7 +1,6 @@
 """The service's settings, by environment (``UNSKEW_HTTP_PORT``) or by flag (``--http-port``); a flag wins.
 
-One rule goes beyond single values: without credentials the service answers anybody who can reach it, so it then binds
-to loopback only, unless ``insecure`` is set.
+Without credentials the service answers anybody who can reach it, so it binds to loopback only, unless ``insecure``.
 """
 
 from __future__ import annotations
@@ -126,9 +125,6 @@ def _check(settings: Settings) -> None:
             "a loopback address, or set --tokens-file, UNSKEW_TOKENS or --tls-client-ca: without credentials anybody "
             "who reaches this address could change every stream; if that is meant, add --insecure",
         )
-
-
-# -- flags ----------------------------------------------------------------------------------------------------
 
 
 class _Parser(argparse.ArgumentParser):

@@ -63,7 +63,6 @@ def check_telemetry(environment: Mapping[str, str]) -> bool:
 
 
 def open_telemetry(environment: Mapping[str, str]) -> Telemetry | None:
-    """Traces, if they are on."""
     return Telemetry(environment) if check_telemetry(environment) else None
 
 
@@ -141,7 +140,6 @@ class Telemetry:
         return _Interceptor(self)
 
     async def grpc_call(self, verb: str, call: Callable[[], Awaitable[Any]], context: Any) -> Any:
-        """A call over gRPC."""
         about: dict[str, Value] = {"rpc.system": "grpc", "rpc.service": _SERVICE.strip("/"), "rpc.method": verb}
         code = grpc.StatusCode.OK
         with self._call(verb, _carrier(context.invocation_metadata() or ()), about) as span:
@@ -212,8 +210,7 @@ class Telemetry:
             "unskew.reports": event.reports,
             "unskew.outcome": event.outcome,
         }
-        span = self._tracer.start_span("round", self._nowhere(), attributes=about, start_time=_ago(event.seconds))
-        span.end()
+        self._tracer.start_span("round", self._nowhere(), attributes=about, start_time=_ago(event.seconds)).end()
 
 
 def _ago(seconds: float) -> int:

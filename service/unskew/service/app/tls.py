@@ -47,9 +47,7 @@ class Tls:
             _log.info("certificates read again")
 
     def grpc_credentials(self) -> Any:
-        return grpc.dynamic_ssl_server_credentials(
-            self._config, self._fetch, require_client_authentication=bool(self._ca)
-        )
+        return grpc.dynamic_ssl_server_credentials(self._config, self._fetch, bool(self._ca))
 
     def _set_context(self, connection: Any, _name: str | None, _context: ssl.SSLContext) -> None:
         """Called by Python at each handshake, whether the client names a server or not."""
@@ -75,18 +73,15 @@ class Tls:
             context.options |= ssl.OP_NO_TICKET
             context.num_tickets = 0
         try:
-            self._load(context)
+            context.load_cert_chain(self._cert, self._key)
+            if self._ca:
+                context.load_verify_locations(self._ca)
         except (OSError, ssl.SSLError) as why:
             files = ", ".join(file for file in (self._cert, self._key, self._ca) if file)
             raise ConfigError(
                 "--tls-cert, --tls-key, --tls-client-ca", files, f"PEM files that fit together ({why})"
             ) from None
         return context
-
-    def _load(self, context: ssl.SSLContext) -> None:
-        context.load_cert_chain(self._cert, self._key)
-        if self._ca:
-            context.load_verify_locations(self._ca)
 
     def _stamps(self) -> list[tuple[int, int]]:
         try:

@@ -14,30 +14,10 @@ from types import TracebackType
 from typing import Any
 
 from unskew.core.errors import ConfigError, UnskewError
-from unskew.service.auth.credentials import (
-    ANYBODY,
-    ROLE_OF,
-    Allowance,
-    CallerTable,
-    Grant,
-    Identity,
-    Role,
-    read_credentials,
-)
+from unskew.service.auth.credentials import ANYBODY, ROLE_OF, CallerTable, Identity, read_credentials
 from unskew.service.errors import DeniedError, ServiceError, UnauthenticatedError
 
-__all__ = [
-    "ANYBODY",
-    "ROLE_OF",
-    "Access",
-    "Allowance",
-    "Grant",
-    "Identity",
-    "Role",
-    "audit",
-    "audited_change",
-    "read_credentials",
-]
+__all__ = ["Access", "audit", "audited_change"]
 
 _log = logging.getLogger("unskew.access")
 _audit = logging.getLogger("unskew.audit")
@@ -45,8 +25,6 @@ _CHECK_INTERVAL = 1.0  # seconds between two checks whether the file changed
 _UNKNOWN = "the credential is not known here, or has expired; ask for a new one"
 _LONGEST_NAME = 200  # a name that is longer is refused, and cut in the log
 _CHANGES = {"PutStream", "DeleteStream"}
-
-# -- who may ---------------------------------------------------------------------------------------------------
 
 
 class Access:
@@ -161,8 +139,7 @@ class audited_change:  # noqa: N801 - used as a statement
 
 
 def _refused(why: BaseException) -> str:
-    """A denied call has its line already (``Access.require``). One whose caller went away may have changed something
-    all the same."""
+    """A denied call has its line already (``Access.require``). An abandoned one may have changed something."""
     if isinstance(why, DeniedError):
         return ""
     if isinstance(why, ServiceError):

@@ -101,9 +101,6 @@ _MOST = 2**40
 ANYBODY = Identity("anybody", (Grant(Role.ADMIN, "*"),))
 
 
-# -- the list of credentials ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Entry:
     digest: str  # of a token; empty for a certificate

@@ -6,11 +6,11 @@ import asyncio
 import contextvars
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
-from unskew.service.events.events import Observer, ignore
+from unskew.service.events.events import Observer
 from unskew.service.stores.ports import Store
 
 __all__ = ["Base", "Tuning"]
@@ -37,24 +37,14 @@ class Tuning:
 
 
 class Base:
-    """``clock``: seconds since 1970. Computation is done in threads. Plans use all but one of them at most, so that no
-    round is merged late because of a plan."""
+    """``clock``: seconds since 1970. Plans use all threads but one at most, so that no round is merged late by them."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Callable[[], float],
-        executor: Executor | None = None,
-        observer: Observer = ignore,
-        tuning: Tuning | None = None,
-    ) -> None:
-        self.store, self.clock, self.observer = store, clock, observer
-        self.tuning = tuning or Tuning()
+    def __init__(self, store: Store, clock: Callable[[], float], observer: Observer, tuning: Tuning) -> None:
+        self.store, self.clock, self.observer, self.tuning = store, clock, observer, tuning
         self.closing = False
         self.draining = False  # no call waits for a round any longer
         threads = max(2, min(4, os.cpu_count() or 1))
-        self._own = None if executor is not None else ThreadPoolExecutor(threads, thread_name_prefix="unskew-numbers")
-        self._executor = executor or self._own
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="unskew-numbers")
         self._heavy = asyncio.Semaphore(threads - 1)
 
     async def run(self, work: Callable[P, V], *args: P.args, **named: P.kwargs) -> V:
@@ -70,5 +60,4 @@ class Base:
             return await self.run(work, *args, **named)
 
     def shut(self) -> None:
-        if self._own is not None:
-            self._own.shutdown(wait=False)
+        self._executor.shutdown(wait=False)

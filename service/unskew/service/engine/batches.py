@@ -96,13 +96,10 @@ class Batches:
                 history = history.add(merged)
                 names.append(_batch_name(number, parts))
         if not names:
-            return Evidence(
-                None, f"no histogram of {_batches_of(batch, fresh=fresh)} was reported for keys of these types"
-            )
-        histogram = await self._base.heavy(history.merged)
-        return Evidence(
-            histogram, f"from {names[0] if len(names) == 1 else f'{len(names)} batches, {names[0]} to {names[-1]}'}"
-        )
+            why = f"no histogram of {_batches_of(batch, fresh=fresh)} was reported for keys of these types"
+            return Evidence(None, why)
+        source = names[0] if len(names) == 1 else f"{len(names)} batches, {names[0]} to {names[-1]}"
+        return Evidence(await self._base.heavy(history.merged), f"from {source}")
 
     async def feedback(self, cached: CachedStream, before: int | None) -> Feedback:
         """The work and times of the last batch that reported them."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from concurrent.futures import Executor
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
@@ -48,7 +47,6 @@ class Engine:
         self,
         store: Store,
         clock: Callable[[], float] = time.time,
-        executor: Executor | None = None,
         observer: Observer = ignore,
         tuning: Tuning | None = None,
     ) -> None:
@@ -56,7 +54,7 @@ class Engine:
         store = store if observer is ignore else metered(store, observer)
         store = recovering(store, incarnations.floor, lambda stream: observer(StreamChanged(stream, "restored")))
         self._history = HistoryWriter(store, observer)
-        self._base = base = Base(store, clock, executor, together(observer, self._history), tuning)
+        self._base = base = Base(store, clock, together(observer, self._history), tuning or Tuning())
         self._streams = Streams(base, incarnations)
         self._plan_cache = PlanCache(base, self._streams)
         self._batches = Batches(base, self._streams)
@@ -176,8 +174,7 @@ class Engine:
             return repeated
 
     async def _batch_seen(self, stream: str, part: Part, batch: BatchWork) -> BatchSeen:
-        """The batch beside the latest version and what its own plan promised. It is only shown, so whatever cannot be
-        read now is left out."""
+        """The batch beside what its own plan promised. It is only shown: what cannot be read now is left out."""
         event = BatchSeen(stream, part, batch)
         try:
             event = replace(event, partitions=(await self._streams.get(stream)).spec.partitions)

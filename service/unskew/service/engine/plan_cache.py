@@ -77,22 +77,18 @@ class PlanCache:
     async def _read(self, stream: str) -> PlanRecord | None:
         began = monotonic()
         record = await self._base.store.plan(stream)
-        if record is None:
-            await self._check(stream)
-        else:
+        if record is not None:
             self._records.put((stream, record.version), record)
+        else:
+            try:
+                await self._streams.get(stream, fresh=True)
+            except NotFoundError:
+                self.forget(stream)
+                raise
         self._latest.put(stream, _Latest(record, began))
         return record
 
-    async def _check(self, stream: str) -> None:
-        try:
-            await self._streams.get(stream, fresh=True)
-        except NotFoundError:
-            self.forget(stream)
-            raise
-
     async def at(self, stream: str, version: Version) -> PlanRecord | None:
-        """The plan of this version."""
         record = self._records.find((stream, version))
         if record is None:
             record = await self._base.store.plan(stream, version)
@@ -101,7 +97,6 @@ class PlanCache:
         return record
 
     async def plan(self, stream: str, record: PlanRecord) -> Plan:
-        """The plan in these bytes."""
         key = stream, record.version
         plan = self._plans.find(key)
         if plan is None or plan.digest != record.digest:

@@ -37,16 +37,16 @@ NEW, KEPT, NOTHING, REPEATED = "new", "kept", "nothing reported", "repeated"
 
 @dataclass(frozen=True, eq=False)
 class PlanRequest:
-    """The input of a plan."""
+    """The input of a plan. ``purpose``: what the plan is stored for; empty: for no batch of its own."""
 
     stream: str
     spec: StreamSpec
     batch: int | None
     evidence: Evidence
-    previous: Plan | None
-    version: Version
     feedback: Feedback
-    has_purpose: bool  # whether the plan is stored under a purpose of its own
+    purpose: str
+    version: Version
+    previous: Plan | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ def _decided(
 
 
 def _kept(request: PlanRequest, present: Plan, reason: str) -> Draft:
-    if not request.has_purpose:
+    if not request.purpose:
         return Draft(present, b"", KEPT, reason)
     info = replace(
         present.info,
@@ -175,8 +175,10 @@ class Planning:
         else:
             evidence = Evidence(histogram, "from the histogram in the request")
         feedback = await self._feedback(cached, batch)
+        first = Version(cached.record.incarnation, 1)
+        request = PlanRequest(stream, cached.spec, batch, evidence, feedback, purpose, first)
         for _ in range(self._base.tuning.tries):
-            built = await self._attempt(cached, batch, evidence, feedback, purpose, started)
+            built = await self._attempt(cached, request, started)
             if built is not None:
                 return built
             self._base.observer(Skipped(stream, "plan", f"another plan came between: {purpose or 'it'} is made anew"))
@@ -184,26 +186,18 @@ class Planning:
             f"stream {stream!r}: other plans came between {self._base.tuning.tries} times; try again"
         )
 
-    async def _attempt(
-        self,
-        cached: CachedStream,
-        batch: int | None,
-        evidence: Evidence,
-        feedback: Feedback,
-        purpose: str,
-        started: float,
-    ) -> BuiltPlan | None:
+    async def _attempt(self, cached: CachedStream, request: PlanRequest, started: float) -> BuiltPlan | None:
         """Decide from the present plan and store; None: it is no longer the present one."""
-        stream = cached.record.name
+        stream = request.stream
         latest = await self._base.store.plan(stream)
-        previous = None if latest is None else await self._plan_cache.plan(stream, latest)
-        version = _next(cached, latest)
-        request = PlanRequest(stream, cached.spec, batch, evidence, previous, version, feedback, bool(purpose))
+        if latest is not None:
+            previous = await self._plan_cache.plan(stream, latest)
+            request = replace(request, previous=previous, version=max(request.version, latest.version.next()))
         made = await self._base.heavy(draft, request)
         if not made.data and latest is not None:
             return self._built(cached, made, latest, started)
-        purpose = "" if made.outcome == NOTHING else purpose
-        record = PlanRecord(version, made.plan.digest, made.data, purpose)
+        purpose = "" if made.outcome == NOTHING else request.purpose
+        record = PlanRecord(request.version, made.plan.digest, made.data, purpose)
         outcome = await self._base.store.put_plan(stream, record, None if latest is None else latest.version)
         if outcome is PlanOutcome.STORED:
             self._plan_cache.add(stream, record, made.plan)
@@ -246,9 +240,3 @@ class Planning:
             )
         )
         return BuiltPlan(record.data, record.digest, record.version, made.outcome, made.reason)
-
-
-def _next(cached: CachedStream, latest: PlanRecord | None) -> Version:
-    """The version after the latest one, in the stream's own numbering."""
-    first = Version(cached.record.incarnation, 1)
-    return first if latest is None else max(first, latest.version.next())

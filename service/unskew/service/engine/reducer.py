@@ -24,7 +24,6 @@ _MOST_BYTES = 64 << 20
 
 
 def rules_of(spec: StreamSpec, tuning: Tuning) -> RoundRules:
-    """The rules of this stream's rounds."""
     return RoundRules(
         workers=spec.partitions,
         dsync=spec.dsync,
@@ -95,7 +94,6 @@ class RoundResult:
 
 
 def reduce_round(job: MergeJob) -> RoundResult:
-    """Merge the round."""
     reports, dropped = _read(job)
     view = job.view
     sealed = SealedRound(
@@ -119,8 +117,7 @@ def reduce_round(job: MergeJob) -> RoundResult:
 
 
 def _read(job: MergeJob) -> tuple[list[Report], tuple[str, ...]]:
-    """The reports. One that cannot be read (another release wrote it) is left out, and its agent is answered all the
-    same: it must not hold up everybody else."""
+    """A report that cannot be read (of another release) is left out, and its agent is answered like all others."""
     reports, dropped = [], []
     for stored in job.reports:
         try:

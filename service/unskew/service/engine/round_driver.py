@@ -41,8 +41,7 @@ def not_recorded(stream: str, view: RoundView, state: ReplicaState, now: float, 
 
 
 class RoundDriver:
-    """One stream's rounds, as this replica sees them. ``answered`` wakes those who wait for an answer. ``error`` is set
-    once the stream is gone."""
+    """``answered`` wakes those who wait for an answer. ``error`` is set once the stream is gone."""
 
     def __init__(self, base: Base, stream: CachedStream, record: Recorder = not_recorded) -> None:
         self._base, self.stream, self._record = base, stream.record.name, record
@@ -69,7 +68,6 @@ class RoundDriver:
             self.task = detached_task(self._run())
 
     def reported(self, key: ReportKey, data: bytes, report: Report) -> None:
-        """A report was stored."""
         self._reports.add(key, data, report)
         self._wake_by(self._wake_ups.after_report(key.agent, monotonic()))
 
@@ -176,7 +174,6 @@ class RoundDriver:
                 await self._merge(view, epoch, None, "taken over")
 
     async def _fetch(self) -> None:
-        """Read the last commit."""
         commit = await self._base.store.answer(self.stream)
         if commit is not None and self._read != (commit, self.state.rules):
             await self._take(commit, None)

@@ -28,8 +28,7 @@ _BIG = 1 << 14  # cells of a table that is packed off the loop
 
 
 class Rounds:
-    """The drivers of all streams that agents talk to this replica about. ``recorder`` is called with each decision of
-    a driver that is made after it was set."""
+    """``recorder`` is called with each decision of a driver that is made after it was set."""
 
     def __init__(self, base: Base, streams: Streams) -> None:
         self._base, self._streams = base, streams
@@ -129,13 +128,11 @@ class Rounds:
         return last.answer.table.resized(record.spec.partitions)
 
     def heard(self, stream: str, rounds: tuple[int, int] | None = None) -> None:
-        """There are news of this stream's rounds."""
         driver = self._drivers.get(stream)
         if driver is not None:
             driver.news(rounds)
 
     def heard_all(self) -> None:
-        """There may have been news of any stream."""
         for driver in self._drivers.values():
             driver.news(None)
 

@@ -1,5 +1,4 @@
-"""How many map and reduce tasks a stream should have (Prompt, ``core.scaling.autoscale``): on request, pushed, and as a
-metric.
+"""How many tasks a stream should have (Prompt, ``core.scaling.autoscale``): on request, pushed, and as a metric.
 
 Advice is made from what the store has, so every replica gives the same; a batch is read again after each report about
 it (``Store.marks``). Each replica that got a report of the stream, or was asked for its advice, exports it as a metric,

@@ -61,8 +61,6 @@ class StreamViews:
         of_plan = next((entry for entry in expected if plan is not None and entry.digest == plan.digest), None)
         return Overview(info, plan, of_plan, next(iter(observed), None), plans, batches, rounds)
 
-    # -- lists
-
     async def _of_page(
         self, view: Callable[[CachedStream], Awaitable[T]], after: str, limit: int, allowed: NameFilter | None
     ) -> list[T]:

@@ -40,8 +40,7 @@ class CachedStream:
 
 
 class Incarnations:
-    """The highest incarnation of each stream that this replica has read or was shown by an agent: a stream that begins
-    anew gets a higher one."""
+    """The highest of each stream that was read or shown by an agent: a stream that begins anew gets a higher one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -61,7 +60,7 @@ class Streams:
     def __init__(self, base: Base, incarnations: Incarnations) -> None:
         self._base, self._incarnations = base, incarnations
         self._cache: LruCache[str, CachedStream] = LruCache(_CACHED)
-        self._read_at: dict[str, float] = {}
+        self._read_at: LruCache[str, float] = LruCache(_CACHED)
         self._reads: SingleFlight[CachedStream] = SingleFlight()
 
     # -- verbs
@@ -91,8 +90,7 @@ class Streams:
     # -- for the other parts
 
     async def get(self, stream: str, *, fresh: bool = False) -> CachedStream:
-        """The stream, or ``NotFoundError``. Where the store does not answer the cached settings serve, unless they have
-        to be ``fresh``."""
+        """The stream, or ``NotFoundError``; where the store does not answer the cached one serves, unless ``fresh``."""
         cached = self._cache.find(stream)
         if (
             cached is not None
@@ -124,9 +122,7 @@ class Streams:
             spec = cached.spec if cached and cached.record.spec == record.spec else spec_from_bytes(record.spec)
             cached = CachedStream(record, spec)
         self._cache.put(record.name, cached)
-        self._read_at[record.name] = monotonic()
-        if len(self._read_at) > 2 * _CACHED:
-            self._read_at = {name: at for name, at in self._read_at.items() if name in self._cache}
+        self._read_at.put(record.name, monotonic())
         self.note(record.name, record.incarnation)
         return cached
 

@@ -5,6 +5,7 @@ An observer is called on the loop: it must be quick and must not raise.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -18,7 +19,8 @@ MOST_SHOWN = 256
 __all__ = [
     "MOST_SHOWN",
     "AgentsSeen", "BatchSeen", "Event", "Observer", "PlanBuilt", "PlanServed", "RoundMerged",
-    "ScaleAdvised", "Skipped", "StoreCalled", "StreamChanged", "WatchersSeen", "WorkSeen", "ignore", "together",
+    "ScaleAdvised", "Skipped", "StoreCalled", "StreamChanged", "WatchersSeen", "WorkSeen", "ignore", "loads_of",
+    "rows_of", "together",
 ]  # fmt: skip
 
 
@@ -125,12 +127,11 @@ class WatchersSeen:
 
 @dataclass(frozen=True)
 class Skipped:
-    """Something was not done, and why; with its version or round, where it is about one."""
+    """Something was not done, and why; with its round, where it is about one."""
 
     stream: str
     what: str
     reason: str
-    version: Version | None = None
     round: int | None = None
 
 
@@ -142,6 +143,15 @@ Event: TypeAlias = (
 
 class Observer(Protocol):
     def __call__(self, event: Event, /) -> None: ...
+
+
+def rows_of(batch: BatchWork) -> dict[int, int]:
+    return {work.partition: work.rows for work in batch.work}
+
+
+def loads_of(rows: Mapping[int, int], partitions: int) -> list[int]:
+    """The rows of each partition in order, of at least so many."""
+    return [rows.get(at, 0) for at in range(max(max(rows, default=-1) + 1, partitions))]
 
 
 def ignore(event: Event, /) -> None:

@@ -16,27 +16,7 @@ from typing import Any, TypeVar
 from unskew.core.stream_spec import BatchWork
 from unskew.service.concurrency import detached_task, finish
 from unskew.service.errors import NotFoundError
-from unskew.service.events.events import (
-    BatchSeen,
-    Event,
-    Observer,
-    PlanBuilt,
-    RoundMerged,
-    Skipped,
-    StreamChanged,
-    WorkSeen,
-)
-from unskew.service.events.history import (
-    AnyNote,
-    BatchNote,
-    Expected,
-    Observed,
-    PlanNote,
-    RoundNote,
-    clipped,
-    imbalance_of,
-    read,
-)
+from unskew.service.events import events, history
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import Store
 
@@ -45,25 +25,25 @@ __all__ = ["HistoryWriter"]
 _MAX_QUEUE = 1000  # entries; more are skipped
 _STREAMS = 10_000
 _FLUSH = 1.0  # seconds to write what is left at the end
-N = TypeVar("N", bound=AnyNote)
+N = TypeVar("N", bound=history.AnyNote)
 
 
 class HistoryWriter:
     """``observer``: for what was skipped."""
 
-    def __init__(self, store: Store, observer: Observer) -> None:
+    def __init__(self, store: Store, observer: events.Observer) -> None:
         self._store, self._observer = store, observer
-        self._waiting: asyncio.Queue[tuple[str, int, AnyNote]] = asyncio.Queue(_MAX_QUEUE)
+        self._waiting: asyncio.Queue[tuple[str, int, history.AnyNote]] = asyncio.Queue(_MAX_QUEUE)
         self._count = 0  # entries so far
         self._void: dict[str, int] = {}  # of streams that were deleted: the number of the last entry that is void
         self._whole: LruCache[str, int] = LruCache(_STREAMS)  # the last batch that was written as a whole
         self._task: asyncio.Task[None] | None = None
         self._on: dict[type, Callable[[Any], None]] = {
-            PlanBuilt: self._plan_built,
-            RoundMerged: self._round_merged,
-            BatchSeen: self._batch_seen,
-            WorkSeen: self._work_seen,
-            StreamChanged: self._stream_changed,
+            events.PlanBuilt: self._plan_built,
+            events.RoundMerged: self._round_merged,
+            events.BatchSeen: self._batch_seen,
+            events.WorkSeen: self._work_seen,
+            events.StreamChanged: self._stream_changed,
         }
 
     def start(self) -> None:
@@ -78,47 +58,47 @@ class HistoryWriter:
 
     async def of(self, stream: str, kind: type[N], last: int | None = None) -> list[N]:
         """The entries of this kind, the earliest first."""
-        return read(kind, await self._store.notes(stream, kind.kind, last or kind.keep))
+        return history.read(kind, await self._store.notes(stream, kind.kind, last or kind.keep))
 
     # -- events
 
-    def __call__(self, event: Event, /) -> None:
+    def __call__(self, event: events.Event, /) -> None:
         on = self._on.get(type(event))
         if on is not None:
             on(event)
 
-    def _put(self, stream: str, *notes: AnyNote) -> None:
+    def _put(self, stream: str, *notes: history.AnyNote) -> None:
         for note in notes:
             try:
                 self._waiting.put_nowait((stream, self._count + 1, note))
                 self._count += 1
             except asyncio.QueueFull:
-                self._observer(Skipped(stream, "note", f"{_MAX_QUEUE} are waiting to be written"))
+                self._observer(events.Skipped(stream, "note", f"{_MAX_QUEUE} are waiting to be written"))
 
-    def _stream_changed(self, event: StreamChanged) -> None:
+    def _stream_changed(self, event: events.StreamChanged) -> None:
         """What is in the queue belongs to the incarnation that ended, not to the next one."""
         if event.what in ("deleted", "restored"):
             self._whole.pop(event.stream, None)
             if not self._waiting.empty():
                 self._void[event.stream] = self._count
 
-    def _plan_built(self, event: PlanBuilt) -> None:
+    def _plan_built(self, event: events.PlanBuilt) -> None:
         info = event.info
         if event.outcome not in ("new", "kept"):
             return
-        by_plan, by_hash = imbalance_of(event.by_plan), imbalance_of(event.by_hash)
-        expected = Expected(
+        by_plan, by_hash = history.imbalance_of(event.by_plan), history.imbalance_of(event.by_hash)
+        expected = history.Expected(
             digest=event.digest,
             by_plan=list(event.by_plan),
             by_hash=list(event.by_hash),
             plan_imbalance=by_plan,
             hash_imbalance=by_hash,
         )
-        note = PlanNote(
+        note = history.PlanNote(
             version=str(info.version),
             batch=info.batch,
             outcome=event.outcome,
-            reason=clipped(event.reason),
+            reason=history.clipped(event.reason),
             imbalance=by_plan,
             by_hash=by_hash,
             moved_rows=info.moved_rows if event.outcome == "new" else 0.0,
@@ -126,10 +106,10 @@ class HistoryWriter:
         )
         self._put(event.stream, expected, note)
 
-    def _round_merged(self, event: RoundMerged) -> None:
+    def _round_merged(self, event: events.RoundMerged) -> None:
         if event.outcome == "repeated":
             return
-        note = RoundNote(
+        note = history.RoundNote(
             epoch=event.epoch,
             reports=event.reports,
             outcome=event.outcome,
@@ -138,22 +118,22 @@ class HistoryWriter:
         )
         self._put(event.stream, note)
 
-    def _batch_seen(self, event: BatchSeen) -> None:
+    def _batch_seen(self, event: events.BatchSeen) -> None:
         if event.part.parts == 1:
             self._whole.put(event.stream, event.part.batch)
             self._batch(event.stream, event.part.batch, event.part.source, event.batch, event.partitions)
 
-    def _work_seen(self, event: WorkSeen) -> None:
+    def _work_seen(self, event: events.WorkSeen) -> None:
         if self._whole.find(event.stream) != event.number:
             self._whole.put(event.stream, event.number)
             self._batch(event.stream, event.number, "", event.batch, event.partitions)
 
     def _batch(self, stream: str, number: int, source: str, batch: BatchWork, partitions: int) -> None:
-        loads = _loads(batch, partitions)
+        loads = events.loads_of(events.rows_of(batch), partitions)
         version = None if batch.version is None else str(batch.version)
-        about = {"batch": number, "source": source, "version": version, "imbalance": imbalance_of(loads)}
-        note = BatchNote.model_validate({**about, "rows": sum(loads), "seconds": batch.processing})
-        self._put(stream, note, Observed.model_validate({**about, "loads": loads}))
+        about = {"batch": number, "source": source, "version": version, "imbalance": history.imbalance_of(loads)}
+        note = history.BatchNote.model_validate({**about, "rows": sum(loads), "seconds": batch.processing})
+        self._put(stream, note, history.Observed.model_validate({**about, "loads": loads}))
 
     # -- writing
 
@@ -166,14 +146,8 @@ class HistoryWriter:
             except NotFoundError:
                 pass  # the stream was deleted meanwhile, with its history
             except Exception as why:  # noqa: BLE001 - whatever it is, the next entry is written
-                self._observer(Skipped(stream, "note", f"{type(why).__name__}: {why}"))
+                self._observer(events.Skipped(stream, "note", f"{type(why).__name__}: {why}"))
             finally:
                 self._waiting.task_done()
                 if self._waiting.empty():
                     self._void.clear()
-
-
-def _loads(batch: BatchWork, partitions: int) -> list[int]:
-    """By partition, for at least so many."""
-    rows = {work.partition: work.rows for work in batch.work}
-    return [rows.get(at, 0) for at in range(max(max(rows, default=-1) + 1, partitions))]

@@ -19,34 +19,12 @@ from dataclasses import dataclass, field
 from time import time
 from typing import Any, TypeVar
 
-from prometheus_client import (
-    Counter,
-    Gauge,
-    GCCollector,
-    Info,
-    PlatformCollector,
-    ProcessCollector,
-)
+from prometheus_client import Counter, Gauge, GCCollector, Info, PlatformCollector, ProcessCollector
 
 from unskew.core.plan.plan import Version
 from unskew.core.quality.measures import load_imbalance
-from unskew.core.stream_spec import BatchWork
 from unskew.core.version import __version__
-from unskew.service.events.events import (
-    MOST_SHOWN,
-    AgentsSeen,
-    BatchSeen,
-    Event,
-    PlanBuilt,
-    PlanServed,
-    RoundMerged,
-    ScaleAdvised,
-    Skipped,
-    StoreCalled,
-    StreamChanged,
-    WatchersSeen,
-    WorkSeen,
-)
+from unskew.service.events import events
 from unskew.service.events.registry import Registry, SecondsHistogram
 from unskew.service.lru_cache import LruCache
 
@@ -107,17 +85,17 @@ class Metrics:
         self._of_plans()
         self._of_rounds()
         self._on: dict[type, Callable[[Any], None]] = {
-            AgentsSeen: self._agents_seen,
-            BatchSeen: self._batch_seen,
-            PlanBuilt: self._plan_built,
-            PlanServed: self._plan_served,
-            RoundMerged: self._round_merged,
-            ScaleAdvised: self._scale_advised,
-            Skipped: lambda event: self._skipped.labels(event.what).inc(),
-            StoreCalled: self._store_called,
-            StreamChanged: self._stream_changed,
-            WatchersSeen: self._watchers_seen,
-            WorkSeen: lambda event: self._observe(event.stream, _rows(event.batch), event.partitions),
+            events.AgentsSeen: self._agents_seen,
+            events.BatchSeen: self._batch_seen,
+            events.PlanBuilt: self._plan_built,
+            events.PlanServed: self._plan_served,
+            events.RoundMerged: self._round_merged,
+            events.ScaleAdvised: self._scale_advised,
+            events.Skipped: lambda event: self._skipped.labels(event.what).inc(),
+            events.StoreCalled: self._store_called,
+            events.StreamChanged: self._stream_changed,
+            events.WatchersSeen: self._watchers_seen,
+            events.WorkSeen: lambda event: self._observe(event.stream, events.rows_of(event.batch), event.partitions),
         }
 
     def _of_calls(self) -> None:
@@ -186,7 +164,7 @@ class Metrics:
 
     # -- from the engine --------------------------------------------------------------------------------------
 
-    def __call__(self, event: Event, /) -> None:
+    def __call__(self, event: events.Event, /) -> None:
         on = self._on.get(type(event))
         if on is not None:
             on(event)
@@ -224,11 +202,11 @@ class Metrics:
     def _received(self, stream: str, what: str) -> None:
         self._of(self._heard, stream, what).set(self._clock())
 
-    def _stream_changed(self, event: StreamChanged) -> None:
+    def _stream_changed(self, event: events.StreamChanged) -> None:
         if event.what == "deleted":
             self._forget(event.stream)
 
-    def _watchers_seen(self, event: WatchersSeen) -> None:
+    def _watchers_seen(self, event: events.WatchersSeen) -> None:
         if event.watchers or event.stream in self._streams:  # the last watcher may leave because the stream is gone
             self._of(self._watchers, event.stream).set(event.watchers)
 
@@ -244,7 +222,7 @@ class Metrics:
             self._of(self._stale, stream)  # exported as 0 from the beginning
         return version == state.latest
 
-    def _plan_built(self, event: PlanBuilt) -> None:
+    def _plan_built(self, event: events.PlanBuilt) -> None:
         stream, info = event.stream, event.info
         self._of(self._builds, stream, event.policy, event.outcome).inc()
         self._build_seconds.observe(event.seconds)
@@ -259,10 +237,10 @@ class Metrics:
         if any(loads):
             self._of(self._predicted, stream).set(load_imbalance(loads))
         self._loads(stream, loads, "plan")
-        if event.by_hash or len(loads) > MOST_SHOWN:
+        if event.by_hash or len(loads) > events.MOST_SHOWN:
             self._loads(stream, event.by_hash, "hash")
 
-    def _plan_served(self, event: PlanServed) -> None:
+    def _plan_served(self, event: events.PlanServed) -> None:
         if event.stale:
             self._of(self._stale, event.stream).inc()
         elif event.version is not None:
@@ -272,7 +250,7 @@ class Metrics:
 
     def _loads(self, stream: str, loads: Sequence[int], routing: str) -> None:
         """Also removes those of partitions that are gone."""
-        shown = loads if len(loads) <= MOST_SHOWN else ()
+        shown = loads if len(loads) <= events.MOST_SHOWN else ()
         for partition, rows in enumerate(shown):
             self._of(self._load, stream, str(partition), routing).set(rows)
         partition = len(shown)
@@ -281,7 +259,7 @@ class Metrics:
 
     # -- batches
 
-    def _batch_seen(self, event: BatchSeen) -> None:
+    def _batch_seen(self, event: events.BatchSeen) -> None:
         part, version = event.part, event.batch.version
         state = self._state(event.stream)
         self._received(event.stream, "report")
@@ -300,18 +278,18 @@ class Metrics:
             promised = event.promised.loads if event.promised else ()
             self._observe(event.stream, batch.rows, event.partitions)
             if any(promised) and any(batch.rows.values()):
-                ratio = load_imbalance(_listed(batch.rows, len(promised))) / load_imbalance(promised)
+                ratio = load_imbalance(events.loads_of(batch.rows, len(promised))) / load_imbalance(promised)
                 self._of(self._against, event.stream).set(ratio)
 
     def _observe(self, stream: str, rows: Mapping[int, int], partitions: int) -> None:
         """A whole batch. One of which this replica received only some parts is exported when a plan is made from it."""
         if any(rows.values()):
-            loads = _listed(rows, partitions)
+            loads = events.loads_of(rows, partitions)
             self._received(stream, "observed")
             self._of(self._observed, stream).set(load_imbalance(loads))
             self._loads(stream, loads, "observed")
 
-    def _scale_advised(self, event: ScaleAdvised) -> None:
+    def _scale_advised(self, event: events.ScaleAdvised) -> None:
         self._received(event.stream, "scale")
         self._of(self._scale, event.stream, "reduce").set(event.reduce_tasks)
         if event.map_tasks:
@@ -322,29 +300,20 @@ class Metrics:
 
     # -- rounds and the store
 
-    def _round_merged(self, event: RoundMerged) -> None:
+    def _round_merged(self, event: events.RoundMerged) -> None:
         self._of(self._rounds, event.stream, event.outcome).inc()
         self._round_seconds.observe(event.seconds)
         self._of(self._dsync, event.stream).set(event.dsync)
 
-    def _agents_seen(self, event: AgentsSeen) -> None:
+    def _agents_seen(self, event: events.AgentsSeen) -> None:
         self._received(event.stream, "round")
         self._of(self._agents, event.stream).set(event.agents)
         self._of(self._dsync, event.stream).set(event.dsync)
 
-    def _store_called(self, event: StoreCalled) -> None:
+    def _store_called(self, event: events.StoreCalled) -> None:
         self._store.observe(event.seconds, event.op)
         if event.op not in self._ops:
             self._ops.add(event.op)
             self._store_errors.labels(event.op)  # exported as 0 from the beginning
         if event.error is not None and event.error not in _ANSWERS:
             self._store_errors.labels(event.op).inc()
-
-
-def _rows(batch: BatchWork) -> dict[int, int]:
-    return {work.partition: work.rows for work in batch.work}
-
-
-def _listed(rows: Mapping[int, int], least: int) -> list[int]:
-    """By partition, for at least so many."""
-    return [rows.get(at, 0) for at in range(max(max(rows, default=-1) + 1, least))]

@@ -11,7 +11,8 @@ from google.protobuf.message import DecodeError, Message
 from grpc_reflection.v1alpha import reflection
 
 from unskew.service.api.problems import BodyError, Fault
-from unskew.service.auth.access import Access, Identity
+from unskew.service.auth.access import Access
+from unskew.service.auth.credentials import Identity
 
 __all__ = ["Context", "Observe", "Reflection", "TimedCall", "abort", "authorization", "identity", "parsed", "sans"]
 
@@ -36,7 +37,6 @@ def identity(access: Access, context: Context) -> Identity:
 
 
 def authorization(context: Context) -> str | None:
-    """The ``Authorization`` header."""
     header = None
     for key, value in context.invocation_metadata() or ():
         if key == "authorization":

@@ -22,7 +22,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from unskew.service.api.calls import Calls
 from unskew.service.api.problems import TooLargeError
 from unskew.service.api.verbs import ScaleAnswer
-from unskew.service.auth.access import Identity
+from unskew.service.auth.credentials import Identity
 from unskew.service.errors import ConflictError, FieldError
 from unskew.v1 import keda_pb2 as pb
 
@@ -92,9 +92,6 @@ def _field(key: str) -> str:
     return f"scalerMetadata.{key}"
 
 
-# -- credentials -------------------------------------------------------------------------------------------------
-
-
 def check_request_size(size: int) -> None:
     if size > _MOST_BYTES:
         raise TooLargeError(f"the message has {size:,} bytes, a trigger may have {_MOST_BYTES:,}")
@@ -105,9 +102,6 @@ def bearer(request: pb.ScaledObjectRef | pb.GetMetricsRequest) -> str | None:
     ref = request.scaled_object_ref if isinstance(request, pb.GetMetricsRequest) else request
     token = ref.scaler_metadata.get("tokenFromEnv", "")
     return f"Bearer {token}" if token else None
-
-
-# -- the calls ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -153,9 +147,6 @@ class Scaler:
 
     def _active(self, trigger: Trigger, scale: ScaleAnswer) -> bool:
         return self.clock() - scale.since <= trigger.idle
-
-
-# -- reflection -----------------------------------------------------------------------------------------------
 
 
 def descriptor_pool(*files: FileDescriptor) -> DescriptorPool:

@@ -1,5 +1,4 @@
-"""The gRPC handlers: bytes in, ``api.calls``, bytes out; with statuses, health, reflection and drain. KEDA's scaler
-(``keda``) is served beside them.
+"""The gRPC handlers: bytes in, ``api.calls``, bytes out; with statuses, health, reflection, drain and KEDA's scaler.
 
 Messages are parsed here and not by the library: so a caller without a credential is refused before its bytes are read,
 and bytes that are no message are INVALID_ARGUMENT, not INTERNAL. A watch ends with OK when it is old or the service
@@ -21,22 +20,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
 
 from unskew.service.api.calls import Calls, check_size, synced_in_bytes
-from unskew.service.api.verbs import BuiltPlan, Synced
+from unskew.service.api.verbs import BuiltPlan
 from unskew.service.app.settings import Settings
-from unskew.service.auth.access import Access, Identity
+from unskew.service.auth.access import Access
+from unskew.service.auth.credentials import Identity
 from unskew.service.errors import LimitError
-from unskew.service.grpc import keda
-from unskew.service.grpc.codec import (
-    Context,
-    Observe,
-    Reflection,
-    TimedCall,
-    abort,
-    authorization,
-    identity,
-    parsed,
-    sans,
-)
+from unskew.service.grpc import codec, keda
 from unskew.v1 import keda_pb2
 from unskew.v1 import partitioner_pb2 as pb
 
@@ -45,7 +34,7 @@ __all__ = ["SERVICE", "GrpcServer", "options"]
 SERVICE = "unskew.v1.PartitionerService"
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
-Opened = Callable[[type[Any], bytes, Context], tuple[Any, Identity]]  # a message, and its sender
+Opened = Callable[[type[Any], Any, codec.Context], tuple[Any, ...]]  # what a call takes: a message, its sender, ...
 
 
 def options(settings: Settings) -> list[tuple[str, int]]:
@@ -59,9 +48,8 @@ def options(settings: Settings) -> list[tuple[str, int]]:
         "grpc.server.max_pending_requests_hard_limit": 2 * settings.max_pending_requests,
         "grpc.keepalive_time_ms": _ms(settings.keepalive),
         "grpc.keepalive_timeout_ms": _ms(settings.keepalive_timeout),
-        "grpc.http2.ping_timeout_ms": _ms(
-            settings.keepalive_timeout
-        ),  # a minute by default, whatever the line above says
+        # A minute by default, whatever the line above says.
+        "grpc.http2.ping_timeout_ms": _ms(settings.keepalive_timeout),
         "grpc.keepalive_permit_without_calls": 1,
         "grpc.http2.min_ping_interval_without_data_ms": _ms(settings.min_ping_interval),
         "grpc.http2.min_recv_ping_interval_without_data_ms": _ms(settings.min_ping_interval),
@@ -83,19 +71,20 @@ class GrpcServer:
 
     calls: Calls
     access: Access
-    observe: Observe = lambda _method, _code, _seconds: None
+    observe: codec.Observe = lambda _method, _code, _seconds: None
     max_watchers: int = 10_000
     max_watch: float = 600.0
 
     def __post_init__(self) -> None:
         self._health = health.aio.HealthServicer()
         self._watching: set[asyncio.Future[Any]] = set()
-        self._under_way: set[TimedCall] = set()
+        self._under_way: set[codec.TimedCall] = set()
         self._watchers = 0
         self._draining = False
 
     def add_to(self, server: Any) -> None:
-        calls = self.calls
+        calls, kind = self.calls, pb.ReportHistogramRequest
+        report = self._handler("ReportHistogram", kind, calls.report_histogram, self._opened_chunks, _serialized)
         handlers = {
             "PutStream": self._unary("PutStream", pb.PutStreamRequest, calls.put_stream),
             "GetStream": self._unary("GetStream", pb.GetStreamRequest, calls.get_stream),
@@ -103,11 +92,11 @@ class GrpcServer:
             "DeleteStream": self._unary("DeleteStream", pb.DeleteStreamRequest, calls.delete_stream),
             "BuildPlan": self._unary("BuildPlan", pb.BuildPlanRequest, calls.build_plan, encode=_built_in_bytes),
             "GetPlan": self._unary("GetPlan", pb.GetPlanRequest, calls.get_plan),
-            "Sync": self._waiting("Sync", pb.SyncRequest, self._sync, None, synced_in_bytes),
+            "Sync": self._unary("Sync", pb.SyncRequest, calls.sync, self._opened_sync, synced_in_bytes),
             "ReportBatch": self._unary("ReportBatch", pb.ReportBatchRequest, calls.report_batch),
             "GetScale": self._unary("GetScale", pb.GetScaleRequest, calls.get_scale),
             "Explain": self._unary("Explain", pb.ExplainRequest, calls.explain),
-            "ReportHistogram": grpc.stream_unary_rpc_method_handler(self._report_histogram),
+            "ReportHistogram": grpc.stream_unary_rpc_method_handler(report),
             "WatchPlans": self._pushed("WatchPlans", pb.WatchPlansRequest, calls.watch_plans),
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
@@ -116,7 +105,7 @@ class GrpcServer:
         names = (SERVICE, keda.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
         files = (pb.DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)
         reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            Reflection(names, keda.descriptor_pool(*files), self.access), server
+            codec.Reflection(names, keda.descriptor_pool(*files), self.access), server
         )
 
     def _for_keda(self) -> dict[str, Any]:
@@ -160,59 +149,44 @@ class GrpcServer:
         opened: Opened | None = None,
         encode: Callable[[T], bytes] | None = None,
     ) -> Any:
-        def at_once(request: M, who: Identity, _context: Context) -> Awaitable[T]:
-            return call(request, who)
-
-        return self._waiting(verb, kind, at_once, opened, encode or _serialized)
-
-    def _waiting(
-        self,
-        verb: str,
-        kind: type[M],
-        call: Callable[[M, Identity, Context], Awaitable[T]],
-        opened: Opened | None,
-        encode: Callable[[T], bytes],
-    ) -> Any:
-        """As ``_unary``, for a call that looks at its deadline."""
-        opened = opened or self._opened
-
-        async def handler(data: bytes, context: Context) -> bytes:
-            with TimedCall(self.observe, verb, self._under_way) as timed:
-                try:
-                    return encode(await call(*opened(kind, data, context), context))
-                except Exception as why:  # noqa: BLE001 - every error becomes a status
-                    fault = timed.failed(why)
-                await abort(context, fault)
-            raise AssertionError("abort raises")
-
+        handler = self._handler(verb, kind, call, opened or self._opened, encode or _serialized)
         return grpc.unary_unary_rpc_method_handler(handler)
 
-    def _opened(self, kind: type[M], data: bytes, context: Context) -> tuple[M, Identity]:
-        who = identity(self.access, context)
-        check_size(who, len(data))
-        return parsed(kind, data), who
+    def _handler(
+        self, verb: str, kind: type[M], call: Callable[..., Awaitable[T]], opened: Opened, encode: Callable[[T], bytes]
+    ) -> Callable[[Any, codec.Context], Awaitable[bytes]]:
+        async def handler(data: Any, context: codec.Context) -> bytes:
+            with codec.TimedCall(self.observe, verb, self._under_way) as timed:
+                try:
+                    return encode(await call(*opened(kind, data, context)))
+                except Exception as why:  # noqa: BLE001 - every error becomes a status
+                    fault = timed.failed(why)
+                await codec.abort(context, fault)
+            raise AssertionError("abort raises")
 
-    def _opened_for_keda(self, kind: type[Any], data: bytes, context: Context) -> tuple[Any, Identity]:
+        return handler
+
+    def _opened(self, kind: type[M], data: bytes, context: codec.Context) -> tuple[M, Identity]:
+        who = codec.identity(self.access, context)
+        check_size(who, len(data))
+        return codec.parsed(kind, data), who
+
+    def _opened_for_keda(self, kind: type[Any], data: bytes, context: codec.Context) -> tuple[Any, Identity]:
         """The token may be in the message, which is therefore parsed first, and must be small."""
         keda.check_request_size(len(data))
-        request = parsed(kind, data)
-        return request, self.access.identify(authorization(context) or keda.bearer(request), sans(context))
+        request = codec.parsed(kind, data)
+        return request, self.access.identify(codec.authorization(context) or keda.bearer(request), codec.sans(context))
 
-    def _sync(self, request: pb.SyncRequest, who: Identity, context: Context) -> Awaitable[Synced]:
-        return self.calls.sync(request, who, context.time_remaining())
+    def _opened_sync(self, kind: type[M], data: bytes, context: codec.Context) -> tuple[M, Identity, float | None]:
+        return *self._opened(kind, data, context), context.time_remaining()
 
-    # -- streams ----------------------------------------------------------------------------------------------
+    def _opened_chunks(
+        self, kind: type[M], chunks: AsyncIterator[bytes], context: codec.Context
+    ) -> tuple[AsyncIterator[M], Identity]:
+        who = codec.identity(self.access, context)
+        return _parsed_chunks(kind, chunks, who), who
 
-    async def _report_histogram(self, chunks: AsyncIterator[bytes], context: Context) -> bytes:
-        with TimedCall(self.observe, "ReportHistogram", self._under_way) as timed:
-            try:
-                who = identity(self.access, context)
-                answer = await self.calls.report_histogram(_parsed_chunks(pb.ReportHistogramRequest, chunks, who), who)
-                return answer.SerializeToString()
-            except Exception as why:  # noqa: BLE001 - every error becomes a status
-                fault = timed.failed(why)
-            await abort(context, fault)
-        raise AssertionError("abort raises")
+    # -- watches ----------------------------------------------------------------------------------------------
 
     def _pushed(
         self,
@@ -223,14 +197,14 @@ class GrpcServer:
     ) -> Any:
         opened = opened or self._opened
 
-        async def handler(data: bytes, context: Context) -> None:
-            with TimedCall(self.observe, verb, self._under_way) as timed:
+        async def handler(data: bytes, context: codec.Context) -> None:
+            with codec.TimedCall(self.observe, verb, self._under_way) as timed:
                 self._watchers += 1
                 try:
-                    request, who = opened(kind, data, context)
+                    arguments = opened(kind, data, context)
                     if self._watchers > self.max_watchers:
                         raise LimitError(f"{self.max_watchers} watches are open here; try again, perhaps elsewhere")
-                    async with contextlib.aclosing(self._until_old(watch(request, who))) as messages:
+                    async with contextlib.aclosing(self._until_old(watch(*arguments))) as messages:
                         async for message in messages:
                             await context.write(message.SerializeToString())
                     return
@@ -238,7 +212,7 @@ class GrpcServer:
                     fault = timed.failed(why)
                 finally:
                     self._watchers -= 1
-                await abort(context, fault)
+                await codec.abort(context, fault)
 
         return grpc.unary_stream_rpc_method_handler(handler)
 
@@ -287,4 +261,4 @@ async def _stopped(step: asyncio.Future[Any]) -> None:
 async def _parsed_chunks(kind: type[M], chunks: AsyncIterator[bytes], who: Identity) -> AsyncIterator[M]:
     async for chunk in chunks:
         check_size(who, len(chunk))
-        yield parsed(kind, chunk)
+        yield codec.parsed(kind, chunk)

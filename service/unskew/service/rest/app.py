@@ -82,5 +82,4 @@ class RestApp:
         return Response(json.dumps(self.openapi(), ensure_ascii=False), media_type=JSON)
 
     def openapi(self) -> dict[str, Any]:
-        """The OpenAPI document."""
         return self._operations.document(open_to_all=self.access.open)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
 from unskew.service.api.problems import BodyError, TooLargeError
+from unskew.service.concurrency import in_thread
 from unskew.service.errors import FieldError
 from unskew.service.rest.negotiation import JSON, PROTOBUF, content_type, header, wrong_media_type
 from unskew.service.rest.refusals import invalid_body
@@ -49,10 +50,7 @@ class Bodies:
         message = kind()
         data = await _read(request, _most(request, self.max_protobuf_bytes), "protobuf")
         try:
-            if len(data) < _LARGE:
-                message.ParseFromString(data)
-            else:
-                await asyncio.to_thread(message.ParseFromString, data)
+            await in_thread(partial(message.ParseFromString, data), len(data), _LARGE)
         except DecodeError:
             raise BodyError(f"the body is no {kind.DESCRIPTOR.full_name}") from None
         return message
@@ -64,9 +62,7 @@ class Bodies:
         if empty and not data.strip():
             data = b"{}"
         try:
-            if len(data) < _LARGE:
-                return model.model_validate_json(data)
-            return await asyncio.to_thread(model.model_validate_json, data)
+            return await in_thread(partial(model.model_validate_json, data), len(data), _LARGE)
         except ValidationError as why:
             raise invalid_body(why) from None
 

@@ -7,7 +7,6 @@ also takes text that is not valid UTF-8.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,6 +14,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 from pydantic import BaseModel
+
+from unskew.service.concurrency import in_thread
 
 __all__ = ["LARGE", "Encoded", "decimals", "encode", "encode_with"]
 
@@ -39,9 +40,7 @@ def _plain(value: object) -> Any:
 
 async def encode_with(make: Callable[[V], object], value: V, size: int) -> bytes:
     """The document that ``make`` gives of ``value``, in a thread if ``value`` has many bytes."""
-    if size < LARGE:
-        return encode(make(value))
-    return await asyncio.to_thread(lambda: encode(make(value)))
+    return await in_thread(lambda: encode(make(value)), size, LARGE)
 
 
 def decimals(hashes: NDArray[np.uint64]) -> list[str]:

@@ -30,8 +30,7 @@ _ACTION_NAMES = {number: name for name, number in ACTIONS.items()}
 
 
 class EncodedTables:
-    """The JSON of rounds' Q-tables: the same for all agents of a round, so it is encoded once, and kept as long as
-    somebody holds the answer."""
+    """The JSON of rounds' Q-tables: encoded once for all agents of a round, and kept while anybody holds the answer."""
 
     def __init__(self) -> None:
         self._kept: WeakKeyDictionary[Answer, bytes] = WeakKeyDictionary()

@@ -12,17 +12,9 @@ from unskew.service.api.problems import BodyError
 from unskew.service.rest.encoder import encode
 
 __all__ = [
-    "JSON",
-    "PROTOBUF",
-    "answer",
-    "caller_has",
-    "content_type",
-    "entity_tags",
-    "header",
-    "json_answer",
-    "wants_protobuf",
-    "wrong_media_type",
-]
+    "JSON", "PROTOBUF", "answer", "caller_has", "content_type", "entity_tags", "header", "json_answer",
+    "wants_protobuf", "wrong_media_type",
+]  # fmt: skip
 
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"

@@ -1,7 +1,6 @@
 """Adds operations to the FastAPI application, and writes the OpenAPI document of them.
 
-Bodies are read by ``bodies`` and not by FastAPI, so that JSON and protobuf, limits and errors are ours: the document
-gets their models here.
+FastAPI does not read the bodies (``bodies`` does), so the document gets their models here.
 """
 
 from __future__ import annotations

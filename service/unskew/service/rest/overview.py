@@ -1,5 +1,4 @@
-"""A stream as the web page shows it, in one document: the stream and its plan now, plain hashing beside it, and its
-history.
+"""A stream as the web page shows it, in one document: its plan, plain hashing beside it, and its history.
 
 The document has the heaviest hot keys of a plan, and of a split key the largest fragments; it says how many there are.
 The rest is in the plan itself and in ``explain``.

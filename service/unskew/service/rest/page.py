@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -42,19 +41,13 @@ _RESPONSES: dict[int, dict[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class _File:
-    data: bytes
-    kind: str
-
-
-def _read() -> tuple[str, Mapping[str, _File]]:
+def _read() -> tuple[str, Mapping[str, bytes]]:
     """The digest of all files, and the files by name; the page itself names the others under that digest."""
     folder = files("unskew.service").joinpath("web")
     read = {file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _KINDS}
     digest = hashlib.sha256(b"".join(name.encode() + data for name, data in sorted(read.items()))).hexdigest()[:16]
     read["index.html"] = read["index.html"].replace(b"{web}", f"web/{digest}".encode())
-    return digest, {name: _File(data, _KINDS[name.rpartition(".")[2]]) for name, data in read.items()}
+    return digest, read
 
 
 class PageOperations:
@@ -72,19 +65,16 @@ class PageOperations:
         to.add("GetOverview", "GET", f"{STREAM}/overview", self.overview, StreamOverview, **plain)
         to.add("ListOverviews", "GET", "/v1/overview", self.list, OverviewPage, **plain)
 
-    # -- files
-
     async def _index(self, request: Request) -> Response:
-        index = self._files["index.html"]
-        return _answer(request, index.data, index.kind, _CHECK, _HEADERS)
+        return self._answer_file(request, "index.html", _CHECK)
 
     async def _file(self, request: Request, digest: str, name: str) -> Response:
-        file = self._files.get(name)
-        if file is None or name == "index.html":
+        if name not in self._files or name == "index.html":
             raise HTTPException(404)
-        return _answer(request, file.data, file.kind, _FOREVER if digest == self._digest else _CHECK, _HEADERS)
+        return self._answer_file(request, name, _FOREVER if digest == self._digest else _CHECK)
 
-    # -- documents
+    def _answer_file(self, request: Request, name: str, cache: str) -> Response:
+        return _answer(request, self._files[name], _KINDS[name.rpartition(".")[2]], cache, _HEADERS)
 
     async def overview(self, request: Request, stream: StreamName) -> Response:
         """A stream as it stands and as it went: what the web page shows."""

@@ -48,8 +48,8 @@ _RESPONSES: dict[int, dict[str, Any]] = {
 class EncodedPlans:
     """The JSON of plans by their bytes: of those that were asked for last, as many as fit."""
 
-    def __init__(self, most: int = _MOST_KEPT) -> None:
-        self._most, self._size = most, 0
+    def __init__(self) -> None:
+        self._size = 0
         self._kept: OrderedDict[bytes, bytes] = OrderedDict()
         self._encoding: SingleFlight[bytes] = SingleFlight()
 
@@ -64,7 +64,7 @@ class EncodedPlans:
         document = await encode_with(lambda data: plan_document(plan_from_bytes(data)), plan, len(plan))
         self._kept[plan] = document
         self._size += len(plan) + len(document)
-        while self._size > self._most:
+        while self._size > _MOST_KEPT:
             oldest, dropped = self._kept.popitem(last=False)
             self._size -= len(oldest) + len(dropped)
         return document
@@ -148,9 +148,6 @@ def _plan_headers(response: pb.GetPlanResponse, cache: str) -> Mapping[str, str]
 
 async def _only(message: M) -> AsyncIterator[M]:
     yield message
-
-
-# -- the document --------------------------------------------------------------------------------------------------
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:

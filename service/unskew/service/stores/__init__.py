@@ -20,14 +20,8 @@ __all__ = ["open_store"]
 _DAYS = 86_400.0
 
 
-def open_store(
-    url: str = "memory",
-    *,
-    clock: Callable[[], float] = time.time,
-    limits: Limits | None = None,
-) -> Store:
-    """The store of this URL (``stores.address``); nothing is connected yet. ``clock``: for the memory store; Redis has
-    its own.
+def open_store(url: str = "memory", *, clock: Callable[[], float] = time.time, limits: Limits | None = None) -> Store:
+    """The store of this URL (``stores.address``); nothing is connected yet. ``clock``: for memory; Redis has its own.
 
     >>> type(open_store("memory://")).__name__
     'MemoryStore'

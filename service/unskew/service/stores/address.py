@@ -4,8 +4,7 @@
 - ``redis+sentinel://[user:password@]host[:port],host[:port].../service[/db]``: the Sentinels, not the servers
 - ``redis+cluster://[user:password@]host[:port],host[:port]...``: any of its nodes
 
-``rediss`` for ``redis`` is TLS. After ``?`` come options (``OPTIONS``), not only of the address: all settings of a
-store are one text.
+``rediss`` for ``redis`` is TLS. After ``?`` come all other settings of the store (``OPTIONS``).
 """
 
 from __future__ import annotations

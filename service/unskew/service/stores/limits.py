@@ -67,8 +67,7 @@ def other_parts(key: PartKey, parts: int) -> ConflictError:
 class Inbox:
     """The wake-ups that one listener has not read yet, each once; where there are too many the oldest is dropped."""
 
-    def __init__(self, most: int = _MOST_NEWS) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._waiting: dict[News, None] = {}
         self._wake = asyncio.Event()
         self._closed = False
@@ -76,7 +75,7 @@ class Inbox:
     def put(self, news: News) -> None:
         self._waiting.pop(news, None)
         self._waiting[news] = None
-        if len(self._waiting) > self._most:
+        if len(self._waiting) > _MOST_NEWS:
             del self._waiting[next(iter(self._waiting))]
         self._wake.set()
 

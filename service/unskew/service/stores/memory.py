@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundLog, RoundView, StoredReport
+from unskew.service.lru_cache import LruCache
 from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts, too_many
 from unskew.service.stores.records import (
     HistoryEntry,
@@ -113,7 +114,7 @@ class MemoryStore:
         self._names: list[str] = []
         self._owned: Counter[str] = Counter()
         self._incarnation = 0
-        self._deleted: dict[str, int] = {}  # up to which incarnation a deleted stream may not be renewed
+        self._deleted: LruCache[str, int] = LruCache(_TOMBSTONES)  # the last incarnation that may not be renewed
         self._hub = Hub()
 
     async def ping(self) -> None:
@@ -177,10 +178,7 @@ class MemoryStore:
 
     async def delete_stream(self, name: str) -> bool:
         deleted = self._streams.pop(name, None)
-        self._deleted.pop(name, None)
-        self._deleted[name] = max(self._incarnation, int(self._clock() * 1e6))
-        while len(self._deleted) > _TOMBSTONES:
-            del self._deleted[next(iter(self._deleted))]
+        self._deleted.put(name, max(self._incarnation, int(self._clock() * 1e6)))
         if deleted is None:
             return False
         self._owned[deleted.record.owner] -= 1

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable
+from time import perf_counter
 from typing import Any, NamedTuple, cast
 
 from unskew.service.stores.ports import Store
@@ -20,16 +20,14 @@ class StoreCalled(NamedTuple):
     error: str | None = None
 
 
-def metered(
-    store: Store, observe: Callable[[StoreCalled], None], clock: Callable[[], float] = time.perf_counter
-) -> Store:
+def metered(store: Store, observe: Callable[[StoreCalled], None]) -> Store:
     """The same store. ``observe`` is called after each operation, also after one that failed or was cancelled."""
-    return cast(Store, _MeteredStore(store, observe, clock))
+    return cast(Store, _MeteredStore(store, observe))
 
 
 class _MeteredStore:
-    def __init__(self, store: Store, observe: Callable[[StoreCalled], None], clock: Callable[[], float]) -> None:
-        self._store, self._observe, self._clock = store, observe, clock
+    def __init__(self, store: Store, observe: Callable[[StoreCalled], None]) -> None:
+        self._store, self._observe = store, observe
 
     async def close(self) -> None:
         await self._store.close()
@@ -40,17 +38,17 @@ class _MeteredStore:
     def __getattr__(self, op: str) -> Callable[..., Any]:
         """Called for the first use of each operation only."""
         getattr(self._store, op)  # an AttributeError where there is none
-        store, observe, clock = self._store, self._observe, self._clock
+        store, observe = self._store, self._observe
 
         async def timed(*args: Any, **named: Any) -> Any:
-            started, error = clock(), None
+            started, error = perf_counter(), None
             try:
                 return await getattr(store, op)(*args, **named)
             except BaseException as why:
                 error = type(why).__name__
                 raise
             finally:
-                observe(StoreCalled(op, clock() - started, error))
+                observe(StoreCalled(op, perf_counter() - started, error))
 
         setattr(self, op, timed)
         return timed

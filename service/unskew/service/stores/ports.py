@@ -109,9 +109,8 @@ class RoundStore(Protocol):
         """The reports of a sealed epoch, in the order of their keys; empty where it is merged."""
 
     async def commit(self, stream: str, commit: Commit) -> Commit | None:
-        """Store the answer of an epoch, if it is sealed and the one before it is the last merged. Returns the answer
-        that is valid now: this one, or another replica's of the same or a later epoch; None where the epoch is not
-        merged."""
+        """Store the answer of an epoch, if it is sealed and the one before it is the last merged. The answer that is
+        valid now: this one, or another replica's of this or a later epoch; None where the epoch is not merged."""
 
     async def answer(self, stream: str) -> Commit | None:
         """The answer of the last merged epoch."""

@@ -10,31 +10,20 @@ from enum import Enum
 from unskew.core.plan.plan import Version
 
 __all__ = [
-    "HistoryEntry",
-    "Marks",
-    "News",
-    "PartKey",
-    "PartOutcome",
-    "PlanOutcome",
-    "PlanRecord",
-    "StoredPart",
+    "HistoryEntry", "Marks", "News", "PartKey", "PartOutcome", "PlanOutcome", "PlanRecord", "StoredPart",
     "StreamRecord",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class StreamRecord:
-    """A stream and its settings. ``incarnation``: microseconds since 1970 at which its numbering began. ``owner``: who
-    created it, whoever changed it since."""
+    """``incarnation``: microseconds since 1970 at which the stream's numbering began. ``owner``: who created it."""
 
     name: str
     spec: bytes
     created: float  # seconds since 1970, by the store's clock
     incarnation: int
     owner: str = ""
-
-
-# -- histograms and reports of batches ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, order=True)
@@ -73,9 +62,6 @@ class Marks:
     of: Mapping[str, Mapping[int, int]]
 
 
-# -- plans ----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class PlanRecord:
     """A plan's bytes. ``purpose`` says what it was made for ("batch:17"), so that it is made once."""
@@ -92,9 +78,6 @@ class PlanOutcome(Enum):
     STORED = "stored"
     PURPOSE_TAKEN = "purpose taken"  # there is a plan for this purpose: use that one
     NOT_NEXT = "not next"  # another plan was stored in between: plan again from it
-
-
-# -- history and news -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

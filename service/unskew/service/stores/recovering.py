@@ -200,8 +200,7 @@ class RecoveringStore:
         return last is not None and await self._recover(stream, last.record.incarnation) is not None
 
     async def _recover(self, stream: str, lost: int) -> StreamRecord | None:
-        """The stream in its newest incarnation, which begins here if there is none above ``lost``; None where it was
-        deleted."""
+        """The newest incarnation, which begins here if there is none above ``lost``; None where it was deleted."""
         last = self._streams.get(stream)
         if last is None:
             return await self._store.stream(stream)

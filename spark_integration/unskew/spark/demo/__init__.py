@@ -10,7 +10,7 @@ from __future__ import annotations
 from unskew.spark.demo.agents import DSYNC_LEAST, DSYNC_MOST
 from unskew.spark.demo.local import DemoError, check_java
 from unskew.spark.demo.play import DemoBatch, Outcome, Step, Watcher, play
-from unskew.spark.demo.settings import BOUNDS, Demo, quick
+from unskew.spark.demo.stream import BOUNDS, Demo, quick
 
 __all__ = [
     "BOUNDS",

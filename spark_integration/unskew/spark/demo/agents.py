@@ -19,7 +19,7 @@ from unskew.client import Agent, Client, Synced
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.messages import Answer
 from unskew.core.stream_spec import StreamSpec
-from unskew.spark.demo.settings import Demo
+from unskew.spark.demo.stream import Demo
 
 __all__ = ["DSYNC_LEAST", "DSYNC_MOST", "Agents", "Round"]
 
@@ -44,7 +44,7 @@ class Round:
 
 
 class RoundLog:
-    """The rounds that the agents took part in, each once, and the newest Q-table. Thread-safe."""
+    """The rounds that the agents took part in, each once, and the newest Q-table that has a key. Thread-safe."""
 
     def __init__(self) -> None:
         self._started, self._lock = time.monotonic(), threading.Lock()
@@ -84,12 +84,12 @@ class Agents:
 
     def __init__(self, target: str, demo: Demo, stream: str = "demo-agents") -> None:
         self._stream, self._demo = stream, demo
-        self._client, self._log = Client(target, timeout=10.0), RoundLog()
+        self._client, self.log = Client(target, timeout=10.0), RoundLog()
         spec = StreamSpec(demo.partitions, "dalton", dsync=_DSYNC, seed=demo.seed)
         spec = replace(spec, dsync_min=DSYNC_LEAST, dsync_max=DSYNC_MOST)
         try:
             self._client.put_stream(stream, spec)
-            self._agents = [self._agent(number, demo) for number in range(_AGENTS)]
+            self._agents = [self._agent(number) for number in range(_AGENTS)]
         except BaseException:
             self._client.close()
             raise
@@ -98,10 +98,11 @@ class Agents:
         self._loads = np.zeros(demo.partitions, np.int64)
         self._failed: BaseException | None = None
 
-    def _agent(self, number: int, demo: Demo) -> Agent:
+    def _agent(self, number: int) -> Agent:
+        demo = self._demo
         window = float(max(demo.rows // _AGENTS, _SLIDES))
         return LoggedAgent(
-            self._log,
+            self.log,
             self._stream,
             self._client,
             workers=demo.partitions,
@@ -111,19 +112,6 @@ class Agents:
             slide=window // _SLIDES,
             seed=demo.seed,
         )
-
-    def clock(self) -> float:
-        """Seconds since the agents started, as in ``Round.at``."""
-        return self._log.clock()
-
-    @property
-    def rounds(self) -> tuple[Round, ...]:
-        return tuple(self._log.rounds)
-
-    @property
-    def table(self) -> QTable | None:
-        """The newest global Q-table that has a key, of a round with tuples."""
-        return self._log.table
 
     def feed(self, hashes: U64) -> None:
         """Route these rows in a thread."""
@@ -159,9 +147,3 @@ class Agents:
         for agent in self._agents:
             agent.close(timeout=1.0)
         self._client.close()
-
-    def __enter__(self) -> Agents:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

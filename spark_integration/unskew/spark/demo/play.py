@@ -1,10 +1,9 @@
 """The demo itself: runs every batch through both arms' queries, one after the other, and measures them.
 
 - ``hash``: ``foreachBatch`` with ``repartition(n, key)``, Spark as it comes, AQE on.
-- ``unskew``: ``foreachBatch`` by ``Unskew.for_each_batch``: each batch by a plan from those before. The demo waits for
-  the next plan at the end of a batch, which a stream does not, so planning is in the arm's time. There is no plan for
-  the first batch, which goes by hash; and a batch in which other keys become hot goes by a plan for the old hot keys,
-  as it would in production.
+- ``unskew``: ``foreachBatch`` by ``Unskew.for_each_batch``: each batch goes the way that would have been cheapest so
+  far, by a plan from those before or by a count of its own rows. The demo waits for the next plan at the end of a
+  batch, so counting and planning are in the arm's time.
 
 Which arm goes first alternates. Both run once before the first batch, unmeasured: Java, Python workers and kernels are
 slow at first, and that would count against the arm that goes first.
@@ -27,11 +26,9 @@ from unskew.core.dalton.qtable import QTable
 from unskew.core.plan.plan import Plan
 from unskew.spark.demo.agents import Agents, Round
 from unskew.spark.demo.local import local_spark
-from unskew.spark.demo.proof import Proof, prove
 from unskew.spark.demo.queries import Query, StalledError, checkpoint_of
-from unskew.spark.demo.settings import Demo
-from unskew.spark.demo.stream import SCHEMA, Stream, folder_of, make_stream
-from unskew.spark.demo.work import MeasuredRun, job
+from unskew.spark.demo.stream import SCHEMA, Demo, Stream, folder_of, make_stream
+from unskew.spark.demo.work import MeasuredRun, Proof, job, prove
 from unskew.spark.frame.histogram import Sampling
 from unskew.spark.session import Unskew
 from unskew.spark.streaming.foreach import ForEachBatch
@@ -51,8 +48,9 @@ _WARM, _WARM_AGENTS = "demo-warm", "demo-warm-agents"
 
 @dataclass(frozen=True)
 class DemoBatch:
-    """A batch by both arms. ``plan`` is the plan of unskew's arm, None in the first batch; ``changed``: other keys
-    become hot with this batch; ``learned``: imbalance of the agents; ``began``: seconds since the agents started."""
+    """A batch by both arms. ``plan`` is the plan of unskew's arm, None for plain hash; ``counted``: made from a count
+    of the batch's own rows; ``changed``: other keys become hot with this batch; ``learned``: imbalance of the agents;
+    ``began``: seconds since the agents started."""
 
     number: int
     hot: str
@@ -63,6 +61,19 @@ class DemoBatch:
     plan: Plan | None
     learned: float
     began: float
+    counted: bool = False
+
+    @property
+    def placed_by(self) -> str:
+        """Plain hash, a count of its own rows, the number of the service's plan, or a plan of the driver's."""
+        if self.plan is None:
+            return "hash"
+        return "counted" if self.counted else str(self.plan.version.number or "driver")
+
+    @property
+    def known(self) -> bool:
+        """Whether its plan was made for its hot keys."""
+        return self.plan is not None and (self.counted or not self.changed)
 
     @property
     def faster(self) -> float:
@@ -88,12 +99,12 @@ class Outcome:
         chosen = self.batches if batches is None else batches
         return tuple(batch.hash if arm == HASH else batch.unskew for batch in chosen)
 
-    def total(self, arm: str) -> float:
-        return sum((ran.seconds for ran in self.of(arm)), 0.0)
+    def total(self, arm: str, batches: Sequence[DemoBatch] | None = None) -> float:
+        return sum((ran.seconds for ran in self.of(arm, batches)), 0.0)
 
-    def longest(self, arm: str) -> tuple[float, int]:
-        """The task that worked longest, and its batch."""
-        return max((ran.longest, number) for number, ran in enumerate(self.of(arm)))
+    def longest(self, arm: str, batches: Sequence[DemoBatch] | None = None) -> float:
+        """The seconds of the task that worked longest."""
+        return max((ran.longest for ran in self.of(arm, batches)), default=0.0)
 
     @property
     def faster(self) -> float:
@@ -107,7 +118,7 @@ class Outcome:
     @property
     def planned(self) -> tuple[DemoBatch, ...]:
         """Batches whose plan was made for their hot keys."""
-        return tuple(batch for batch in self.batches if batch.plan is not None and not batch.changed)
+        return tuple(batch for batch in self.batches if batch.known)
 
 
 @dataclass(frozen=True)
@@ -150,17 +161,17 @@ def play(demo: Demo, folder: Path, watcher: Watcher, service: str = "") -> Outco
         sk = stack.enter_context(_session(spark, "demo", demo, target))
         watcher.phase("warming up: Java, Python workers, kernels")
         _warm_up(spark, demo, folder, target)
-        agents = stack.enter_context(Agents(target, demo))
+        agents = stack.enter_context(closing(Agents(target, demo)))
         run = _DemoRun(demo, stream, folder, spark, sk, agents, watcher)
         batches = tuple(run.batches())
         watcher.phase("comparing the results")
         proof = prove(spark, folder / "stream", folder / HASH, folder / UNSKEW)
         seconds = time.monotonic() - began
-        return Outcome(demo, stream, batches, agents.rounds, agents.table, proof, spark.version, _cores(), seconds)
+        rounds, table = tuple(agents.log.rounds), agents.log.table
+        return Outcome(demo, stream, batches, rounds, table, proof, spark.version, _cores(), seconds)
 
 
 def _started(stack: ExitStack, watcher: Watcher) -> str:
-    """Start a service; its target."""
     watcher.phase("starting the service")
     own = stack.enter_context(embedded())
     watcher.page(f"{own.http}/")
@@ -168,7 +179,6 @@ def _started(stack: ExitStack, watcher: Watcher) -> str:
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -189,11 +199,11 @@ def _warm_up(spark: SparkSession, demo: Demo, folder: Path, service: str) -> Non
     """Run each arm twice and the agents once on rows of another seed, without measuring them."""
     small = replace(demo, seed=demo.seed ^ 1, batches=2, rows=_WARM_ROWS, wait=0.0)
     stream = make_stream(small)
-    with Agents(service, small, _WARM_AGENTS) as agents, _session(spark, _WARM, small, service) as sk:
+    with closing(Agents(service, small, _WARM_AGENTS)) as agents, _session(spark, _WARM, small, service) as sk:
         agents.feed(stream.hashes_of(0))
         for batch in range(2):
             stream.write(folder / "warm", batch)
-            df = _read(spark, folder / "warm", batch)
+            df = spark.read.schema(SCHEMA).parquet(str(folder_of(folder / "warm", batch)))
             plan = sk.plan(df, _KEY, _SPREAD)
             for arm, placed in ((HASH, _hashed(df, small)), (UNSKEW, sk.repartition(df, _KEY, plan))):
                 job(placed, small.partitions, 0.0, folder_of(folder / "warmed" / arm, batch))
@@ -230,7 +240,7 @@ class _DemoRun:
 
     def _batch(self, number: int, queries: Mapping[str, Query]) -> DemoBatch:
         hot, share = self.stream.hottest(number)
-        began = self.agents.clock()
+        began = self.agents.log.clock()
         self.agents.feed(self.stream.hashes_of(number))
         for arm in ARMS if number % 2 == 0 else ARMS[::-1]:
             self.watcher.running(Step(number, hot, share, arm))
@@ -243,9 +253,11 @@ class _DemoRun:
             number > 0 and number % self.demo.change == 0,
             self.ran[HASH],
             self.ran[UNSKEW],
-            self.plan if number else None,
+            self.plan,
             self.agents.settle(),
             began,
+            # A plan that is counted for a batch has the batch's own number, others that of a report.
+            self.plan is not None and self.plan.info.batch == number,
         )
         self.watcher.done(batch)
         return batch
@@ -255,7 +267,7 @@ class _DemoRun:
 
     def _unskew(self, placed: DataFrame, number: int) -> None:
         bound = self.sk.plans.context.batch
-        self.plan = None if bound is None else bound.plan
+        self.plan = bound.plan if bound is not None and bound.plan is not None and bound.plan.info.rows else None
         self._job(UNSKEW, placed, number)
 
     def _settled(self, planned: ForEachBatch, df: DataFrame, number: int) -> None:
@@ -270,9 +282,4 @@ class _DemoRun:
 
 
 def _hashed(df: DataFrame, demo: Demo) -> DataFrame:
-    """Placed by Spark's own hash."""
     return df.repartition(demo.partitions, _KEY)
-
-
-def _read(spark: SparkSession, folder: Path, batch: int) -> DataFrame:
-    return spark.read.schema(SCHEMA).parquet(str(folder_of(folder, batch)))

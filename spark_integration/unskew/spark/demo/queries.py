@@ -54,7 +54,8 @@ class Query:
             try:
                 seconds = self._done.get(timeout=1.0)
             except queue.Empty:
-                self._check(number)
+                if not self._query.isActive:
+                    raise StalledError(f"the query ended in batch {number}: {self._query.exception()}") from None
             else:
                 shutil.rmtree(folder_of(self._landing, number - _KEPT), ignore_errors=True)  # the first ones have none
                 return seconds
@@ -64,11 +65,6 @@ class Query:
         began = time.perf_counter()
         self._work(df, number)
         self._done.put(time.perf_counter() - began)
-
-    def _check(self, number: int) -> None:
-        if not self._query.isActive:
-            why = self._query.exception()
-            raise StalledError(f"the query ended in batch {number}: {why}")
 
     def __enter__(self) -> Query:
         return self

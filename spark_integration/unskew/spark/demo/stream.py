@@ -1,6 +1,10 @@
-"""The demo's stream: events whose keys are words, with other hot keys every few batches; a function of the seed.
+"""The demo's sizes, and its stream by a seed: events keyed by words, with other hot keys every few batches.
 
 Each batch is a folder of Parquet files, so both arms read the same bytes and Spark has no statistics of them.
+
+The work of a row is a fixed wait, as for a call to another system; a task sleeps once an Arrow batch. A wait needs no
+processor, so sixteen tasks can run at once on two cores as on a cluster, and the longest task decides how long a batch
+takes.
 """
 
 from __future__ import annotations
@@ -13,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from unskew.core.errors import ConfigError
 from unskew.core.keys.hashing import hash_keys
 from unskew.simulate.key_streams import drifting
-from unskew.spark.demo.settings import Demo
 
-__all__ = ["SCHEMA", "Stream", "folder_of", "make_stream", "words"]
+__all__ = ["BOUNDS", "SCHEMA", "Demo", "Stream", "folder_of", "make_stream", "quick"]
 
 U64 = NDArray[np.uint64]
 I64 = NDArray[np.int64]
@@ -33,6 +37,38 @@ _SECOND = (
     "acorn badger cedar delta ember falcon garden harbor island jasmine kettle lantern meadow nectar otter pebble "
     "quartz river saddle timber umbrella valley willow zephyr"
 )
+BOUNDS = {"batches": (2, 500), "rows": (1_000, 5_000_000), "partitions": (2, 64), "seed": (0, 2**63 - 1)}
+
+
+@dataclass(frozen=True)
+class Demo:
+    """``rows`` a batch; after every ``change`` batches other keys are the hottest ``hot``; ``wait`` seconds of work a
+    row; the keys' frequencies follow Zipf's law with ``exponent``."""
+
+    batches: int = 9
+    rows: int = 120_000
+    partitions: int = 16
+    seed: int = 7
+    change: int = 3
+    wait: float = 1.2e-4
+    keys: int = 40_000
+    hot: int = 100
+    exponent: float = 1.5
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in BOUNDS.items():
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(name, getattr(self, name), f"a whole number, {least} to {most}")
+
+    @property
+    def least_seconds(self) -> float:
+        """The least time of a batch, with equal partitions: work over slots."""
+        return self.rows * self.wait / self.partitions
+
+
+def quick() -> Demo:
+    """A run of seconds instead of minutes, as a trial: most of its time is Spark's own, not the placement's."""
+    return Demo(batches=3, rows=20_000, partitions=6, change=2, wait=2e-4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +87,6 @@ class Stream:
         return pa.table({"id": ids, "word": self.names.take(pa.array(numbers)), "amount": (ids * 31) % _AMOUNTS})
 
     def write(self, folder: Path, batch: int) -> None:
-        """The batch as files."""
         table, home = self.table(batch), folder_of(folder, batch)
         home.mkdir(parents=True)
         step = -(-table.num_rows // _FILES)
@@ -80,7 +115,7 @@ def folder_of(folder: Path, batch: int) -> Path:
     return folder / f"batch={batch}"
 
 
-def words(keys: int, rng: np.random.Generator) -> pa.StringArray:
+def _words(keys: int, rng: np.random.Generator) -> pa.StringArray:
     """As many different names as ``keys``, in random order, so that hot keys have unlike names."""
     first, second = _FIRST.split(), _SECOND.split()
     pairs = len(first) * len(second)
@@ -92,9 +127,8 @@ def words(keys: int, rng: np.random.Generator) -> pa.StringArray:
 
 
 def make_stream(demo: Demo) -> Stream:
-    """All batches."""
     rng = np.random.default_rng(demo.seed)
-    names = words(demo.keys, rng)
+    names = _words(demo.keys, rng)
     rows, change = demo.batches * demo.rows, demo.change * demo.rows
     numbers = drifting(rng, rows, demo.keys, demo.exponent, change, demo.hot)
     return Stream(numbers.reshape(demo.batches, demo.rows), names, hash_keys(names))

@@ -1,14 +1,19 @@
-"""The job of each arm and how it is measured: the same code for both, only the placement of rows differs.
+"""The job of each arm, how it is measured, and the proof that both results are equal.
 
-The job counts events by key, with the sums of their amounts and ids: state that can be merged. A task holds its keys'
-state in Python and waits for each row; then Spark merges the tasks' states. The sum of ids is for the proof: counts
-would not show that one row was lost and another one doubled.
+The job is the same code for both arms, only the placement of rows differs. It counts events by key, with the sums of
+their amounts and ids: state that can be merged. A task holds its keys' state in Python and waits for each row; then
+Spark merges the tasks' states. The sum of ids is for the proof: counts would not show that one row was lost and another
+one doubled.
+
+The proof compares both results with each other and with the stream, by Spark, from the files that the arms wrote: as
+multisets of every key of every batch, each minus the other; and as a SHA-256 over the sorted lines of the final merge,
+one a key, beside that of a plain ``groupBy`` over the events, independent of both arms.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,12 +25,15 @@ from pyspark import TaskContext
 from pyspark.sql import Column, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from unskew.spark.demo.stream import SCHEMA
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["MeasuredRun", "counted", "job"]
+__all__ = ["Digest", "MeasuredRun", "Proof", "counted", "job", "prove"]
 
-_PARTIAL = "word string, n bigint, amount bigint, ids bigint, task int, seconds double"
+_RESULT = "word string, n bigint, amount bigint, ids bigint"
+_PARTIAL = f"{_RESULT}, task int, seconds double"
 
 
 @dataclass(frozen=True)
@@ -71,10 +79,7 @@ def job(placed: DataFrame, partitions: int, wait: float, out: Path) -> tuple[tup
     """Run the job on placed rows and write its result; rows and seconds of each partition, and the states."""
     observation = Observation()
     partials = placed.mapInArrow(partial(counted, wait), _PARTIAL).observe(observation, *_metrics(partitions))
-    merged = partials.groupBy("word").agg(
-        F.sum("n").alias("n"), F.sum("amount").alias("amount"), F.sum("ids").alias("ids")
-    )
-    merged.write.parquet(str(out))
+    _merged(partials).write.parquet(str(out))
     metrics = observation.get
     loads = tuple(int(metrics[f"n{task}"] or 0) for task in range(partitions))
     tasks = tuple(float(metrics[f"s{task}"] or 0.0) for task in range(partitions))
@@ -82,10 +87,55 @@ def job(placed: DataFrame, partitions: int, wait: float, out: Path) -> tuple[tup
 
 
 def _metrics(partitions: int) -> list[Column]:
-    """What Spark counts while the job runs."""
     metrics = [F.count(F.lit(1)).alias("states")]
     for task in range(partitions):
         here = F.col("task") == task
         metrics += [F.sum(F.when(here, F.col("n"))).alias(f"n{task}")]
         metrics += [F.max(F.when(here, F.col("seconds"))).alias(f"s{task}")]
     return metrics
+
+
+def _merged(states: DataFrame) -> DataFrame:
+    """One state for each key."""
+    return states.groupBy("word").agg(*(F.sum(name).alias(name) for name in ("n", "amount", "ids")))
+
+
+@dataclass(frozen=True)
+class Digest:
+    """The keys and rows of a result, and the SHA-256 of its sorted lines."""
+
+    keys: int
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Proof:
+    """``digests`` by name (``stream``, ``hash``, ``unskew``); how many results only one arm has."""
+
+    digests: Mapping[str, Digest]
+    only_hash: int
+    only_unskew: int
+
+    @property
+    def equal(self) -> bool:
+        return len(set(self.digests.values())) == 1 and self.only_hash == self.only_unskew == 0
+
+
+def prove(spark: SparkSession, stream: Path, hashed: Path, planned: Path) -> Proof:
+    events = spark.read.schema(f"{SCHEMA}, batch int").parquet(str(stream))
+    truth = events.groupBy("batch", "word").agg(
+        F.count(F.lit(1)).alias("n"), F.sum("amount").alias("amount"), F.sum("id").alias("ids")
+    )
+    one, other = (spark.read.schema(f"{_RESULT}, batch int").parquet(str(arm)) for arm in (hashed, planned))
+    digests = {"stream": _digest(truth), "hash": _digest(one), "unskew": _digest(other)}
+    return Proof(digests, one.exceptAll(other).count(), other.exceptAll(one).count())
+
+
+def _digest(results: DataFrame) -> Digest:
+    """Of the final merge: the state of each key over all batches."""
+    line = F.concat_ws("\t", "word", "n", "amount", "ids")
+    lines = F.concat_ws("\n", F.array_sort(F.collect_list(line)))
+    row = _merged(results).agg(F.count(F.lit(1)), F.sum("n"), F.sha2(lines, 256)).head()
+    assert row is not None  # an aggregate without keys has one row
+    return Digest(int(row[0]), int(row[1] or 0), str(row[2]))

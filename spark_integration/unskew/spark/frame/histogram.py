@@ -3,12 +3,13 @@
 1. A sample of some 100,000 rows (1 % of the frame, more of a small one) comes to the driver as hashes. It says which
    keys may be heavy, and how many distinct spread values they have: too few, and a plan will not split them.
 2. One exact pass counts the candidates by key and everything else by host, combined on the map side: a few thousand
-   groups however many keys there are, so a frame of distinct keys costs no more. Where the first pass has brought every
-   row of a small frame, the driver counts them and there is no second.
+   groups however many keys there are. Where the first pass has brought every row, the driver counts them instead.
 
 Rows are exact for every listed key and every host. A key that the sample missed is in its host's count; a key with a
 share f of the rows is missed with probability about ``(1 + s f) exp(-s f)`` for s sampled rows: at s = 100,000 less
 than one in 10^17 where f >= 1/2,000. The frame is read twice, so persist it if it is dear to compute.
+
+The two sides of a join are counted for the same keys: what a sample of either side calls heavy.
 """
 
 from __future__ import annotations
@@ -26,16 +27,18 @@ from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.sampling import Candidates, candidates, counted, listed_for, one_in, sample_for
 from unskew.core.limits import host_bits
+from unskew.core.operators.join_plan import LEFT, RIGHT, JoinRows
 from unskew.core.plan.lookup import find_lookup
-from unskew.spark.frame.keys import Columns, Key, Spread, key_of, spread_of
+from unskew.spark.frame.keys import Columns, key_of, spread_of
 from unskew.spark.place.native import hot_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["Sampling", "exact_counts", "histogram_of", "sampled_keys"]
+__all__ = ["Sampling", "counted_sides", "histogram_of"]
 
+Side = tuple["DataFrame", Column, "Column | None"]  # a frame, what places its rows, their spread if it may be split
 
 # Spark's sample and rand draw alike from one seed: a frame made with rand(seed) would be sampled by its own values.
 _APART = 0x5EED_5A3B
@@ -63,25 +66,19 @@ class Sampling:
 
 
 def histogram_of(
-    df: DataFrame,
-    key: Columns | Key,
-    partitions: int,
-    spread: Columns | Spread | None = None,
-    sampling: Sampling | None = None,
+    df: DataFrame, key: Columns, partitions: int, spread: Columns | None = None, sampling: Sampling | None = None
 ) -> Histogram:
     """How many rows each heavy key has, and each host; with ``spread``, whether the heavy ones can be split."""
-    hashed = key if isinstance(key, Key) else key_of(df, key)
-    spreads = spread if spread is None or isinstance(spread, Spread) else spread_of(df, spread)
-    spread_hash = None if spreads is None else spreads.hash
-    chosen, every_row = _first_pass(df, hashed.hash, spread_hash, partitions, sampling or Sampling())
+    key_hash, spread_hash = key_of(df, key).hash, None if spread is None else spread_of(df, spread).hash
+    chosen, every_row = _first_pass(df, key_hash, spread_hash, partitions, sampling or Sampling())
     if every_row is None:
-        return exact_counts(df, hashed.hash, chosen, partitions)
+        return _exact_counts(df, key_hash, chosen, partitions)
     keys, rows = np.unique(every_row, return_counts=True)
     none = np.zeros(0, np.int64)
     return counted(replace(chosen, every=1), keys, rows, none, none, host_bits(partitions))
 
 
-def exact_counts(df: DataFrame, key: Column, chosen: Candidates, partitions: int) -> Histogram:
+def _exact_counts(df: DataFrame, key: Column, chosen: Candidates, partitions: int) -> Histogram:
     """The second pass: rows of these keys one by one, of all others by host."""
     bits = host_bits(partitions)
     groups = df.select(_group(key, chosen, bits).alias("g")).groupBy("g").agg(F.count(F.lit(1)).alias("n"))
@@ -91,15 +88,31 @@ def exact_counts(df: DataFrame, key: Column, chosen: Candidates, partitions: int
     return counted(chosen, group[~host].view(np.uint64), rows[~host], group[host] ^ _HOSTS, rows[host], bits)
 
 
-def sampled_keys(df: DataFrame, key: Column, spread: Column | None, partitions: int, how: Sampling) -> Candidates:
-    """The first pass: which keys may be heavy, and how many spread values they have."""
-    return _first_pass(df, key, spread, partitions, how)[0]
+def counted_sides(how: str, left: Side, right: Side, partitions: int, sampling: Sampling) -> JoinRows:
+    """Both sides of a join, in two jobs a side. A key that one side lists and the other does not is counted on both."""
+    sides = {LEFT: left, RIGHT: right}
+    samples = {name: _first_pass(*side, partitions, sampling)[0] for name, side in sides.items()}
+    keys = np.union1d(samples[LEFT].hashes, samples[RIGHT].hashes)
+    counts = {
+        name: _exact_counts(df, key, replace(samples[name], hashes=keys, spread=None), partitions)
+        for name, (df, key, _) in sides.items()
+    }
+    spread = {name: _spread_at(keys, sample) for name, sample in samples.items()}
+    return JoinRows(how, counts[LEFT], counts[RIGHT], keys, spread)
+
+
+def _spread_at(keys: NDArray[np.uint64], sample: Candidates) -> NDArray[np.int64]:
+    """Spread values by key; 0 for keys that this side's sample does not have twice."""
+    spread = np.zeros(len(keys), np.int64)
+    if sample.spread is not None:
+        spread[np.searchsorted(keys, sample.hashes)] = sample.spread
+    return spread
 
 
 def _first_pass(
     df: DataFrame, key: Column, spread: Column | None, partitions: int, how: Sampling
 ) -> tuple[Candidates, NDArray[np.uint64] | None]:
-    """The candidates, and the key hash of each row where that is all rows."""
+    """Which keys may be heavy, and the key hash of each row where that is all rows."""
     enough = sample_for(partitions)
     table = _sample(df, key, spread, how.fraction, 2 * enough, how.seed)
     fraction = how.fraction

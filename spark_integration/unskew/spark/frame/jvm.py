@@ -37,7 +37,6 @@ __all__ = [
     "metrics_of",
     "output_mode_of",
     "physical_text",
-    "query_of",
     "request_slots",
     "rows_before",
     "run_of",
@@ -115,28 +114,25 @@ def default_files(df: DataFrame) -> str | None:
     return str(spark._jsparkSession.sessionState().newHadoopConf().get("fs.defaultFS", "file:///"))
 
 
-def query_of(df: DataFrame) -> str | None:
-    """The id of the query whose handler this thread runs; None where Spark does not say."""
-    spark: Any = df.sparkSession
-    if not hasattr(spark, "_jsparkSession"):
-        return None
-    query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-    return None if query is None else str(query)
-
-
 def _running(df: DataFrame) -> Any | None:
-    """The query whose handler this thread runs. Its frames have a session of their own, which knows of no query: what
-    all sessions share does."""
-    query = query_of(df)
+    """The query whose handler this thread runs; None where Spark does not say. Its frames have a session of their own,
+    which knows of no query: what all sessions share does."""
+    spark: Any = df.sparkSession
+    query = _local_property(spark, "sql.streaming.queryId")
     if query is None:
         return None
-    spark: Any = df.sparkSession
     try:
         running = spark._jsparkSession.sharedState().activeStreamingQueries()
     except Py4JError as why:  # Spark's own affair, the same from 3.1 to 4.3
         _log.warning("the query of a batch is not known: %s", str(why).splitlines()[0])
         return None
     return running.get(spark._jvm.java.util.UUID.fromString(query))
+
+
+def _local_property(spark: Any, name: str) -> str | None:
+    """What Spark has set for this thread. None under Connect."""
+    value = spark.sparkContext.getLocalProperty(name) if hasattr(spark, "_jsparkSession") else None
+    return None if value is None else str(value)
 
 
 def batch_plan(df: DataFrame, rdd: Any) -> Any | None:
@@ -189,9 +185,7 @@ class Jobs:
 def jobs_of(df: DataFrame, after: int) -> Jobs:
     """The jobs that this thread's query has had since the one with this number. None under Connect."""
     spark: Any = df.sparkSession
-    if not hasattr(spark, "_jsparkSession"):
-        return Jobs((), after)
-    group = spark.sparkContext.getLocalProperty("spark.jobGroup.id")
+    group = _local_property(spark, "spark.jobGroup.id")
     if group is None:
         return Jobs((), after)
     numbers = tuple(int(job) for job in spark.sparkContext.statusTracker().getJobIdsForGroup(group) if job > after)
@@ -199,8 +193,7 @@ def jobs_of(df: DataFrame, after: int) -> Jobs:
 
 
 def stage_times(df: DataFrame, jobs: Jobs) -> list[StageTime]:
-    """The stages of these jobs. Nothing where Spark's store has forgotten them or is not the one that we know: callers
-    go on without."""
+    """The stages of these jobs; none where Spark's store has forgotten them, or is not the one that we know."""
     try:
         return _stage_times(df.sparkSession, jobs) if jobs.numbers else []
     except (Py4JError, PySparkException) as why:
@@ -273,9 +266,7 @@ def metrics_of(observation: Observation, wait: float) -> dict[str, Any] | None:
 
 def slots_of(spark: SparkSession) -> int | None:
     """How many tasks run at once; None where Spark does not say (Connect)."""
-    if hasattr(spark, "_jsparkSession"):
-        return int(spark.sparkContext.defaultParallelism)
-    return None
+    return int(spark.sparkContext.defaultParallelism) if hasattr(spark, "_jsparkSession") else None
 
 
 def deterministic(df: DataFrame, column: Column) -> bool | None:
@@ -287,10 +278,7 @@ def deterministic(df: DataFrame, column: Column) -> bool | None:
     return all(expressions.apply(i).deterministic() for i in range(expressions.size()))
 
 
-_GIVEN_TO_END = 10.0
-
-
-def end_gateway(given: float = _GIVEN_TO_END) -> None:
+def end_gateway(given: float = 10.0) -> None:
     """End the Java process that pyspark started for this one, after its session has stopped, and wait until it is gone;
     no longer than this. (Left alone it ends some time after this process.)"""
     from pyspark import SparkContext

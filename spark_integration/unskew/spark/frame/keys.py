@@ -36,6 +36,7 @@ __all__ = [
     "Key",
     "Spread",
     "check_new",
+    "free_names",
     "has_all",
     "hashable",
     "helper",
@@ -78,21 +79,13 @@ def is_auto(spread: Columns) -> bool:
     return isinstance(spread, str) and spread == AUTO
 
 
-def key_of(df: DataFrame, key: Columns, *, plan: Plan | None = None, types: Sequence[str] | None = None) -> Key:
-    """The key hash over these columns of ``df``.
-
-    ``types`` casts each column first: for a join, the common type of both sides (``core.keys.types.common_type``).
-    With ``plan`` the types must be the plan's.
-    """
+def key_of(df: DataFrame, key: Columns, *, plan: Plan | None = None) -> Key:
+    """The key hash over these columns of ``df``; with ``plan`` their types must be the plan's."""
     columns = _listed(key)
-    if types is not None:
-        if len(types) != len(columns):
-            raise ConfigError("types", list(types), f"one type for each of the {len(columns)} key columns")
-        columns = [_column(one).cast(str(parse(name))) for one, name in zip(columns, types, strict=True)]
-    kinds = tuple(_key_type(name, kind) for name, kind in _resolved(df, columns, "key"))
-    if plan is not None:
-        _check_types(kinds, plan)
-    return Key(F.xxhash64(*columns), kinds)
+    types = tuple(_key_type(name, kind) for name, kind in _resolved(df, columns, "key"))
+    if plan is not None and plan.key_types and types != plan.key_types:
+        raise PlanError(_other_types(", ".join(types), plan))
+    return Key(F.xxhash64(*columns), types)
 
 
 def key_columns(df: DataFrame, key: Columns) -> list[Column]:
@@ -112,7 +105,7 @@ def key_without_frame(key: Columns, plan: Plan) -> Column:
     if not plan.key_types:
         return F.xxhash64(*columns)
     if len(columns) != len(plan.key_types):
-        _refuse_types(("?",) * len(columns), plan)
+        raise PlanError(_other_types(", ".join("?" * len(columns)), plan))
     same = F.lit(True)  # noqa: FBT003 - the value
     for column, name in zip(columns, plan.key_types, strict=True):
         same = same & (F.typeof(column) == F.lit(name))
@@ -132,7 +125,7 @@ def spread_of(df: DataFrame, spread: Columns = AUTO) -> Spread:
         if not hashable(kind):
             raise ConfigError("spread", f"{name} ({kind.simpleString()})", "columns without map and variant in them")
     names = tuple(name for name, _ in resolved)
-    if DRAWN in (unsteady(_selected(df, columns)) or ()):
+    if DRAWN in (unsteady(df.select(*key_columns(df, columns))) or ()):
         raise ConfigError(
             "spread",
             ", ".join(names),
@@ -146,12 +139,11 @@ def _spread_of_all(df: DataFrame) -> Spread:
     fields = df.schema.fields
     times = Counter(field.name.casefold() for field in fields)
     steady = unsteady(df) or [SAME] * len(fields)
-    usable = [
-        times[field.name.casefold()] == 1 and level == SAME and hashable(field.dataType, bytes_only=True)
-        for field, level in zip(fields, steady, strict=True)
-    ]
-    names = tuple(field.name for field, tells in zip(fields, usable, strict=True) if tells)
-    rest = tuple(field.name for field, tells in zip(fields, usable, strict=True) if not tells)
+    names: list[str] = []
+    rest: list[str] = []
+    for field, level in zip(fields, steady, strict=True):
+        usable = times[field.name.casefold()] == 1 and level == SAME and hashable(field.dataType, bytes_only=True)
+        (names if usable else rest).append(field.name)
     if not names:
         raise ConfigError(
             "spread",
@@ -159,7 +151,7 @@ def _spread_of_all(df: DataFrame) -> Spread:
             "columns that Spark can hash and that are the same if a task runs again; of the frame's, "
             f"{', '.join(rest)}, none is",
         )
-    return Spread(spread_without_frame([F.col(quoted(name)) for name in names]), names, rest)
+    return Spread(spread_without_frame([F.col(quoted(name)) for name in names]), tuple(names), tuple(rest))
 
 
 def spread_without_frame(spread: Columns) -> Column:
@@ -187,6 +179,12 @@ def helper(names: Iterable[str], name: str) -> str:
     return made
 
 
+def free_names(count: int, *frames: DataFrame) -> list[str]:
+    """Names that none of these frames has."""
+    taken = {name.casefold() for df in frames for name in df.columns}
+    return [name for name in (f"__unskew_{i}" for i in range(count + len(taken))) if name not in taken][:count]
+
+
 def check_new(df: DataFrame, column: str) -> None:
     """Refuses a name that Spark would take for one of the frame's, whatever the case, and write over."""
     if column.casefold() in (name.casefold() for name in df.columns):
@@ -194,8 +192,7 @@ def check_new(df: DataFrame, column: str) -> None:
 
 
 def has_all(df: DataFrame, columns: Columns) -> bool:
-    """Whether the frame has these columns. Spark is not asked: an observation of the frame would take the failed
-    analysis for a failed job."""
+    """Whether the frame has these columns. Spark is not asked: to an observation a failed analysis is a failed job."""
     names = {name.casefold() for name in df.columns}
     return all(_first_of(one).casefold() in names for one in _listed(columns) if isinstance(one, str))
 
@@ -216,15 +213,11 @@ def same_each_time(df: DataFrame, key: Column) -> None:
         raise ConfigError("key", str(key), "an expression that gives a row the same value each time")
 
 
-def _selected(df: DataFrame, columns: Sequence[str | Column]) -> DataFrame:
-    return df.select(*(df[one] if isinstance(one, str) else one for one in columns))
-
-
-def _resolved(df: DataFrame, columns: Sequence[str | Column], what: str) -> list[tuple[str, DataType]]:
+def _resolved(df: DataFrame, columns: list[str | Column], what: str) -> list[tuple[str, DataType]]:
     """Name and type of each, read from the analysed plan. ``df[name]``, because ``select("user")`` of a frame without
     such a column is Spark's function ``user()``: one key for all rows."""
     try:
-        fields = _selected(df, columns).schema.fields
+        fields = df.select(*key_columns(df, columns)).schema.fields
     except AnalysisException as why:
         names = [one if isinstance(one, str) else str(one) for one in columns]
         reason = str(why).splitlines()[0][:300]
@@ -256,15 +249,6 @@ def hashable(kind: DataType, *, bytes_only: bool = False) -> bool:
     if isinstance(kind, StructType):
         return all(hashable(field.dataType, bytes_only=bytes_only) for field in kind.fields)
     return True
-
-
-def _check_types(types: tuple[str, ...], plan: Plan) -> None:
-    if plan.key_types and types != plan.key_types:
-        _refuse_types(types, plan)
-
-
-def _refuse_types(types: tuple[str, ...], plan: Plan) -> None:
-    raise PlanError(_other_types(", ".join(types), plan))
 
 
 def _other_types(types: str, plan: Plan) -> str:

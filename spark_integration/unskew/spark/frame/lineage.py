@@ -53,7 +53,7 @@ def _levels(plan: Any, named: Named, behind: Behind) -> Levels:
     looked_at = kind in _AGGREGATES or kind.startswith(("Deduplicate", "CTERelation"))
     if not looked_at and not any(below) and plan.deterministic():
         return {}  # most plans: a call each into the JVM, and not one for every column
-    inputs = _merged(below)
+    inputs = {one: level for levels in below for one, level in levels.items()}
     if kind == "CTERelationDef":
         named[plan.id()] = [inputs.get(one, SAME) for one in _ids(plan.output())]
     if kind == "CTERelationRef":
@@ -114,10 +114,6 @@ def _by_position(union: Any, below: list[Levels]) -> Levels:
         if level:
             highest[one] = level
     return highest
-
-
-def _merged(below: list[Levels]) -> Levels:
-    return {one: level for levels in below for one, level in levels.items()}
 
 
 def _all_deterministic(plan: Any) -> bool:

@@ -18,7 +18,7 @@ from unskew.spark.place.native import table_text
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Node", "dropped_exchange", "nodes", "shuffles"]
+__all__ = ["Node", "dropped_exchange", "nodes"]
 
 _LINE = re.compile(r"^((?:[:+| ][ -][ ]?)*)(?:\*\s?\(\d+\) )?(.*)$")
 _STEP = 3  # characters by which explain indents a child
@@ -39,19 +39,13 @@ class Node:
 
 def nodes(text: str) -> list[Node]:
     """The nodes of an explained physical plan, parents before children; the final plan where there are two."""
-    body = text.split("== Physical Plan ==", 1)[-1]
-    body = body.split("== Initial Plan ==", 1)[0]
+    body = text.split("== Physical Plan ==", 1)[-1].split("== Initial Plan ==", 1)[0]
     lines = []
     for line in body.splitlines():
         match = _LINE.match(line)
         if match is not None and match.group(2).strip() and not match.group(2).lstrip(" +-:").startswith("=="):
             lines.append(Node(len(match.group(1)) // _STEP, match.group(2).strip()))
     return lines
-
-
-def shuffles(df: DataFrame) -> list[Node]:
-    """The shuffles of a frame's physical plan, the last one first."""
-    return [node for node in nodes(physical_text(df)) if node.name == "Exchange"]
 
 
 def dropped_exchange(df: DataFrame, plan: Plan) -> str | None:

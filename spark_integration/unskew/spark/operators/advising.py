@@ -27,8 +27,7 @@ __all__ = ["advise_on_frame", "advise_on_join", "job_of", "names_of"]
 
 
 def job_of(df: DataFrame, partitions: int) -> Job:
-    """The run as the session is set up. Under Connect, which does not say how many slots
-    there are, as many as partitions."""
+    """The run as the session is set up. Connect does not say how many slots there are: as many as partitions."""
     spark = df.sparkSession
     return Job(
         partitions,

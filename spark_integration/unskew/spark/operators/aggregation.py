@@ -1,24 +1,21 @@
 """``aggregate``: a user's mergeable state per key, with hot keys split over tasks and merged after.
 
 At the plan: one native exchange puts the rows where the plan says, hot keys in several partitions; ``partial`` makes a
-state of each group there. Then Dalton's key-forwarding in Spark's form: the states of keys in one piece are final where
-they are, and only those of split keys are shuffled again, for ``merge``. Which reduce bucket merges which split key is
-Prompt's Algorithm 3 (section 5). There each map task sees its own keys only, so split ones are hashed (line 2). The
-driver sees all of them and knows their fragments by the plan, so it runs lines 3 to 12 once, on numbers of states, and
-every task carries the answer as a table: even, and agreed on without a word.
+state of each group there. States of whole keys are final where they are, and only those of split keys are shuffled
+again, for ``merge``: Dalton's key-forwarding in Spark's form. Prompt's Algorithm 3 (section 5) says which reduce bucket
+merges which split key. Its map tasks see their own keys only, so they hash split ones (line 2); the driver knows them
+all by the plan, so it runs lines 3 to 12 once, on numbers of states, and every task carries the answer as a table.
 
-Spark evaluates a stage once for each of two consumers, so the states are persisted (memory, then disk) and read twice:
-``release`` frees them. They are made at once, in a job of their own: left to AQE both readers start at the same time,
-and on two executors make the same states twice (docs/decisions/0016-operators.md). A plan that splits no key needs
-none of it, and runs nothing yet.
+Spark evaluates a stage once for each of two consumers, so the states are persisted and read twice: ``release`` frees
+them. They are made at once, in a job of their own: left to AQE both readers start at the same time, and on two
+executors make the same states twice (docs/decisions/0016-operators.md). A plan that splits no key runs nothing yet.
 
 Where a lost executor took states with it, Spark makes them again from the first exchange. That is exact though
 ``partial`` may give another state of the same rows then: a piece has the same rows again, the two readers have no key
 in common, and one task merges all pieces of a key.
 
 At the input: states are made where the rows are read, a bounded number of rows at a time, and only states are shuffled.
-It is the better way where states stand for very many rows each, and it costs a state a key and split where they do not:
-``core.operators.advice`` says which, for ``at="auto"``.
+That is better where a state stands for very many rows: ``core.operators.advice`` says where, for ``at="auto"``.
 """
 
 from __future__ import annotations
@@ -45,23 +42,14 @@ from unskew.spark.frame.keys import AUTO, Columns, helper, key_columns, key_name
 from unskew.spark.operators.groups import applied
 from unskew.spark.operators.user_functions import FORMS, Function, arity, fragment, in_pieces, streamed, whole
 from unskew.spark.place.native import bucket_column, hot_column, route_column, table
-from unskew.spark.place.repartition import direct_way, pre_images, repartition
+from unskew.spark.place.repartition import move_rows, repartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "PLACES",
-    "Aggregation",
-    "SplitKeys",
-    "aggregation_of",
-    "at_input",
-    "at_plan",
-    "place_for",
-    "split_keys_of",
-]
+__all__ = ["Aggregation", "SplitKeys", "aggregation_of", "at_input", "at_plan", "place_for", "split_keys_of"]
 
-PLACES = ("plan", "input", "auto")
+_PLACES = ("plan", "input", "auto")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +71,8 @@ def aggregation_of(
     """The call, once everything about it that can be wrong has been looked at. No job runs."""
     if form not in FORMS:
         raise ConfigError("form", form, FORMS)
-    if at not in PLACES:
-        raise ConfigError("at", at, PLACES)
+    if at not in _PLACES:
+        raise ConfigError("at", at, _PLACES)
     if at == "input" and form != "arrow":
         raise ConfigError(
             "at", at, "form='arrow' with it: rows of many keys are read at once there, and pandas makes floats of a "
@@ -165,15 +153,6 @@ def _by(df: DataFrame, key: Columns, *before: str) -> Any:
     return df.groupBy(*(df[name] for name in before), *key_columns(df, key))
 
 
-def _exchanged(states: DataFrame, target: Column, partitions: int, column: str) -> DataFrame:
-    """Shuffled to the partition ``target``, by a column of its own that what groups can name."""
-    if direct_way(states):
-        there = states.withColumn(column, target)
-        return there.repartitionById(partitions, there[column])
-    there = states.withColumn(column, F.get(table(pre_images(partitions), "int"), target))
-    return there.repartition(partitions, there[column])
-
-
 def _states(call: Aggregation, placed: DataFrame, at: str) -> DataFrame:
     """A state for each key of each partition, and last the number of the split key, -1 where it is none."""
     out = helper(call.schema.names, "split")
@@ -186,7 +165,7 @@ def _states(call: Aggregation, placed: DataFrame, at: str) -> DataFrame:
 def _merged(call: Aggregation, states: DataFrame, split: SplitKeys) -> DataFrame:
     """Merged by the split key's number too: pandas has one NaN for NULL and for NaN, and they are two keys."""
     out, bucket = states.columns[-1], helper(states.columns, "bucket")
-    moved = _exchanged(states, F.get(table(split.bucket, "int"), states[out]), split.buckets, bucket)
+    moved = move_rows(states, F.get(table(split.bucket, "int"), states[out]), split.buckets, column=bucket)
     own = whole(call.merge, call.form, columns=2, in_key=2)
     return applied(_by(moved, [quoted(name) for name in call.names], bucket, out), own, call.schema, call.form)
 
@@ -205,7 +184,7 @@ def at_input(call: Aggregation, plan: Plan, held: int = PIECE) -> DataFrame:
     states = rows.mapInArrow(in_pieces(call.partial, len(call.names), call.schema.names, made, held), schema)
     at = helper(states.columns, "partition")
     target = route_column(plan, states[made], F.lit(0).cast("bigint"))
-    moved = _exchanged(states, target, plan.partitions, at)
+    moved = move_rows(states, target, plan.partitions, column=at)
     own = whole(call.merge, call.form, columns=2, in_key=2)
     return applied(_by(moved, [quoted(name) for name in call.names], at, made), own, call.schema, call.form)
 

@@ -1,10 +1,9 @@
 """Which columns two frames are joined by, in which type, and what of it is refused. Reads schemas only: no job runs.
 
 Both sides are cast to the type in which Spark compares them before they are hashed: an int and a bigint of one value
-hash differently, and so do two scales of a decimal, so rows that Spark joins would be in two partitions (DESIGN
-section 4). ``core.keys.types.common_type`` knows Spark's rules in ANSI mode, the default of Spark 4. With it off other
-rules hold where strings and fractions are concerned; such pairs are refused there, and the pairs that both modes
-compare alike are not.
+hash differently, and so do two scales of a decimal (DESIGN section 4). ``core.keys.types.common_type`` knows Spark's
+rules in ANSI mode, the default of Spark 4. With it off other rules hold where strings and fractions are concerned;
+pairs that both modes compare alike are taken there, others are refused.
 """
 
 from __future__ import annotations
@@ -40,24 +39,17 @@ _FIXED = re.compile(r"\s*char\s*\(")
 
 @dataclass(frozen=True, eq=False)
 class JoinKeys:
-    """The key columns of both sides, by their names, and the types in which they meet. ``using``: by equal names, of
-    which the result has one column each."""
+    """The key's names on both sides, and the types in which they meet. ``using``: equal names, in the result once."""
 
     left: tuple[str, ...]
     right: tuple[str, ...]
     types: tuple[str, ...]
     using: bool
 
-    def names(self, side: str) -> tuple[str, ...]:
-        return self.left if side == LEFT else self.right
-
-    def columns(self, side: str) -> list[Column]:
-        """The key columns of a side, as they are."""
-        return [F.col(quoted(name)) for name in self.names(side)]
-
     def cast(self, side: str) -> list[Column]:
         """The key columns of a side in the common types."""
-        return [column.cast(kind) for column, kind in zip(self.columns(side), self.types, strict=True)]
+        names = self.left if side == LEFT else self.right
+        return [F.col(quoted(name)).cast(kind) for name, kind in zip(names, self.types, strict=True)]
 
 
 def how_of(how: str) -> str:
@@ -80,7 +72,7 @@ def join_keys(left: DataFrame, right: DataFrame, on: On) -> JoinKeys:
     lefts, rights = tuple(a for a, _ in names), tuple(b for _, b in names)
     left_types = key_of(left, [F.col(quoted(name)) for name in lefts]).types
     right_types = key_of(right, [F.col(quoted(name)) for name in rights]).types
-    ansi = _ansi(left)
+    ansi = str(left.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
     types = []
     for (a, b), one, other in zip(names, left_types, right_types, strict=True):
         _same_padding(left, a, right, b)
@@ -111,10 +103,6 @@ def _found(df: DataFrame, name: str, side: str) -> str:
     if len(same) > 1:
         raise ConfigError("on", name, f"a name that the {side} frame has once; it has {', '.join(same)}: rename one")
     return same[0]
-
-
-def _ansi(df: DataFrame) -> bool:
-    return str(df.sparkSession.conf.get("spark.sql.ansi.enabled", "true")).lower() == "true"
 
 
 def _common(left: str, right: str, one: KeyType, other: KeyType, *, ansi: bool) -> KeyType:

@@ -1,32 +1,30 @@
 """Joins of skewed keys: split on one side, copied on the other, and two native shuffles in all.
 
 The rows of a hot key on the split side are spread over the partitions that the plan gives it, by their spread hash.
-The other side's rows of this key are copied to exactly these partitions (``replicas``), so each row of one side meets
-each of the other once. Both sides go through ``repartitionById`` with the same n, and the frames are joined by the
-partition and the key: Spark finds the rows where it needs them and shuffles no more, with AQE or without.
+The other side's rows of this key are copied to exactly these partitions, so each row of one side meets each of the
+other once. Both sides go through ``repartitionById`` with the same n, and the frames are joined by the partition and
+the key: Spark finds the rows where it needs them and shuffles no more, with AQE or without.
 
 - The side that is copied must not keep rows without partner by itself, so left, semi and anti joins split the left
   side, right joins the right one, inner joins either, and full joins none: they take plans that keep keys whole.
-- A NULL in the key never matches. Such rows are dropped where the join drops them, before the shuffle, and where it
-  keeps them they are placed by their spread hash instead of their key: any partition is sound, and none is hot.
+- A NULL in the key never matches. Such rows are dropped before the shuffle where the join drops them; where it keeps
+  them they are placed by their spread hash instead of their key: any partition is sound, and none is hot.
 - Semi and anti joins become joins with the right side's distinct keys. As they stand, Spark's optimiser pushes them
-  below the exchange of the left side, which then moves only what is left over, and shuffles three times.
-- Columns, their order, names and types are those of ``left.join(right, on, how)``, for Spark itself resolves the join
-  ``USING`` the key and the helper column, which is dropped; so aliases (``F.col("e.time")``) hold as well.
-- Spark 4.0 has no ``repartitionById``, and joins without a further shuffle only what is partitioned by all that it is
-  joined by. There the exchange is by the key's columns and a salt that, hashed after them, gives the partition
-  (``salts``). Spark compares floats in a normal form that it does not hash by, so float keys are shuffled again.
+  below the exchange of the left side, and shuffles three times.
+- The columns are those of ``left.join(right, on, how)``, for Spark itself resolves the join ``USING`` the key and the
+  helper column, which is dropped; so aliases (``F.col("e.time")``) hold as well.
+- Spark 4.0 joins without a further shuffle only what is partitioned by all that it is joined by. There the exchange is
+  by the key's columns and a salt that, hashed after them, gives the partition. Spark compares floats in a normal form
+  that it does not hash by, so float keys are shuffled again.
 
-Where Spark would broadcast one side, there is no shuffle by the key and no skew to mend: such a join is left to Spark,
-and said so, unless a plan is given.
+Where Spark would broadcast one side there is no skew to mend: unless a plan is given, such a join is left to Spark.
 """
 
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -38,18 +36,15 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.operators.join_plan import HOWS, LEFT, RIGHT, Bounds, JoinPlan, JoinRows, join_plan, side_of
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin
-from unskew.spark.caller_frame import caller_level
-from unskew.spark.frame.histogram import Sampling
+from unskew.spark.caller_frame import warn
+from unskew.spark.frame.histogram import Sampling, counted_sides
 from unskew.spark.frame.jvm import estimated_bytes, physical_text
-from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, quoted, spread_of
+from unskew.spark.frame.keys import AUTO, Columns, free_names, is_auto, key_of, quoted, spread_of
 from unskew.spark.frame.physical import nodes
-from unskew.spark.operators.group_memory import bytes_of
-from unskew.spark.operators.join_counts import counted_sides
+from unskew.spark.operators.groups import bytes_of
 from unskew.spark.operators.join_keys import JoinKeys, On, how_of, join_keys
-from unskew.spark.place.native import route_column
-from unskew.spark.place.repartition import direct_way
-from unskew.spark.place.replicas import never_null, replicated
-from unskew.spark.place.salts import salt_column
+from unskew.spark.place.native import never_null, replicated, route_column
+from unskew.spark.place.repartition import direct_way, salt_column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -120,10 +115,7 @@ class Join:
                 wrong = wrong or why
         if not fit and wrong is not None:
             raise wrong
-        return self._with_side(_only(fit))
-
-    def _with_side(self, side: str | None) -> Join:
-        return Join(self.frames, self.keys, self.how, self.spread, side, self.partitions)
+        return replace(self, side=_only(fit))
 
     def takes(self, plan: Plan) -> bool:
         """Whether a plan made for the left side serves both."""
@@ -149,12 +141,11 @@ class Join:
         plan = join_plan(rows, side, self.partitions, limits, weights=weights, seed=seed, origin=origin)
         _LOG.info("%s", plan)
         if plan.whole:
-            warnings.warn(
+            warn(
                 f"{plan.whole} keys have more work than a partition should, and stay whole: the rows of each have too "
                 f"few distinct values on the {side} side to be told apart. Give spread= columns that are different in "
                 "each row, or side= to split the other side of an inner join",
                 JoinWarning,
-                stacklevel=caller_level(),
             )
         return plan
 
@@ -168,10 +159,10 @@ class Join:
 
     # -- the join ---------------------------------------------------------------------------------------------
 
-    def run(self, given: JoinPlan | Plan, *, by_id: bool | None = None) -> DataFrame:
-        """The join placed by a plan. ``by_id`` forces one of the two ways in which rows are placed."""
+    def run(self, given: JoinPlan | Plan) -> DataFrame:
+        """The join placed by a plan."""
         plan, side = self._fitting(given)
-        helper, spare, *names = self._free(2 + len(self.keys.types))
+        helper, spare, *names = free_names(2 + len(self.keys.types), *self.frames.values())
         placed = {
             side: self._split(side, plan, helper),
             _OTHER[side]: replicated(self._matching(_OTHER[side]), plan, self._hash(_OTHER[side], plan), helper, spare),
@@ -183,7 +174,7 @@ class Join:
         if not self.keys.using:
             placed[LEFT] = placed[LEFT].select("*", *self._meeting(LEFT, names))
         on = list(self.keys.left) if self.keys.using else names
-        direct = direct_way(self.frames[LEFT], by_id=by_id)
+        direct = direct_way(self.frames[LEFT])
         moved = {side: self._moved(df, plan.partitions, on, helper, direct) for side, df in placed.items()}
         return self._joined(moved, [*on, helper], spare).drop(helper, *(() if self.keys.using else names))
 
@@ -240,7 +231,7 @@ class Join:
         left, right, keys = self.frames[LEFT], self.frames[RIGHT], self.keys
         if keys.using:
             return left.join(right, list(keys.left), self.how)
-        names = self._free(len(keys.types))
+        names = free_names(len(keys.types), *self.frames.values())
         left, right = (df.select("*", *self._meeting(side, names)) for side, df in self.frames.items())
         return left.join(right, names, self.how).drop(*names)
 
@@ -264,11 +255,10 @@ class Join:
 
     def left_to_spark(self, why: str) -> DataFrame:
         """Spark's own join, and a warning that says so."""
-        warnings.warn(
+        warn(
             f"this join is left to Spark: {why}. To place its rows by a plan all the same, give plan=plan_join(...), "
             "or set spark.sql.autoBroadcastJoinThreshold to -1",
             JoinWarning,
-            stacklevel=caller_level(),
         )
         return self.by_spark()
 
@@ -281,7 +271,7 @@ class Join:
 
     def _hash(self, side: str, plan: Plan | None = None) -> Column:
         """What a row is placed by: its key's hash, and its spread hash where it has a NULL in its key and is kept."""
-        hashed = key_of(self.frames[side], self.keys.columns(side), plan=plan, types=self.keys.types).hash
+        hashed = key_of(self.frames[side], self.keys.cast(side), plan=plan).hash
         nulls = self._null(side)
         if nulls is None or side not in _KEEPS.get(self.how, ()):
             return hashed
@@ -303,12 +293,6 @@ class Join:
             return spread_of(self.frames[side], AUTO).hash
         except ConfigError:
             return None
-
-    def _free(self, count: int) -> list[str]:
-        """Names that neither side has."""
-        taken = {name.casefold() for df in self.frames.values() for name in df.columns}
-        every = (f"__unskew_{i}" for i in range(count + len(taken)))
-        return [name for name in every if name not in taken][:count]
 
 
 def _only(sides: Sequence[str]) -> str | None:

@@ -10,6 +10,9 @@ from collections.abc import Callable
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
+import numpy as np
+import pyarrow as pa
+
 from unskew.core.errors import ConfigError
 
 __all__ = ["FORMS", "Function", "arity", "fragment", "in_pieces", "streamed", "whole"]
@@ -121,12 +124,8 @@ def fragment(fn: Function, form: str, columns: list[str], mark: str) -> Function
         return int(rows.iat[0, rows.shape[1] - 1] if form == "pandas" else rows.column(rows.num_columns - 1)[0].as_py())
 
     def _marked(state: Any, which: int) -> Any:
-        import numpy as np
-
         number = np.full(len(state), which, np.int32)
         if form == "arrow":
-            import pyarrow as pa
-
             return state.append_column(mark, pa.array(number))
         if len(state.columns) == len(columns) and not any(isinstance(name, str) for name in state.columns):
             state = state.set_axis(columns, axis="columns")
@@ -155,9 +154,6 @@ def in_pieces(fn: Function, keys: int, columns: list[str], mark: str, held: int)
             yield from _flushed(waiting)
 
     def _flushed(waiting: Any) -> Any:
-        import numpy as np
-        import pyarrow as pa
-
         table = pa.Table.from_batches(waiting)
         code = _codes(table)
         order = np.argsort(code, kind="stable")
@@ -167,8 +163,6 @@ def in_pieces(fn: Function, keys: int, columns: list[str], mark: str, held: int)
             yield from _state(ordered.slice(start, count)).to_batches()
 
     def _codes(table: Any) -> Any:
-        import numpy as np
-
         width = table.num_columns
         code = np.unique(table.column(width - 1).to_numpy(), return_inverse=True)[1]
         for at in range(width - 1 - keys, width - 1):
@@ -179,9 +173,6 @@ def in_pieces(fn: Function, keys: int, columns: list[str], mark: str, held: int)
         return code
 
     def _state(rows: Any) -> Any:
-        import numpy as np
-        import pyarrow as pa
-
         width = rows.num_columns
         key = tuple(rows.column(at)[0] for at in range(width - 1 - keys, width - 1))
         mark_of = rows.column(width - 1)[0].as_py()

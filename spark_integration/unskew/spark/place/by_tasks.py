@@ -15,7 +15,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 from pyspark.sql.types import (
     ArrayType,
-    DataType,
     DoubleType,
     FloatType,
     IntegerType,
@@ -54,25 +53,14 @@ __all__ = ["place"]
 
 _HASH, _SPREAD = "__unskew_hash", "__unskew_spread"
 _MASK = 62  # nullable columns in one bigint
+_NESTED = (ArrayType, StructType, MapType, VariantType, UserDefinedType)
 _NOT_CARRIED = re.compile(r"(?:^|[:<,])interval(?: (?:year|month)\b|[>,]|$)")  # types that Arrow has no column of
 _PLACED: WeakKeyDictionary[TaskPin, int] = WeakKeyDictionary()  # what frame each pin that reports is for
 
 
-def place(
-    df: DataFrame,
-    pin: TaskPin,
-    key: Columns,
-    spread: Columns = AUTO,
-    column: str | None = None,
-    *,
-    by_id: bool | None = None,
-) -> DataFrame:
-    """``df`` with every row in the partition that its task decides under ``pin``. No job runs here.
-
-    ``column`` and ``by_id`` are as for ``repartition``: an int column by this name that is different for every
-    partition; one of the two ways in which Spark places rows.
-    """
-    direct = direct_way(df, by_id=by_id)
+def place(df: DataFrame, pin: TaskPin, key: Columns, spread: Columns = AUTO, column: str | None = None) -> DataFrame:
+    """``df`` with every row where its task decides under ``pin``; ``column`` as for ``repartition``. No job runs."""
+    direct = direct_way(df)
     if column is not None:
         check_new(df, column)
     key_hash = key_of(df, key, plan=pin.plan).hash
@@ -108,8 +96,7 @@ def _check_carried(df: DataFrame) -> None:
 
 
 def _check_steady(df: DataFrame, key: Columns) -> None:
-    """Refuse a key that may change when a task runs again: by a plan only its own row would move, but where tasks learn
-    all rows of its partition may."""
+    """Refuse a key that may change when a task runs again: where tasks learn, all rows of its partition may move."""
     levels = unsteady(df.select(*key_columns(df, key))) or []
     for name, level in zip(key_names(df, key), levels, strict=False):
         if level != SAME:
@@ -142,7 +129,7 @@ def _row_spread(df: DataFrame, spread: Columns) -> tuple[Column, bool]:
     spread_key = spread_of(df, spread)
     if not is_auto(spread):
         return spread_key.hash, False
-    if spread_key.left_out or any(_nested(f.dataType) for f in df.schema.fields):
+    if spread_key.left_out or any(isinstance(f.dataType, _NESTED) for f in df.schema.fields):
         return spread_key.hash, False
     nullable = [f.name for f in df.schema.fields if f.nullable]
     extra = [_null_mask(nullable[at : at + _MASK]) for at in range(0, len(nullable), _MASK)] if nullable[1:] else []
@@ -162,7 +149,3 @@ def _null_mask(names: list[str]) -> Column:
 def _zero(name: str) -> Column:
     """A zero as text, which has its sign; NULL for all else."""
     return F.when(F.col(quoted(name)) == 0, F.col(quoted(name)).cast("string"))
-
-
-def _nested(kind: DataType) -> bool:
-    return isinstance(kind, (ArrayType, StructType, MapType, VariantType, UserDefinedType))

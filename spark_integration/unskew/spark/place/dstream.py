@@ -17,7 +17,7 @@ from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Plan
 from unskew.spark.folders import Folder
 from unskew.spark.place.rdd import partition_by, router_of
-from unskew.spark.streaming.queries import check_given
+from unskew.spark.streaming.settings import check_given
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """Placement by tasks: what runs in Python workers (DESIGN section 7). It imports little.
 
-A task gets a ``TaskPin`` in its closure: the plan, or the Q-table that it learns from, and where reports go. A plan it
-gets from the service by the pinned version, or has it from the closure: the same one. Key hashes and spread hashes come
-as columns that Spark made; what is decided is in ``core.rounds.partition_agent``. Other columns are never looked at:
-their Arrow buffers go out as they came in.
+A task gets a ``TaskPin`` in its closure. Key hashes and spread hashes come as columns that Spark made; what is decided
+is in ``core.rounds.partition_agent``. Other columns are never looked at: their Arrow buffers go out as they came in.
 
 A batch that can be routed row by row streams. Where the whole partition has to be seen first its Arrow batches are held
 in memory, from ``HELD`` bytes on in a file without a name in Spark's own scratch folder: it is gone with the worker,
@@ -119,8 +117,7 @@ def this_partition() -> int:
 
 
 class _SpillingBatches:
-    """Arrow batches kept for a second look: in memory, and what is over ``HELD`` bytes in a file. In the order in which
-    they were added."""
+    """Arrow batches kept, in their order, for a second look: in memory, and what is over ``HELD`` bytes in a file."""
 
     def __init__(self) -> None:
         self._here: list[pa.RecordBatch] = []

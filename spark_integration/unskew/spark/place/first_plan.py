@@ -16,7 +16,7 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.plan.plan import Plan
 from unskew.spark.folders import Folder
 from unskew.spark.frame.jvm import SHUFFLE_PARTITIONS, shuffle_partitions
-from unskew.spark.streaming.queries import check_given, check_scheme
+from unskew.spark.streaming.settings import check_given, check_scheme
 from unskew.wire import plan_from_bytes, plan_to_bytes
 
 if TYPE_CHECKING:

@@ -1,19 +1,18 @@
 """A plan as Spark SQL expressions: the rule of ``core.plan.plan`` compiled, equal to it to the bit.
 
-Each table of the plan is one string literal that Spark parses when it optimises the query, once: what tasks carry is
-the finished array. (``lit`` of a numpy array makes a call into the JVM an entry: 2 s a plan; ``split`` and ``cast``
-make twice the calls of ``from_json``.) Only shifts, ``xor``,
-``and`` and compares, so that nothing overflows in ANSI mode and results are the same with it on and off.
+Each table of the plan is one string literal that Spark parses once, when it optimises the query: tasks carry the
+finished array. (``lit`` of a numpy array makes a call into the JVM an entry: 2 s a plan; ``split`` and ``cast`` make
+twice the calls of ``from_json``.) There are only shifts, ``xor``, ``and`` and compares, so nothing overflows in ANSI
+mode.
 
-Two things of Spark shape the expression. A common subexpression is evaluated once a row only where it stands in a place
-that every row passes: so the hot key's word and the spread hash stand where they are always evaluated, and are NULL for
-rows that do not need them. And an expression is a tree: what is used twice is carried twice, tables included. So the
-tail, the largest table, stands in it once, and those of the hot keys as seldom as may be.
+Two things of Spark shape the expression. A common subexpression is evaluated once a row only where every row passes:
+so the hot key's word and the spread hash stand there, and are NULL for rows that do not need them. And an expression is
+a tree: what is used twice is carried twice, so the tail, the largest table, stands in it once.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +20,16 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.errors import PlanError
-from unskew.core.plan.hot_keys import HotKeys, SplitSlots
+from unskew.core.plan.hot_keys import SPLIT, HotKeys, SplitSlots
 from unskew.core.plan.lookup import Lookup
 from unskew.core.plan.plan import Plan
 from unskew.core.plan.slots import UNITS_BITS
+from unskew.spark.frame.keys import quoted
 
-__all__ = ["bucket_column", "hot_column", "route_column", "signed", "table", "table_text"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["bucket_column", "hot_column", "never_null", "replicated", "route_column", "table", "table_text"]
 
 _LAST = np.uint64(2**63 - 1)
 
@@ -53,6 +56,28 @@ def place_column(plan: Plan, key_hash: Column) -> Column:
     return F.coalesce(_home(plan, key_hash, bucket_column(plan.hot.lookup, key_hash)), tail)
 
 
+def replicated(df: DataFrame, plan: Plan, key_hash: Column, column: str, spare: str) -> DataFrame:
+    """The other side of split keys: ``df`` with ``column``, the partition of each row, and each row of a split key once
+    for each partition that holds a fragment of it. ``spare`` is a name that is free.
+
+    Only rows of split keys find an array of partitions to explode; all others explode NULL, which is one row and
+    allocates nothing.
+    """
+    placed = df.withColumn(column, never_null(place_column(plan, key_hash)))
+    if not plan.splits:
+        return placed
+    where = ",".join(f"[{','.join(map(str, each))}]" for each in plan.hot.slots.places)
+    held = F.from_json(F.lit(f"[{where}]"), "array<array<int>>")
+    at, one = F.col(quoted(column)), F.col(quoted(spare))
+    each = placed.select("*", F.explode_outer(F.get(held, F.lit(SPLIT) - at)).alias(spare))
+    return each.withColumn(column, never_null(F.coalesce(one, at))).drop(spare)
+
+
+def never_null(place: Column) -> Column:
+    """Tell Spark that this is never NULL: else a join filters by it, and evaluates all of it twice a row."""
+    return F.coalesce(place, F.lit(0))
+
+
 def _tail(plan: Plan, key_hash: Column) -> Column:
     """The partition of a key that has no route of its own."""
     return F.get(table(plan.tail, "int"), F.shiftrightunsigned(key_hash, 64 - plan.tail_bits))
@@ -60,15 +85,15 @@ def _tail(plan: Plan, key_hash: Column) -> Column:
 
 def _home(plan: Plan, key_hash: Column, bucket: Column) -> Column:
     """The partition of a hot key that is whole, below 0 for one that is split, NULL for every other key."""
-    keys, home, _ = plan.hot.table
-    return F.when(F.get(table(signed(keys), "bigint"), bucket) == key_hash, F.get(table(home, "int"), bucket))
+    keys, home = plan.hot.table
+    return F.when(F.get(table(keys.view(np.int64), "bigint"), bucket) == key_hash, F.get(table(home, "int"), bucket))
 
 
 def hot_column(lookup: Lookup, hashes: NDArray[np.uint64], key_hash: Column) -> Column:
     """Whether the key is one of these, for which ``lookup`` was found."""
     keys = np.full(lookup.buckets, hashes[0], np.uint64)  # an empty bucket holds a key of another one
     keys[lookup.bucket(hashes)] = hashes
-    return F.get(table(signed(keys), "bigint"), bucket_column(lookup, key_hash)) == key_hash
+    return F.get(table(keys.view(np.int64), "bigint"), bucket_column(lookup, key_hash)) == key_hash
 
 
 def bucket_column(lookup: Lookup, key_hash: Column) -> Column:
@@ -108,11 +133,6 @@ def _slot_tables(slots: SplitSlots) -> tuple[NDArray[np.int32], NDArray[np.int64
     second = np.where(whole, slots.first, slots.second)
     either = np.stack([slots.first, second], axis=1).reshape(-1)
     return either, np.minimum(slots.cut, _LAST).astype(np.int64)
-
-
-def signed(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The same bits as Spark's bigint has them."""
-    return hashes.view(np.int64)
 
 
 def table_text(values: NDArray[Any]) -> str:

@@ -51,25 +51,24 @@ class PinMaker:
     _session: int = field(default_factory=lambda: time.time_ns() // 1000, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)  # two queries have two threads
 
-    @property
-    def answer(self) -> Answer | None:
-        with self._lock:
-            return self._answer
-
     def pin(
         self,
-        source: str,
         plan: Plan | None,
-        batch: int,
         *,
         learn: bool,
         sync: bool | None = None,
+        batch: int | None = None,
+        source: str | None = None,
         types: tuple[str, ...] = (),
     ) -> TaskPin:
-        """The pin of a batch. Where it learns it waits for the service, a few seconds at most."""
+        """The pin of a batch. Where it learns it waits for the service, a few seconds at most. ``types`` are those of
+        the key, where that is known; else the last plan's."""
+        plan = None if learn and plan is None else self.plans.chosen(plan)
+        stream, link, last = self.plans.stream, self.plans.link, self.plans.last
+        batch = stream.next_batch() if batch is None else batch
+        source = source or stream.source
         if learn == (plan is not None):
             raise ConfigError("learn", learn, "a plan to route by, or learn=True, not both")
-        stream, link = self.plans.stream, self.plans.link
         if sync and not (learn and link.client is not None):
             raise ConfigError("sync", sync, "True only with learn=True and a service")
         Part(source, batch)  # refuses what a report could not name
@@ -79,7 +78,7 @@ class PinMaker:
         choice = RoutingChoice(spec.partitions, plan, batch=batch, seed=spec.seed)
         due = learn and link.client is not None if sync is None else sync
         if due:
-            self._close_round(source, batch, types)
+            self._close_round(source, batch, types or (() if last is None else last.key_types))
         return TaskPin(
             stream.name,
             self._with_table(choice) if learn else choice,
@@ -95,11 +94,11 @@ class PinMaker:
 
     @property
     def _dsync(self) -> float:
-        answer = self.answer
+        answer = self._answer
         return self.plans.stream.spec.dsync if answer is None else answer.dsync
 
     def _with_table(self, choice: RoutingChoice) -> RoutingChoice:
-        answer = self.answer
+        answer = self._answer
         if answer is None:
             return replace(choice, table=QTable.empty(choice.partitions))
         table = answer.table if answer.table.workers == choice.partitions else answer.table.resized(choice.partitions)
@@ -134,7 +133,7 @@ class PinMaker:
             self._take(synced.answer, spec.partitions)
 
     def _sync(self, client: Client, report: Report, left: Left) -> Synced:
-        answer, seconds = self.answer, left()
+        answer, seconds = self._answer, left()
         known = (0, 0) if answer is None else answer.version
         wait = _WAIT if seconds is None else min(_WAIT, seconds)
         return client.sync(self.plans.stream.name, report, wait=wait, known=known, timeout=seconds)

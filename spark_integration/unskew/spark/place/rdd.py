@@ -1,12 +1,11 @@
 """RDDs: records put where a plan says, by ``mapPartitions`` with vector hashing of their keys.
 
 The partition of a record is a function of the plan and the record alone, so it holds for RDDs of any source, for
-``DStream.transform``, and for tasks that run again. Keys are hashed as the plan's key types, as Spark would hash a
-column of them: a record lands where the same key of a DataFrame lands. A key that does not fit the plan's type is
-refused, whatever other keys it comes with. Classic Spark only: Connect has no RDDs.
+``DStream.transform``, and for tasks that run again. Keys are hashed as the plan's key types, as Spark hashes a column
+of them. A key that does not fit the plan's type is refused, whatever other keys it comes with. Classic Spark only.
 
-With a pin each task reports what its partition held, when the last record is out: once a partition, as the executor
-face does. Nothing is learned here: that would hold a partition's objects in memory.
+With a pin each task reports what its partition held, when the last record is out. Nothing is learned here: that would
+hold a partition's objects in memory.
 """
 
 from __future__ import annotations
@@ -64,18 +63,15 @@ def partition_by(
             raise ConfigError("pin", pin, "a pin of the plan that places the records: pin(plan)")
         router = replace(router, pin=replace(pin, parts=rdd.getNumPartitions()))
     pairs = rdd.mapPartitions(router, preservesPartitioning=False)
-    return pairs.partitionBy(plan.partitions, _identity).mapPartitions(_records)
+    return pairs.partitionBy(plan.partitions, lambda partition: partition).mapPartitions(_records)
 
 
 def _check(rdd: object) -> None:
     from pyspark import RDD
 
     if not isinstance(rdd, RDD):
-        raise ConfigError(
-            "rdd",
-            type(rdd).__name__,
-            "an RDD of classic Spark; Spark Connect has none: use repartition(df, key) or place(df, key)",
-        )
+        allowed = "an RDD of classic Spark; Spark Connect has none: use repartition(df, key) or place(df, key)"
+        raise ConfigError("rdd", type(rdd).__name__, allowed)
 
 
 def router_of(
@@ -128,10 +124,6 @@ class RecordRouter:
     def _reports(self) -> bool:
         return self.pin is not None and self.pin.service is not None
 
-    def where(self, records: Sequence[Any]) -> list[int]:
-        """The partition of each of these."""
-        return self._placed(records)[1]
-
     def _placed(self, records: Sequence[Any]) -> tuple[NDArray[np.uint64], list[int]]:
         hashes = self._hashes([self.key(record) for record in records])
         spread = None
@@ -179,10 +171,6 @@ def spread_hash(value: Any) -> int:
 def _plain(value: Any) -> Any:
     """numpy's numbers as Python's: the size of one must not depend on its neighbours' either."""
     return value.item() if isinstance(value, (np.number, np.bool_)) else value
-
-
-def _identity(partition: int) -> int:
-    return partition
 
 
 def _records(pairs: Iterable[tuple[int, T]]) -> Iterator[T]:

@@ -2,11 +2,12 @@
 
 From Spark 4.1 by ``repartitionById``. Spark 4.0 places rows by its own hash only, so there each partition is given as
 the int whose hash it is: Murmur3 of one int can be inverted (``core.keys.murmur3``), and ``pmod(hash, n)`` of it is the
-partition itself.
+partition itself. Where Spark hashes other columns before that int, it is a salt (``salt_column``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.arrays.mixing import SEED
-from unskew.core.errors import PlanError
-from unskew.core.keys.murmur3 import invert_u32
+from unskew.core.keys.murmur3 import INVERSE_C1, INVERSE_C2, ROTATED, invert_u32, unmixed_u32
 from unskew.core.plan.plan import Plan
 from unskew.spark.frame.jvm import spark_version
 from unskew.spark.frame.keys import AUTO, Columns, check_new, key_of, quoted, spread_of
@@ -25,9 +25,11 @@ from unskew.spark.place.native import route_column, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["direct_way", "move_rows", "pre_images", "repartition", "routed"]
+__all__ = ["direct_way", "move_rows", "pre_images", "repartition", "routed", "salt_column"]
 
 _BY_ID = (4, 1)
+_WORD = 0xFFFFFFFF
+_SIGN = 1 << 31
 
 
 def routed(df: DataFrame, plan: Plan, key: Columns, spread: Columns = AUTO) -> Column:
@@ -37,27 +39,19 @@ def routed(df: DataFrame, plan: Plan, key: Columns, spread: Columns = AUTO) -> C
 
 
 def repartition(
-    df: DataFrame,
-    plan: Plan,
-    key: Columns,
-    spread: Columns = AUTO,
-    *,
-    column: str | None = None,
-    by_id: bool | None = None,
+    df: DataFrame, plan: Plan, key: Columns, spread: Columns = AUTO, *, column: str | None = None
 ) -> DataFrame:
     """``df`` with every row in the partition that ``plan`` gives it.
 
     ``column`` adds an int column by this name that is different for every partition: what groups by it and the key
-    needs no further shuffle. ``by_id`` forces one of the two ways.
+    needs no further shuffle.
     """
-    return move_rows(df, routed(df, plan, key, spread), plan.partitions, column=column, by_id=by_id)
+    return move_rows(df, routed(df, plan, key, spread), plan.partitions, column=column)
 
 
-def move_rows(
-    df: DataFrame, target: Column, partitions: int, *, column: str | None = None, by_id: bool | None = None
-) -> DataFrame:
+def move_rows(df: DataFrame, target: Column, partitions: int, *, column: str | None = None) -> DataFrame:
     """``df`` with every row in the partition that ``target`` says."""
-    direct = direct_way(df, by_id=by_id)
+    direct = direct_way(df)
     if not direct:
         target = F.get(table(pre_images(partitions), "int"), target)
     if column is not None:
@@ -66,14 +60,31 @@ def move_rows(
     return df.repartitionById(partitions, target) if direct else df.repartition(partitions, target)
 
 
-def direct_way(df: DataFrame, *, by_id: bool | None = None) -> bool:
-    """Whether rows are placed by ``repartitionById``: as ``by_id`` says, else where Spark has it."""
-    version = spark_version(df)
-    if by_id and version < _BY_ID:
-        raise PlanError(f"repartitionById needs Spark 4.1 and this is {version[0]}.{version[1]}; leave by_id out")
-    return version >= _BY_ID if by_id is None else by_id
+def direct_way(df: DataFrame) -> bool:
+    """Whether rows are placed by ``repartitionById``."""
+    return spark_version(df) >= _BY_ID
 
 
 def pre_images(partitions: int) -> NDArray[np.int32]:
     """By partition the int that Spark's ``hash`` turns into its number."""
     return invert_u32(np.arange(partitions, dtype=np.uint32), np.array([SEED], np.uint32)).view(np.int32)
+
+
+def salt_column(partitions: int, target: Column, others: Sequence[Column]) -> Column:
+    """The int after ``others`` for which Spark's hash partitioning into so many partitions chooses ``target``.
+
+    Each column's hash is the seed of the next one. The steps after the seed are the same for all rows of a partition,
+    so they are a table by partition; what is left for each row is one ``xor``, two products and a rotation. The tree
+    holds ``target`` and ``others`` twice, for the rotation.
+    """
+    words = unmixed_u32(np.arange(partitions, dtype=np.uint32)).astype(np.int64)
+    seed = F.hash(*others).cast("bigint").bitwiseAND(_WORD)
+    mixed = _times(F.get(table(words, "bigint"), target).bitwiseXOR(seed), int(INVERSE_C2))
+    rotated = F.shiftright(mixed, ROTATED).bitwiseOR(F.shiftleft(mixed, 32 - ROTATED).bitwiseAND(_WORD))
+    return (_times(rotated, int(INVERSE_C1)).bitwiseXOR(_SIGN) - _SIGN).cast("int")
+
+
+def _times(word: Column, by: int) -> Column:
+    """The product modulo 2^32. By the factor of that residue nearest 0, at most 2^31 in size, so that no product of it
+    with a word leaves a bigint: ANSI mode would raise."""
+    return (word * ((by ^ _SIGN) - _SIGN)).bitwiseAND(_WORD)

@@ -1,19 +1,18 @@
 """Placement salts: what makes Spark's own stateful operators keep their state where a plan wants it.
 
-Such an operator takes no other partitioning than Spark's hash of *all* columns that it groups by. So one column more is
-given to it, the last one: the int for which that hash is the wanted partition (``salts``). What a group is then depends
-on the salt, and each kind of operator bears that in its own way:
+Such an operator takes no other partitioning than Spark's hash of *all* columns that it groups by. So it gets one more
+column, the last one: the int for which that hash is the wanted partition. What a group is then depends on the salt:
 
 - An aggregate over windows, in append mode: a split key's group is in fragments, one in each of its partitions. All
-  come out in one batch, that in which the watermark passes the window's end, so its handler can merge them.
-  In update mode only those come out that have changed, and a merge of these would be wrong; in complete mode state is
-  kept for ever. A session's end is not known when its rows are salted. Those are refused.
-- ``dropDuplicates`` and functions with state of their own: one state per key. So one salt per key, the same as long as
-  the query lives: the plan keeps keys whole, and the query's first plan is kept under its checkpoint and taken whatever
-  plan is given later.
+  come out in the batch in which the watermark passes the window's end, so its handler can merge them. In update mode
+  only those come out that have changed, and a merge of these would be wrong; in complete mode state is kept for ever;
+  a session's end is not known when its rows are salted. Those are refused.
+- ``dropDuplicates`` and functions with state of their own: one state per key, so one salt per key as long as the query
+  lives. The plan keeps keys whole, and the query's first plan is kept under its checkpoint and taken whatever plan is
+  given later.
 - A join of two streams: the rows of one side have a salt each, those of the other are copied, once for each fragment of
-  their key. Inner only: the row that has no partner is there once for each copy. A row has to meet partners that came
-  before it, so here too the first plan is the query's for life.
+  their key. Inner only: a row without partner is there once for each copy. A row has to meet partners that came before
+  it, so here too the first plan is the query's for life.
 
 The salt leads to a partition only among so many as the query shuffles into. Spark keeps that number in the checkpoint.
 """
@@ -29,11 +28,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
 from unskew.core.plan.plan import Plan
 from unskew.spark.frame.jvm import output_mode_of
-from unskew.spark.frame.keys import AUTO, Columns, hashable, key_of, quoted
+from unskew.spark.frame.keys import AUTO, Columns, free_names, hashable, key_of, quoted
 from unskew.spark.place.first_plan import check_partitions, first_plan, shuffle_of
-from unskew.spark.place.repartition import routed
-from unskew.spark.place.replicas import never_null, replicated
-from unskew.spark.place.salts import salt_column
+from unskew.spark.place.native import never_null, replicated
+from unskew.spark.place.repartition import routed, salt_column
 from unskew.spark.streaming.settings import names_only
 
 if TYPE_CHECKING:
@@ -96,7 +94,10 @@ def salt(
     """
     keys = names_only("key", key)
     columns = keys if by is None else names_only("by", by)
-    _check_operator(operator)
+    if operator == JOIN:
+        raise ConfigError("operator", operator, "salted_join(left, right, on, plan), which salts both sides")
+    if operator not in OPERATORS:
+        raise ConfigError("operator", operator, OPERATORS)
     fields = _grouped(df, keys, columns)
     target = routed(df, plan, _columns(keys), spread)
     if operator == AGGREGATE:
@@ -184,7 +185,7 @@ def salted_join(
     _same_types(_grouped(left, keys, columns, "left"), _grouped(right, keys, columns, "right"))
     routed(left, plan, _columns(keys), spread)  # refuses what does not fit, before a plan is kept for life
     plan = first_plan(left, plan, checkpoint, name, {"operator": JOIN, "by": columns, "key": keys})
-    helper, spare = _free(left, right)
+    helper, spare = free_names(2, left, right)
     spreads = left.withColumn(helper, never_null(routed(left, plan, _columns(keys), spread)))
     copies = replicated(right, plan, key_of(right, _columns(keys), plan=plan).hash, helper, spare)
     sides = [_with_salt(side, plan.partitions, columns, helper) for side in (spreads, copies)]
@@ -201,19 +202,7 @@ def _columns(names: Sequence[str]) -> list[Column]:
     return [F.col(quoted(name)) for name in names]
 
 
-def _free(*sides: DataFrame) -> list[str]:
-    taken = {name.casefold() for df in sides for name in df.columns}
-    return [name for name in (f"__unskew_{i}" for i in range(2 + len(taken))) if name not in taken][:2]
-
-
 # -- what is refused ----------------------------------------------------------------------------------------------
-
-
-def _check_operator(operator: str) -> None:
-    if operator == JOIN:
-        raise ConfigError("operator", operator, "salted_join(left, right, on, plan), which salts both sides")
-    if operator not in OPERATORS:
-        raise ConfigError("operator", operator, OPERATORS)
 
 
 def _grouped(
@@ -225,11 +214,9 @@ def _grouped(
     fields = {field.name: field for field in df.schema.fields}
     for name in columns:
         if name not in fields:
-            raise ConfigError(
-                "by",
-                name,
-                f"columns of the frame, {', '.join(df.columns)}; add a window first, by select('*', F.window(...))",
-            )
+            have = ", ".join(df.columns)
+            allowed = f"columns of the frame, {have}; add a window first, by select('*', F.window(...))"
+            raise ConfigError("by", name, allowed)
         if df.columns.count(name) > 1:
             raise ConfigError("by", name, "a name that the frame has once")
         kind = fields[name].dataType

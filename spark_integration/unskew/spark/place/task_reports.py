@@ -1,13 +1,12 @@
-"""What tasks ask of the service and report to it: before their first row they ask for their plan, after the last one
-they report.
+"""What tasks ask of the service and report to it: their plan before their first row, a report after the last one.
 
 A plan is asked for by the version that the pin names, once a worker process, and taken where its digest is the pin's.
-Otherwise, and where nobody answers, the copy that came with the task is used: both route every row alike, so it does
-not matter which tasks have which.
+Otherwise the copy that came with the task is used: both route every row alike, so it does not matter which tasks have
+which.
 
-A task that fails on the way, or is not read to its end, has reported nothing; one that runs again reports the same part
-again, which counts once. Reports are best effort. A service that is down or hangs costs a worker process one wait of
-the pin's ``patience``, then it is not asked for minutes (``ServiceLink``). A row's place never depends on it.
+A task that fails on the way has reported nothing; one that runs again reports the same part again, which counts once.
+A service that is down or hangs costs a worker process one wait of the pin's ``patience``, then it is not asked for
+minutes (``ServiceLink``). A row's place never depends on it.
 """
 
 from __future__ import annotations

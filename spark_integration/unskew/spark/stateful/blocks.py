@@ -49,7 +49,6 @@ class Reader:
         return _index_from_bytes(data)
 
     def table(self, part: StatePart, blocks: Blocks) -> pa.Table:
-        """What is in these blocks."""
         data = self.raw(part, blocks)
         batches = [pa.ipc.read_record_batch(_unpacked(one), self.schema) for one in data]
         return pa.Table.from_batches(batches, self.schema)

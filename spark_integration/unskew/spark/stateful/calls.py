@@ -64,8 +64,7 @@ class Shapes:
 
 @dataclass(frozen=True, eq=False)
 class KeyedRows:
-    """Keys with their rows, one key after another from ``starts`` on, and their states, where
-    they have one (``has_state``)."""
+    """Keys, their rows, one key after another from ``starts`` on, and their states where they have one."""
 
     keys: pa.Table
     rows: pa.Table

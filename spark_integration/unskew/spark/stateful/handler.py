@@ -26,12 +26,10 @@ from unskew.spark.frame.keys import Columns, helper, key_of, quoted
 from unskew.spark.place.repartition import repartition
 from unskew.spark.stateful.batch import OUTPUT, StatefulBatch, StatefulJob
 from unskew.spark.stateful.calls import Function, Shapes
-from unskew.spark.stateful.log import KEPT, Log, query_id, state_folder
-from unskew.spark.stateful.report import Report
+from unskew.spark.stateful.log import KEPT, Log, Report, query_id, state_folder
 from unskew.spark.stateful.settings import StatefulSettings, arrow_schema, check_time, schema_of
 from unskew.spark.stateful.task import Task
-from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote
-from unskew.spark.streaming.settings import names_only
+from unskew.spark.streaming.settings import check_checkpoint, check_remote, names_only
 from unskew.wire.manifests import Figures, Identity, Manifest, TaskResult, task_result_from_bytes
 
 if TYPE_CHECKING:
@@ -101,29 +99,27 @@ def stateful(
     """
     stream = sk.plans.stream
     spec = stream.spec
-    made = Stateful(
-        StatefulSettings(
-            handle,
-            fn,
-            names_only("key", key),
-            schema_of("schema", schema),
-            schema_of("state", state),
-            stream.name,
-            spec.partitions,
-            checkpoint,
-            name,
-            form,
-            time,
-            delay,
-            policy,
-            dict(parameters or {}),
-            tuple(spec.weights),
-            spec.seed,
-            block,
-        )
+    settings = StatefulSettings(
+        handle,
+        fn,
+        names_only("key", key),
+        schema_of("schema", schema),
+        schema_of("state", state),
+        stream.name,
+        spec.partitions,
+        checkpoint,
+        name,
+        form,
+        time,
+        delay,
+        policy,
+        dict(parameters or {}),
+        tuple(spec.weights),
+        spec.seed,
+        block,
     )
-    if is_remote(sk.spark):
-        check_remote(made)
+    made = Stateful(settings)
+    check_remote(sk.spark, made)
     return made
 
 
@@ -162,24 +158,18 @@ class _StatefulQuery:
         self._settings = settings
         names = tuple(_column_of(df, "key", name) for name in settings.key)
         self._key: list[str | Column] = [quoted(name) for name in names]
-        self._types = _key_types(df, self._key)
+        self._types = key_of(df, self._key).types
+        if "void" in self._types:
+            void = self._key[self._types.index("void")]
+            raise KeyTypeError(f"key column {void} is void, which has no value but NULL: cast it")
         self._log = Log(state_folder(settings.checkpoint, settings.name))
         self._job = _job_of(settings, names, df, self._log)
         self._planner = settings.planner()
         self._kept: list[Manifest] = []
         self._batches = 0
         self.last: Manifest | None = None
-        self._log.claim(
-            Identity(
-                query_id(settings.checkpoint),
-                settings.stream,
-                settings.name,
-                names,
-                self._types,
-                settings.state.simpleString(),
-                settings.time or "",
-            )
-        )
+        query, state = query_id(settings.checkpoint), settings.state.simpleString()
+        self._log.claim(Identity(query, settings.stream, settings.name, names, self._types, state, settings.time or ""))
 
     # -- a batch ----------------------------------------------------------------------------------------------
 
@@ -298,13 +288,6 @@ def _column_of(df: DataFrame, what: str, name: str) -> str:
     if len(alike) != 1:
         raise ConfigError(what, name, f"a column of the stream: {', '.join(df.columns)}")
     return alike[0]
-
-
-def _key_types(df: DataFrame, key: list[str | Column]) -> tuple[str, ...]:
-    types = key_of(df, key).types
-    if "void" in types:
-        raise KeyTypeError(f"key column {key[types.index('void')]} is void, which has no value but NULL: cast it")
-    return types
 
 
 def _job_of(settings: StatefulSettings, key: tuple[str, ...], df: DataFrame, log: Log) -> StatefulJob:

@@ -15,6 +15,7 @@ from unskew.core.errors import StateError
 from unskew.spark.folders import Folder
 from unskew.spark.stateful.batch import DATA, OUTPUT, is_before
 from unskew.wire.manifests import (
+    Figures,
     Identity,
     Manifest,
     identity_from_bytes,
@@ -23,7 +24,7 @@ from unskew.wire.manifests import (
     manifest_to_bytes,
 )
 
-__all__ = ["KEPT", "Log", "query_id", "state_folder"]
+__all__ = ["KEPT", "Log", "Report", "query_id", "read_report", "state_folder"]
 
 _IDENTITY, _MANIFESTS, _SUFFIX = "identity.pb", "manifests", ".pb"
 KEPT = 2  # manifests: of the last batch, and of the one before, which tasks of the last may still read
@@ -77,8 +78,7 @@ class Log:
         return manifest_from_bytes(data)
 
     def before(self, batch: int, last_read: Manifest | None = None) -> Manifest | None:
-        """The manifest of this batch if it is done, else of the one before; None where nothing is. ``last_read`` is not
-        read again."""
+        """The manifest of this batch if it is done, else of the one before, if any. ``last_read`` is not read again."""
         done = self.committed()
         if not done:
             return None
@@ -134,3 +134,39 @@ def _listed(manifests: Iterable[Manifest]) -> set[str]:
 
 def _name(batch: int) -> str:
     return f"{_MANIFESTS}/{batch:012d}{_SUFFIX}"
+
+
+# -- a batch in a line -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a batch did and cost, in a line. ``reason``: why the next batch goes by the plan it does."""
+
+    batch: int
+    plan: str
+    next_plan: str
+    reason: str
+    state_keys: int
+    figures: Figures
+
+    def __str__(self) -> str:
+        f = self.figures
+        return (
+            f"batch {self.batch}: {f.rows:,} rows of {f.keys:,} keys ({f.created:,} new, {f.forgotten:,} forgotten, "
+            f"{f.expired:,} expired, {f.moved:,} moved here), {self.state_keys:,} keys of state, read "
+            f"{f.bytes_read:,} and written {f.bytes_written:,} bytes; plan {self.plan}, next {self.next_plan}: "
+            f"{self.reason}"
+        )
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Report:
+        plan, following = str(manifest.plan.version), str(manifest.next_plan.version)
+        return cls(manifest.batch, plan, following, manifest.reason, manifest.keys, manifest.figures)
+
+
+def read_report(checkpoint: str, name: str) -> Report | None:
+    """Of the last batch that is committed; for any process, the query's own or another one."""
+    log = Log(state_folder(checkpoint, name))
+    done = log.committed()
+    return Report.of(log.read(done[-1])) if done else None

@@ -20,7 +20,7 @@ from unskew.core.operators.keyed_plan import KIP
 from unskew.core.planners import PLANNERS, Planner, make_planner
 from unskew.spark.stateful.calls import FORMS, Function, check_arity
 from unskew.spark.stateful.store import EXPIRY
-from unskew.spark.streaming.queries import check_given
+from unskew.spark.streaming.settings import check_given
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -59,8 +59,7 @@ def instants(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 @dataclass(frozen=True, eq=False)
 class LoadedStates:
-    """States in memory, in the order of ``hashes`` only when they are loaded. ``expiry``: ``NEVER`` where there is
-    none."""
+    """States in memory; when loaded, in the order of ``hashes``. ``expiry``: ``NEVER`` where there is none."""
 
     hashes: U64
     keys: pa.Table
@@ -85,18 +84,15 @@ class LoadedStates:
         stays = np.ones(len(self.hashes), np.bool_)
         stays[gone] = False
         kept = pa.array(stays)
+        expiry = np.full(states.num_rows, NEVER, np.int64)
+        if EXPIRY in states.column_names:
+            expiry = micros(instants(states.column(EXPIRY)))
         return LoadedStates(
             np.concatenate([self.hashes[stays], hashes]),
             pa.concat_tables([self.keys.filter(kept), keys]),
             pa.concat_tables([self.states.filter(kept), states]),
-            np.concatenate([self.expiry[stays], self._expiry_of(states)]),
+            np.concatenate([self.expiry[stays], expiry]),
         )
-
-    @staticmethod
-    def _expiry_of(states: pa.Table) -> I64:
-        if EXPIRY not in states.column_names:
-            return np.full(states.num_rows, NEVER, np.int64)
-        return micros(instants(states.column(EXPIRY)))
 
 
 @dataclass(eq=False)
@@ -143,7 +139,6 @@ class Store:
         return self._held(pa.concat_tables([own, *(self._arriving(old, spans) for old, spans in coming.items())]))
 
     def _arriving(self, old: int, spans: Spans) -> pa.Table:
-        """The states that come here from another partition."""
         part = self.batch.part(old)
         index = self._reader.index(part)
         states = self._here(self._reader.table(part, index[overlapping(index, spans)]), old)

@@ -139,14 +139,9 @@ class _Run:
         had = own >= 0
         stays = np.zeros(len(own), np.bool_)
         stays[answer.which] = True
-        self.figures = self.figures.plus(
-            Figures(
-                keys=len(own),
-                created=int((stays & ~had).sum()),
-                forgotten=int((had & ~stays).sum()),
-                expired=expired,
-            )
-        )
+        created, forgotten = int((stays & ~had).sum()), int((had & ~stays).sum())
+        figures = Figures(keys=len(own), created=created, forgotten=forgotten, expired=expired)
+        self.figures = self.figures.plus(figures)
         return held.replaced(own[had], hashes[answer.which], at(keyed.keys, answer.which), answer.states)
 
     def _put_output(self) -> str:

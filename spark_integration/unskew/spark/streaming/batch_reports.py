@@ -60,13 +60,7 @@ def work_of(facts: BatchFacts) -> BatchWork:
     rows = facts.plan.loads(facts.histogram).tolist()
     keys = facts.plan.cardinalities(facts.histogram).tolist()
     work = tuple(Work(at, int(n), int(k)) for at, (n, k) in enumerate(zip(rows, keys, strict=True)))
-    map_time, reduce_time = facts.stages.map_time, facts.stages.reduce_time
-    timed = map_time + reduce_time > 0
-    return BatchWork(
-        work,
-        facts.interval if timed else 0.0,
-        facts.seconds if timed else 0.0,
-        map_time,
-        reduce_time,
-        facts.plan.version if facts.plan.version.incarnation else None,
-    )
+    stages, version = facts.stages, facts.plan.version if facts.plan.version.incarnation else None
+    timed = stages.map_time + stages.reduce_time > 0
+    interval, seconds = (facts.interval, facts.seconds) if timed else (0.0, 0.0)
+    return BatchWork(work, interval, seconds, stages.map_time, stages.reduce_time, version)

@@ -1,14 +1,13 @@
 """How a batch's keys are sampled while its own job runs: no second read, no job of its own.
 
 The frame that the handler gets counts its rows and collects a share of them, as pairs of key hash and spread hash,
-while the user's job reads it (``DataFrame.observe``). Measured on two million short rows that costs about 5 % of a bare
-shuffle, where a histogram job takes half of one (``docs/decisions/0018-streaming.md``). Counts of a key are then
-estimates: of a key with a share f, s f of s sampled rows are seen, so a key of 1 % of the rows is known to 3 % from
-100,000. A plan made from the batches before has more than that to fear from drift.
+while the user's job reads it (``DataFrame.observe``): about 5 % of a bare shuffle of two million short rows, where a
+histogram job takes half of one (``docs/decisions/0018-streaming.md``). Counts of a key are then estimates: a key of 1 %
+of the rows is known to 3 % from 100,000. A plan made from the batches before has more than that to fear from drift.
 
-Rows are chosen by their position in the task, hashed: evenly over the batch, and not by their content, so that equal
-rows are sampled as often as others. Far into a task that reads more than was expected fewer are chosen: the driver gets
-a bounded number whatever comes. Which rows are sampled decides nothing about this batch.
+Rows are chosen by their position in the task, hashed: evenly, and not by their content, so that equal rows are sampled
+as often as others. Far into a task that reads more than was expected fewer are chosen: the driver gets a bounded number
+whatever comes. Which rows are sampled decides nothing about this batch.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchSample", "RowSampler", "every_for", "near_for", "sampled"]
 
-BEHIND = 2.0
-"""Seconds that Spark may take to deliver what a job has observed, once the job is done."""
+BEHIND = 2.0  # seconds that Spark may take to deliver what a job has observed, once the job is done
 _WIDTH = 16  # hexadecimal digits of a bigint
 _INDEX = (1 << 33) - 1  # of a row in its task, in monotonically_increasing_id
 _FEWER, _LEVELS = 8, 6  # of what comes further on in a task one in so many, so many times over

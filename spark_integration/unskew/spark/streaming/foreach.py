@@ -2,10 +2,8 @@
 
 A batch is bound (``pin_log``), its rows are placed by what it is bound to (``plan_placer``, ``learning_placer``), the
 user's function gets them, and the facts of the batch decide for later batches. Between the pin and the end of the batch
-the service is not asked.
-
-Under Spark Connect the object is pickled and runs in another process: it holds only configuration. Threads and
-connections are made when a run of the query starts (``_StartedQuery``).
+the service is not asked. Under Spark Connect the object is pickled and runs in another process: it holds only
+configuration. Threads and connections are made when a run of the query starts (``_StartedQuery``).
 """
 
 from __future__ import annotations
@@ -13,22 +11,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from unskew.core.errors import ConfigError
 from unskew.core.freshness.ways import Fresh
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.core.scaling.elastic import Elastic
-from unskew.spark.current_batch import CurrentBatch
 from unskew.spark.frame.jvm import run_of, unpersist
 from unskew.spark.frame.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
-from unskew.spark.streaming.batch_sampling import RowSampler
+from unskew.spark.session_stream import CurrentBatch
 from unskew.spark.streaming.learning_placer import LearningPlacer
 from unskew.spark.streaming.pin_log import PinLog, pin_folder
 from unskew.spark.streaming.plan_placer import PlanPlacer
-from unskew.spark.streaming.queries import check_checkpoint, check_remote, is_remote, source_of
-from unskew.spark.streaming.settings import StreamingSettings, names_only
+from unskew.spark.streaming.settings import StreamingSettings, check_checkpoint, check_remote, names_only, source_of
 from unskew.wire import StoredPin
 
 if TYPE_CHECKING:
@@ -39,32 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["ForEachBatch", "Handle", "for_each_batch"]
 
 Handle = Callable[["DataFrame", int], object]
-
-
-class BatchPlacer(Protocol):
-    """Decides what a batch is bound to, and places it."""
-
-    def counts_first(self) -> bool:
-        """Whether the batch that begins now is read before it is placed."""
-
-    def begin(self, pin: StoredPin, now: StoredPin) -> None:
-        """The batch has a pin of an earlier run; ``now`` has the columns that rows would be placed by now."""
-
-    def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
-        """What a batch that has not begun is to be bound to, and why; the present choice where nothing changes."""
-
-    def route(self, df: DataFrame, pin: StoredPin, batch: int) -> tuple[DataFrame, RowSampler | None]:
-        """The rows in their places, and what samples them, if anything does."""
-
-    def finished(self, df: DataFrame, pin: StoredPin, batch: int, sampler: RowSampler | None, seconds: float) -> None:
-        """The batch has run. Never waits."""
-
-    def failed(self) -> None:
-        """The batch has not run to its end, and may be run again by another driver."""
-
-    def settle(self, timeout: float) -> bool: ...
-
-    def close(self) -> None: ...
 
 
 class ForEachBatch:
@@ -166,8 +136,7 @@ def for_each_batch(
     if elastic is not None and not elastic.least <= partitions <= elastic.most:
         raise ConfigError("elastic", elastic, f"bounds that the stream's {partitions} partitions are within")
     each = ForEachBatch(sk, handle, settings)
-    if is_remote(sk.spark):
-        check_remote(each, embedded=sk.plans.link.embedded)
+    check_remote(sk.spark, each, embedded=sk.plans.link.embedded)
     return each
 
 
@@ -193,7 +162,8 @@ class _StartedQuery:
             kinds=_kinds(df, settings, spread),
         )
         self._binding = PinLog(pin_folder(settings.checkpoint, settings.name), self._now)
-        self.placer: BatchPlacer = (LearningPlacer if settings.learn else PlanPlacer)(sk, settings, source, types)
+        kind: type[LearningPlacer | PlanPlacer] = LearningPlacer if settings.learn else PlanPlacer
+        self.placer = kind(sk, settings, source, types)
 
     def place(self, df: DataFrame, batch: int, handle: Handle) -> None:
         settings = self._settings
@@ -250,8 +220,7 @@ class _StartedQuery:
 
 
 def _kinds(df: DataFrame, settings: StreamingSettings, spread: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns that decide where tasks put a row, by name and type. "auto" looks at all of them, and at which may be
-    NULL."""
+    """The columns that decide where tasks put a row, by name and type; for "auto" all, and which may be NULL."""
     if settings.spread == (AUTO,):
         fields = df.schema.fields
         return tuple(f"{f.name} {f.dataType.simpleString()}{'' if f.nullable else ' NOT NULL'}" for f in fields)

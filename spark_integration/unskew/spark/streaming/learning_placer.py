@@ -1,10 +1,9 @@
 """Batches whose tasks learn: each routes its partition by a Q-table that is pinned, and reports (``place.executor``).
 
 A batch is bound to the newest table that has come from the service by the time it begins; where that is the table of
-the batch before, nothing is written. Within such an interval the batch's own number is in the random numbers, so that
-what one batch explores another does not repeat, and a batch that runs again does.
-
-A batch reports where a sync is due (``round_participant``). Tasks of other batches report nothing.
+the batch before, nothing is written. The batch's own number is in the random numbers all the same: what one batch
+explores another does not repeat, and a batch that runs again does. Tasks report in batches for which a sync is due
+(``round_participant``), in no others.
 """
 
 from __future__ import annotations
@@ -93,6 +92,7 @@ class LearningPlacer:
         return present.bound, present.reason
 
     def route(self, df: DataFrame, pin: StoredPin, batch: int) -> tuple[DataFrame, RowSampler | None]:
+        """The rows in their places; nothing samples them, for their tasks count."""
         settings, plans = self._settings, self._plans
         task_pin = TaskPin(
             plans.stream.name,

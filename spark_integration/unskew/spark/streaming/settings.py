@@ -1,18 +1,41 @@
-"""The settings of ``for_each_batch``, checked: plain values, which Spark Connect can pickle."""
+"""The settings of ``for_each_batch``, checked: plain values, which Spark Connect can pickle. And checks that a batch is
+of the query that was meant.
+
+Classic Spark runs the handler beside the query, so its checkpoint can be compared with the one that pins are kept in.
+Under Connect the handler runs in a process of its own and learns nothing of the query: there is nothing to compare.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
+
+import xxhash
 
 from unskew.core.errors import ConfigError
 from unskew.core.freshness.ways import Fresh
 from unskew.core.scaling.elastic import Elastic
+from unskew.spark.folders import Folder
+from unskew.spark.frame.jvm import checkpoint_of, default_files
 from unskew.spark.frame.keys import AUTO, Columns, quoted
-from unskew.spark.streaming.queries import check_given
+from unskew.spark.service_link import EMBEDDED
 
-__all__ = ["Fresh", "StreamingSettings", "names_only"]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
+__all__ = [
+    "StreamingSettings",
+    "check_checkpoint",
+    "check_given",
+    "check_remote",
+    "check_scheme",
+    "names_only",
+    "source_of",
+]
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_OTHER = re.compile(r"[^A-Za-z0-9._:-]+")
 _GUESSED = 10.0
 
 
@@ -76,9 +99,69 @@ def names_only(what: str, given: Columns) -> tuple[str, ...]:
     """Columns by their names: what a pin can hold, and another process understands."""
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, (list, tuple)) else ()
     if not names or not all(isinstance(one, str) and one for one in names):
-        raise ConfigError(
-            what,
-            given,
-            "names of columns, which a pin keeps as text: add an expression as a column first, with withColumn",
-        )
+        allowed = "names of columns, which a pin keeps as text: add an expression as a column first, with withColumn"
+        raise ConfigError(what, given, allowed)
     return tuple(str(one) for one in names)
+
+
+# -- the query -----------------------------------------------------------------------------------------------------
+
+
+def check_given(checkpoint: str | None, name: str | None) -> tuple[str, str]:
+    """The folder and the name that a query's pins are kept under."""
+    if not checkpoint or not isinstance(checkpoint, str):
+        allowed = "the query's checkpointLocation: a batch that runs again after a failure must find its plan there"
+        raise ConfigError("checkpoint", checkpoint, allowed)
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("."):
+        raise ConfigError("name", name, "1 to 100 letters, digits and . _ -: the query's own name under its checkpoint")
+    Folder(checkpoint).fs  # noqa: B018 - refuses what cannot be opened
+    return checkpoint, name
+
+
+def check_scheme(df: DataFrame, checkpoint: str) -> None:
+    """Spark reads a path without a scheme by its default file system, which need not be the driver's disk."""
+    default = default_files(df)
+    if default is None or default.startswith("file:") or ":" in checkpoint:
+        return
+    allowed = f"the same with its scheme: Spark takes it for one of {default}, and so must this"
+    raise ConfigError("checkpoint", checkpoint, allowed)
+
+
+def check_checkpoint(df: DataFrame, checkpoint: str) -> None:
+    """Refuse a folder of pins that is not the query's own checkpoint, where Spark says which that is."""
+    own = checkpoint_of(df)
+    if own is None or Folder(own).same(Folder(checkpoint)):
+        return
+    raise ConfigError(
+        "checkpoint",
+        checkpoint,
+        f"{own}, the checkpointLocation of this query: pins kept elsewhere would not go with it when it is copied, "
+        "moved or deleted",
+    )
+
+
+def check_remote(spark: SparkSession, handler: object, *, embedded: bool = False) -> None:
+    """Under Connect a handler is pickled and runs in another process: refused here, before the query starts."""
+    from pyspark import cloudpickle
+
+    if hasattr(spark, "_jsparkSession"):  # classic Spark
+        return
+    if embedded:
+        raise ConfigError(
+            "service", EMBEDDED, "a deployed one ('grpc://host:port') or None: the embedded service is classic Spark's"
+        )
+    try:
+        cloudpickle.dumps(handler)  # type: ignore[no-untyped-call]  # pyspark has no types for it
+    except Exception as why:  # whatever the handler's own values raise
+        raise ConfigError(
+            "handle",
+            f"{type(why).__name__}: {why}",
+            "a function that can be pickled, for Spark Connect runs it in another process: no session, frame, lock, "
+            "connection or open file in what it refers to; make those inside it, from df.sparkSession",
+        ) from why
+
+
+def source_of(application: str, name: str, checkpoint: str) -> str:
+    """The name in reports: the same in every run of the query, another one for every other query."""
+    path = Folder(checkpoint).path()
+    return f"{_OTHER.sub('-', application)[:60]}/{name[:60]}-{xxhash.xxh64_hexdigest(path.encode())[:8]}"

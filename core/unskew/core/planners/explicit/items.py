@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import heaviest, marked
+from unskew.core.arrays.types import F64, I32, I64, U64, Index
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import MAX_LISTED, host_bits, listed_budget
+from unskew.core.parameters import check_range
 from unskew.core.plan.build import Placement
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, PlannerSettings
@@ -24,8 +25,6 @@ from unskew.core.planners.hashed import hash_tail
 
 __all__ = ["HASHED", "MOVED", "STAYED", "Items", "check_explicit", "limit_of"]
 
-F64 = NDArray[np.float64]
-I32 = NDArray[np.int32]
 STAYED, HASHED, MOVED = range(3)
 REASONS = ("an item that stays where it was", "an item placed where it hashes", "an item moved to balance the load")
 
@@ -33,8 +32,7 @@ REASONS = ("an item that stays where it was", "an item placed where it hashes", 
 def check_explicit(common: PlannerSettings, factor: float, theta: float | None = None) -> None:
     """Refuse a list longer than a plan holds, and balance bounds that are none."""
     most = MAX_LISTED / common.partitions
-    if not 0 <= factor <= most:
-        raise ConfigError("factor", factor, f"0 to {most:g} items a partition")
+    check_range("factor", factor, 0, most, f"0 to {most:g} items a partition")
     if theta is not None and not 0 <= theta <= 1e6:
         raise ConfigError("theta", theta, "0 to 1e6, in mean loads above the mean")
 
@@ -52,8 +50,8 @@ class Items:
     another number of partitions, or one that split the key.
     """
 
-    hashes: NDArray[np.uint64]
-    counts: NDArray[np.int64]
+    hashes: U64
+    counts: I64
     load: F64
     state: F64
     was: I32
@@ -81,12 +79,13 @@ class Items:
         listed = marked(index, len(histogram.hashes))
         bits = host_bits(common.partitions)
         hashes, tail = histogram.hashes[index], hash_tail(common)
+        was = np.full(len(hashes), -1) if before is None else np.maximum(before.place(hashes), -1)
         rows = histogram.fold(listed, bits).rows.astype(np.float64)
         mean = max(histogram.total, 1) / common.partitions
         state = feedback.state if feedback is not None and feedback.state is not None else histogram
         return cls(
             hashes, histogram.counts[index], histogram.counts[index] / mean,
-            state.count(hashes) / (max(state.total, 1) / common.partitions), _places(before, hashes),
+            state.count(hashes) / (max(state.total, 1) / common.partitions), was.astype(np.int32),
             tail.take(host_of(hashes, bits)), tail, np.bincount(tail, weights=rows, minlength=common.partitions) / mean,
             common.relative,
         )  # fmt: skip
@@ -107,10 +106,6 @@ class Items:
         """The largest load over its partition's weight: the imbalance of this placement."""
         return float((self.loads(at) / self.relative).max(initial=0.0))
 
-    def moved(self, at: I32) -> float:
-        """The state, in mean states of a partition, that these places would move."""
-        return float(self.state[(self.was >= 0) & (self.was != at)].sum())
-
     def placement(self, at: I32) -> Placement:
         reason = np.where(at == self.was, STAYED, np.where(at == self.hashes_to, HASHED, MOVED)).astype(np.uint8)
         return Placement.whole(self.tail, self.hashes, at, self.counts, REASONS, reason)
@@ -121,14 +116,8 @@ class Items:
         return f"{len(self)} items, {moves} moved, largest load {self.heaviest(at):.2f} of the mean"
 
 
-def _with_table(index: NDArray[np.intp], histogram: Histogram, before: Plan) -> NDArray[np.intp]:
+def _with_table(index: Index, histogram: Histogram, before: Plan) -> Index:
     in_table = np.flatnonzero(np.isin(histogram.hashes, before.hot.hashes))
     joined = np.union1d(index, in_table)
     order = heaviest(histogram.hashes[joined], histogram.counts[joined], listed_budget(before.partitions))
     return joined[order].astype(np.intp)
-
-
-def _places(before: Plan | None, hashes: NDArray[np.uint64]) -> I32:
-    if before is None:
-        return np.full(len(hashes), -1, np.int32)
-    return np.maximum(before.place(hashes), -1).astype(np.int32)

@@ -1,7 +1,7 @@
 """Mixed: a bounded routing table; keys leave overloaded partitions by the best load per migration cost.
 
-A baseline of KIP/DR's evaluation (section 5: A_max is KIP's histogram bound, theta_max found by an extra loop),
-reconstructed from its mention there and our note on Fang (2016). One run for a given theta_max:
+Fang's, reconstructed (``items`` says from what). In KIP/DR's evaluation A_max is KIP's histogram bound, and theta_max
+is found by an extra loop. One run for a given theta_max:
 1. entries beyond A_max are dropped, smallest first: those keys go back to where they hash;
 2. from each partition above (1 + theta_max) means keys leave, most load per row of state first, until it is not;
 3. those keys go, heaviest first, to the least loaded partition while the table has room, else where they hash.
@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.ranking import descending
+from unskew.core.arrays.types import F64, I32
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
@@ -24,7 +24,6 @@ from unskew.core.planners.explicit.items import Items, check_explicit, limit_of
 
 __all__ = ["Mixed"]
 
-I32 = NDArray[np.int32]
 _GRID = (2.0, 1.0, 0.5, 0.35, 0.25, 0.2, 0.15, 0.1, 0.07, 0.05, 0.03, 0.02, 0.01, 0.0)
 _LEAST_GAIN = 1e-9
 
@@ -43,7 +42,9 @@ class Mixed:
     def place(self, histogram: Histogram, previous: Plan | None, feedback: Feedback | None) -> Place:
         table = limit_of(self.common, self.factor)
         items = Items.of(histogram, previous, feedback, self.common, table, keep_table=True)
-        start = _cleaned(items, table)
+        start = items.start
+        entries = np.flatnonzero(start != items.hashes_to)
+        start[entries[table:]] = items.hashes_to[entries[table:]]  # those beyond A_max
         grid = [bound for bound in _GRID if bound >= self.theta] or [self.theta]
         theta, at = grid[0], _rebalanced(items, start, table, grid[0])
         for tighter in grid[1:]:
@@ -51,14 +52,6 @@ class Mixed:
             if items.heaviest(tried) < items.heaviest(at) - _LEAST_GAIN:
                 theta, at = tighter, tried
         return Place(items.placement(at), f"theta_max {theta:g}: {items.summary(at)}")
-
-
-def _cleaned(items: Items, table: int) -> I32:
-    """Where the items are once the table fits its bound."""
-    at = items.start
-    entries = np.flatnonzero(at != items.hashes_to)
-    at[entries[table:]] = items.hashes_to[entries[table:]]
-    return at
 
 
 def _rebalanced(items: Items, start: I32, table: int, theta: float) -> I32:
@@ -75,7 +68,7 @@ def _rebalanced(items: Items, start: I32, table: int, theta: float) -> I32:
     return at
 
 
-def _leaving(items: Items, at: I32, load: NDArray[np.float64], limit: float) -> list[int]:
+def _leaving(items: Items, at: I32, load: F64, limit: float) -> list[int]:
     """The items that leave overloaded partitions, heaviest first; ``load`` is lowered by them."""
     out: list[int] = []
     ratio = items.load / np.maximum(items.state, 1e-12)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
@@ -37,7 +37,7 @@ class Redist:
         return Place(items.placement(at), f"placed anew: {items.summary(at)}")
 
 
-def _anew(items: Items) -> NDArray[np.int32]:
+def _anew(items: Items) -> I32:
     load, at = items.base.copy(), np.empty(len(items), np.int32)
     for i, rows in enumerate(items.load.tolist()):
         at[i] = target = int(np.argmin((load + rows) / items.relative))

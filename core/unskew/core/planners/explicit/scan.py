@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import I32
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import Feedback, Place, PlannerSettings
@@ -39,7 +39,7 @@ class Scan:
         at = self._scan(items)
         return Place(items.placement(at), f"placed by utility: {items.summary(at)}")
 
-    def _scan(self, items: Items) -> NDArray[np.int32]:
+    def _scan(self, items: Items) -> I32:
         load, at = items.base.copy(), np.empty(len(items), np.int32)
         columns = (items.load.tolist(), items.state.tolist(), items.was.tolist())
         for i, (rows, state, was) in enumerate(zip(*columns, strict=True)):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels import ring as kernels
 from unskew.core.routers.base import RouterSettings
 from unskew.core.routers.consistent.circle import Circle
@@ -25,6 +23,6 @@ class ConsistentHash:
     def __post_init__(self) -> None:
         self._circle = Circle.of(self.common, self.copies)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:  # noqa: ARG002 - no window
+    def step(self, keys: U64, slides: I64, out: I32) -> None:  # noqa: ARG002 - no window
         on = self._circle
         kernels.route_ring(keys, out, on.cells, on.shift, on.points, on.owner)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels import ring as kernels
-from unskew.core.routers.base import Loads, RouterSettings, check_share
+from unskew.core.parameters import check_range
+from unskew.core.routers.base import Loads, RouterSettings
 from unskew.core.routers.consistent.circle import Circle
 
 __all__ = ["BoundedConsistentHash"]
@@ -29,11 +28,11 @@ class BoundedConsistentHash:
     _loads: Loads = field(init=False)
 
     def __post_init__(self) -> None:
-        check_share("epsilon", self.epsilon)
+        check_range("epsilon", self.epsilon, 0, 100)
         self._circle = Circle.of(self.common, self.copies)
         self._loads = Loads.of(self.common)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         on, at = self._circle, self._loads
         kernels.route_bounded_ring(
             keys, slides, out, on.cells, on.shift, on.points, on.owner, float(self.epsilon), at.clock, at.ring, at.load,

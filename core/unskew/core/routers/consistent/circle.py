@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unskew.core.arrays.mixing import mix
-from unskew.core.errors import ConfigError
+from unskew.core.arrays.types import I32, I64, U64
+from unskew.core.parameters import check_range
 from unskew.core.routers.base import RouterSettings
 
 __all__ = ["Circle"]
@@ -19,15 +19,14 @@ class Circle:
     """Points in ascending order and their owners. Cell c begins at ``c << shift``; ``cells[c]`` is the first point
     that does not lie before it, so that a look-up walks over a point or two."""
 
-    points: NDArray[np.uint64]
-    owner: NDArray[np.int32]
-    cells: NDArray[np.int64]
+    points: U64
+    owner: I32
+    cells: I64
     shift: np.uint64
 
     @classmethod
     def of(cls, settings: RouterSettings, copies: int) -> Circle:
-        if not 1 <= copies <= 1000:
-            raise ConfigError("copies", copies, "1 to 1000 points a worker")
+        check_range("copies", copies, 1, 1000, "1 to 1000 points a worker")
         owner = np.repeat(np.arange(settings.workers, dtype=np.int32), copies)
         points = mix(np.arange(len(owner), dtype=np.uint64), int(settings.salt(0)))
         order = np.argsort(points, kind="stable")

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.errors import ConfigError
 from unskew.core.kernels.holistic import BY_KEYS, BY_ROWS
 from unskew.core.routers.base import RouterSettings
@@ -44,10 +42,5 @@ class Affinity:
         rule = HolisticRule(_RULES[self.by], affinity=True, published=self.as_published)
         self._memory = memory(self.common, self.choices, rule, self.cardinality, self.register_bits)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         self._memory.route(keys, slides, out)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of state: constant with HyperLogLog, growing with the distinct keys of a window with exact sets."""
-        return self._memory.nbytes

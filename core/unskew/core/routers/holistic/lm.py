@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
-from unskew.core.errors import ConfigError
+from unskew.core.arrays.types import I32, I64, U64
 from unskew.core.kernels.holistic import BY_HYBRID
+from unskew.core.parameters import check_range
 from unskew.core.routers.base import RouterSettings
 from unskew.core.routers.holistic.sets import HolisticRule, Memory, memory
 
@@ -34,15 +32,9 @@ class Hybrid:
     _memory: Memory = field(init=False)
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.bias <= 1.0:
-            raise ConfigError("bias", self.bias, "0 to 1")
+        check_range("bias", self.bias, 0, 1)
         rule = HolisticRule(BY_HYBRID, bias=float(self.bias), published=self.as_published)
         self._memory = memory(self.common, self.choices, rule, self.cardinality, self.register_bits)
 
-    def step(self, keys: NDArray[np.uint64], slides: NDArray[np.int64], out: NDArray[np.int32]) -> None:
+    def step(self, keys: U64, slides: I64, out: I32) -> None:
         self._memory.route(keys, slides, out)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of state: constant with HyperLogLog, growing with the distinct keys of a window with exact sets."""
-        return self._memory.nbytes

@@ -17,16 +17,15 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64, I32, I64, U64
 from unskew.core.errors import ConfigError
 from unskew.core.kernels import holistic as exact
 from unskew.core.kernels import loglog
+from unskew.core.parameters import check_range
 from unskew.core.routers.base import RouterSettings, check_choices
 
 __all__ = ["CARDINALITIES", "SKETCH_SALT", "HolisticRule", "Memory", "memory"]
 
-U64 = NDArray[np.uint64]
-I64 = NDArray[np.int64]
-I32 = NDArray[np.int32]
 
 CARDINALITIES = ("exact", "hll")
 SKETCH_SALT = 0x484C4C  # of the hash that the sketches read
@@ -49,10 +48,6 @@ class HolisticRule:
 class Memory(Protocol):
     """The state of a window, exact or in sketches, and the routing by it."""
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all state that depends on workers or keys."""
-
     def route(self, keys: U64, slides: I64, out: I32) -> None:
         """Route all tuples into ``out``."""
 
@@ -62,8 +57,7 @@ def memory(common: RouterSettings, choices: int, rule: HolisticRule, cardinality
     check_choices(choices)
     if cardinality not in CARDINALITIES:
         raise ConfigError("cardinality", cardinality, CARDINALITIES)
-    if not 4 <= register_bits <= 18:
-        raise ConfigError("register_bits", register_bits, "4 to 18 (2**register_bits registers a worker)")
+    check_range("register_bits", register_bits, 4, 18, "4 to 18 (2**register_bits registers a worker)")
     counts = Counts.of(common, choices)
     if cardinality == "hll":
         return Sketches(common, rule, counts, register_bits)
@@ -116,14 +110,7 @@ class KeyWorkers:
     common: RouterSettings
     rule: HolisticRule
     counts: Counts
-    _table: _Table = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._table = _Table(2)
-
-    @property
-    def nbytes(self) -> int:
-        return self._table.rows.nbytes + self.counts.load.nbytes
+    _table: _Table = field(default_factory=lambda: _Table(2), init=False)
 
     def route(self, keys: U64, slides: I64, out: I32) -> None:
         of, span, by_rows, routed = self.counts, self.common.slides, int(self.rule.even == exact.BY_ROWS), 0
@@ -153,10 +140,6 @@ class KeyWorkerSets:
         self._cardinality, self._of_keys = np.zeros(n, np.int64), np.zeros(3, np.int64)
         self._table = _Table(2 + -(-n // 64))
 
-    @property
-    def nbytes(self) -> int:
-        return self._table.rows.nbytes + self.counts.load.nbytes + self._cardinality.nbytes
-
     def route(self, keys: U64, slides: I64, out: I32) -> None:
         of, rule, routed = self.counts, self.rule, 0
         while True:
@@ -179,8 +162,8 @@ class Sketches:
     counts: Counts
     bits: int
     registers: NDArray[np.uint8] = field(init=False)
-    estimate: NDArray[np.float64] = field(init=False)
-    _of_keys: NDArray[np.float64] = field(init=False)
+    estimate: F64 = field(init=False)
+    _of_keys: F64 = field(init=False)
     _chance: I64 = field(init=False)
     _test: int = field(init=False)
 
@@ -190,10 +173,6 @@ class Sketches:
         self.estimate, self._chance, self._of_keys = np.zeros(n), np.zeros(n, np.int64), np.zeros(3)
         match = loglog.FIRST_MATCH if self.rule.published else loglog.BEST_MATCH
         self._test = match if self.rule.affinity else loglog.NO_TEST
-
-    @property
-    def nbytes(self) -> int:
-        return self.registers.nbytes + self.counts.load.nbytes + self.estimate.nbytes + self._chance.nbytes
 
     def route(self, keys: U64, slides: I64, out: I32) -> None:
         of, rule = self.counts, self.rule

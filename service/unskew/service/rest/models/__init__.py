@@ -7,43 +7,25 @@ document: the answer itself is a dict that is not validated (``encoder``), and t
 
 from unskew.service.rest.models.base import Model, Problem, Share, VersionText, version_of
 from unskew.service.rest.models.batches import (
+    BuildPlan,
+    Built,
     Explain,
     Explanation,
     Fragment,
     PartitionWork,
+    PlanDocument,
     ReportBatch,
     Reported,
+    ReportedHistogram,
+    ReportHistogram,
     Scale,
-)
-from unskew.service.rest.models.plans import BuildPlan, Built, PlanDocument, ReportedHistogram, ReportHistogram
+)  # fmt: skip
 from unskew.service.rest.models.rounds import FrequentItems, QTable, SyncAnswer, SyncReport, SyncRequest, SyncResponse
 from unskew.service.rest.models.streams import Stream, StreamPage, StreamSpec
 
 __all__ = [
-    "BuildPlan",
-    "Built",
-    "Explain",
-    "Explanation",
-    "Fragment",
-    "FrequentItems",
-    "Model",
-    "PartitionWork",
-    "PlanDocument",
-    "Problem",
-    "QTable",
-    "ReportBatch",
-    "ReportHistogram",
-    "Reported",
-    "ReportedHistogram",
-    "Scale",
-    "Share",
-    "Stream",
-    "StreamPage",
-    "StreamSpec",
-    "SyncAnswer",
-    "SyncReport",
-    "SyncRequest",
-    "SyncResponse",
-    "VersionText",
-    "version_of",
-]
+    "BuildPlan", "Built", "Explain", "Explanation", "Fragment", "FrequentItems", "Model", "PartitionWork",
+    "PlanDocument", "Problem", "QTable", "ReportBatch", "ReportHistogram", "Reported", "ReportedHistogram", "Scale",
+    "Share", "Stream", "StreamPage", "StreamSpec", "SyncAnswer", "SyncReport", "SyncRequest", "SyncResponse",
+    "VersionText", "version_of",
+]  # fmt: skip

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Annotated, Any
 
@@ -87,9 +88,6 @@ class _ListAsArray:
         return handler(TypeAdapter(listed).core_schema)
 
 
-# -- hashes -----------------------------------------------------------------------------------------------------
-
-
 def _whole_hashes(value: list[Any]) -> Array | None:
     if not value:
         return None
@@ -123,23 +121,12 @@ def _integers(value: list[int]) -> Array | None:
     return None
 
 
-def _hashes(value: list[int]) -> Array:
-    return np.array(value, np.uint64)
-
-
-# -- counts and values --------------------------------------------------------------------------------------
-
-
 def _whole_counts(value: list[int]) -> Array | None:
     try:
         counts = np.array(value, np.int64)
     except OverflowError:
         return None
     return None if len(counts) and int(counts.min()) < 0 else counts
-
-
-def _counts(value: list[int]) -> Array:
-    return np.array(value, np.int64)
 
 
 def _matrix(value: list[list[float]]) -> Array:
@@ -155,6 +142,7 @@ def no_numbers() -> Array:
     return np.zeros(0, np.int64)
 
 
+_hashes, _counts = partial(np.array, dtype=np.uint64), partial(np.array, dtype=np.int64)
 Hashes = Annotated[NDArray[np.uint64], _ListAsArray(Hash, Any, _whole_hashes, _hashes, MAX_JSON_KEYS)]
 AllHashes = Annotated[NDArray[np.uint64], _ListAsArray(Hash, Any, _whole_hashes, _hashes, None)]
 Counts = Annotated[NDArray[np.int64], _ListAsArray(Count, int, _whole_counts, _counts, MAX_JSON_KEYS)]

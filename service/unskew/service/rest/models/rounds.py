@@ -83,11 +83,7 @@ class SyncReport(Model):
     guest: bool = Field(default=False, description="no round waits for it: an agent that reports after it holds that")
 
     def message(self) -> pb.SyncReport:
-        parts = {
-            "table": self.table.message(),
-            "frequent": self.frequent.message(),
-            "loads": packed(self.loads),
-        }
+        parts = {"table": self.table.message(), "frequent": self.frequent.message(), "loads": packed(self.loads)}
         return pb.SyncReport(**{**vars(self), **parts})
 
 

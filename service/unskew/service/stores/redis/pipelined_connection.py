@@ -23,7 +23,7 @@ from redis.exceptions import (
     TimeoutError,  # noqa: A004  # the same
 )
 
-from unskew.service.concurrency import detached_task, finish
+from unskew.service.concurrency import SingleFlight, detached_task, finish
 
 __all__ = ["PipelinedConnection"]
 
@@ -40,7 +40,6 @@ class _Pipeline:
         self.reading = detached_task(self._read())
 
     async def send(self, words: tuple[Any, ...]) -> Any:
-        """The answer to a command."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         packed = self._connection.pack_command(*words)
@@ -94,26 +93,18 @@ class _Pipeline:
 
 
 class PipelinedConnection:
-    """Redis-py's client, as far as it is used here, over one connection. ``connection`` makes one that is not connected
-    and has no timeout of its own."""
+    """As much of redis-py's client as is used here. ``connection`` makes one, not connected, without a timeout."""
 
     def __init__(self, connection: Callable[[], Any], timeout: float) -> None:
         self._make, self._timeout = connection, timeout
         self._pipeline: _Pipeline | None = None
-        self._connecting: asyncio.Task[_Pipeline] | None = None
+        self._connecting: SingleFlight[_Pipeline] = SingleFlight()
 
     async def execute_command(self, *words: Any) -> Any:
         pipeline = self._pipeline
         if pipeline is None or pipeline.reading.done():
-            pipeline = await self._connected()
+            pipeline = await self._connecting.once("", self._connect)
         return await pipeline.send(words)
-
-    async def _connected(self) -> _Pipeline:
-        """All that ask meanwhile wait for the same connection."""
-        if self._connecting is None:
-            self._connecting = detached_task(self._connect())
-            self._connecting.add_done_callback(self._ended)
-        return await asyncio.shield(self._connecting)
 
     async def _connect(self) -> _Pipeline:
         connection = self._make()
@@ -125,13 +116,7 @@ class PipelinedConnection:
         self._pipeline = _Pipeline(connection, self._timeout)
         return self._pipeline
 
-    def _ended(self, task: asyncio.Task[_Pipeline]) -> None:
-        self._connecting = None
-        if not task.cancelled():
-            task.exception()  # marked as retrieved, in case that every caller has left
-
     async def aclose(self) -> None:
-        if self._connecting is not None:
-            await finish(self._connecting)
+        await self._connecting.close()
         if self._pipeline is not None:
             await finish(self._pipeline.reading)

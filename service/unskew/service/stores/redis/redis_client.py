@@ -12,29 +12,30 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, cast
 
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     ConnectionError,  # noqa: A004  # Redis's own, no relation of the built-in one
     NoScriptError,
 )
 
-from unskew.core.breaker import CLOSED, Breaker
+from unskew.core.breaker import Breaker
 from unskew.core.errors import ConfigError
+from unskew.service.concurrency import SingleFlight
 from unskew.service.errors import UnavailableError
-from unskew.service.stores.address import Address, RedisTls
+from unskew.service.stores.address import Address
 from unskew.service.stores.redis.failures import FAILURES, is_answer, is_transient, unavailable
 from unskew.service.stores.redis.pipelined_connection import PipelinedConnection
 from unskew.service.stores.redis.scripts import Script
-from unskew.service.stores.redis.sentinels import Sentinels
-from unskew.service.stores.redis.subscription import listen
 
 __all__ = ["Patience", "RedisClient"]
 
@@ -72,25 +73,15 @@ class RedisClient:
         self._health = _Health(patience.sign)
         self._room = asyncio.Semaphore(patience.connections)
         self._rng = random.Random()
-        self._sentinel: Sentinels | None = None
+        self._sentinel: _Sentinels | None = None
         self._library: Redis | None = None  # for the subscription; None: a cluster, where each makes its own
         self._client = self._connect()
 
-    @property
-    def broken(self) -> bool:
-        """Whether operations fail at once, because Redis has not answered for a while."""
-        return self._health.breaker.state(time.monotonic()) != CLOSED
-
     def run(self, script: Script, keys: tuple[str, ...], args: tuple[Any, ...]) -> Awaitable[Any]:
-        """A script, by its hash where Redis has it already."""
         return self._answer(("EVALSHA", script.sha, len(keys), *keys, *args), script)
 
     def command(self, *words: Any) -> Awaitable[Any]:
         return self._answer(words)
-
-    async def listen(self, channel: str, take: Callable[[bytes], None]) -> None:
-        """Pass on what is published, until cancelled."""
-        await listen(channel, take, self._subscriber)
 
     async def close(self) -> None:
         for client in (self._client, self._library, self._sentinel):
@@ -155,14 +146,14 @@ class RedisClient:
         address = self._address
         if address.kind == "sentinel":
             if self._sentinel is None:
-                self._sentinel = Sentinels(address.hosts, self._sentinel_options())
+                self._sentinel = _Sentinels(address.hosts, self._sentinel_options())
             return cast(Redis, self._sentinel.master_for(address.service, **options))
         (host, port), *others = address.hosts
         if others:
             raise ConfigError("store", address.hosts, "one host; for more use redis+sentinel:// or redis+cluster://")
         return Redis(host=host, port=port, **options)
 
-    async def _subscriber(self) -> tuple[Redis, bool]:
+    async def subscriber(self) -> tuple[Redis, bool]:
         """A client to subscribe with, and whether it is for that only: any node of a cluster gets all news."""
         if self._library is not None:
             return self._library, False
@@ -172,7 +163,8 @@ class RedisClient:
         return Redis(host=node.host, port=int(node.port), **self._options()), True
 
     def _options(self) -> dict[str, Any]:
-        return {
+        tls = self._address.tls
+        options: dict[str, Any] = {
             "username": self._address.username,
             "password": self._address.password,
             "socket_timeout": self._patience.timeout,
@@ -180,8 +172,11 @@ class RedisClient:
             "socket_keepalive": True,
             "retry": Retry(NoBackoff(), 0),
             "protocol": 2,
-            **_tls_options(self._address.tls),
         }
+        if tls is not None:
+            files = {"ssl_ca_certs": tls.ca, "ssl_certfile": tls.cert, "ssl_keyfile": tls.key}
+            options |= {"ssl": True, "ssl_check_hostname": tls.check_host, **files}
+        return options
 
     def _sentinel_options(self) -> dict[str, Any]:
         given = self._address.options
@@ -192,6 +187,22 @@ class RedisClient:
             "socket_timeout": self._patience.timeout / 2,
             "socket_connect_timeout": self._patience.timeout / 2,
         }
+
+
+class _Sentinels(Sentinel):
+    """Asks them for the master once at a time: redis-py reorders its list of Sentinels while it asks. Of two calls at
+    once one may overwrite the other's order: one of three is then never asked again, and its connection stays open."""
+
+    def __init__(self, hosts: Sequence[tuple[str, int]], options: dict[str, Any]) -> None:
+        super().__init__(list(hosts), sentinel_kwargs=options)  # type: ignore[no-untyped-call]  # so in redis-py
+        self._asking: SingleFlight[tuple[str, int]] = SingleFlight()
+
+    async def discover_master(self, service_name: str) -> tuple[str, int]:
+        return await self._asking.once(service_name, partial(super().discover_master, service_name))
+
+    async def aclose(self) -> None:
+        await self._asking.close()
+        await super().aclose()
 
 
 class _Health:
@@ -236,15 +247,3 @@ class _Request:
             breaker.success(self._ticket)
         else:
             self._health.gave_up(self._ticket, self.began)
-
-
-def _tls_options(tls: RedisTls | None) -> dict[str, Any]:
-    if tls is None:
-        return {}
-    return {
-        "ssl": True,
-        "ssl_ca_certs": tls.ca,
-        "ssl_certfile": tls.cert,
-        "ssl_keyfile": tls.key,
-        "ssl_check_hostname": tls.check_host,
-    }

@@ -11,24 +11,9 @@ from unskew.core.rounds.round_log import Commit, Member, ReportKey, RoundView
 from unskew.service.stores.records import HistoryEntry, PartKey, PlanRecord, StreamRecord
 
 __all__ = [
-    "MICROS",
-    "Pairs",
-    "commit_of",
-    "digits",
-    "groups",
-    "history_entry_of",
-    "micros",
-    "names_text",
-    "pairs",
-    "part_keys_of",
-    "plan_of",
-    "report_field",
-    "report_key",
-    "report_name",
-    "round_of",
-    "stream_of",
-    "version_text",
-]
+    "MICROS", "Pairs", "commit_of", "digits", "groups", "history_entry_of", "micros", "pairs", "part_keys_of",
+    "plan_of", "report_field", "report_key", "report_name", "round_of", "stream_of", "version_text",
+]  # fmt: skip
 
 MICROS = 1e6
 _DIGITS = 20
@@ -36,9 +21,6 @@ _NEVER = "0" * 2 * _DIGITS
 _MAX_FIELDS = 1000  # that Lua unpacks at once
 T = TypeVar("T")
 Pairs = list[tuple[bytes, bytes]]
-
-
-# -- lists ----------------------------------------------------------------------------------------------------
 
 
 def pairs(flat: Sequence[bytes]) -> Pairs:
@@ -57,9 +39,6 @@ def groups(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[list
         total += size
     if group:
         yield group
-
-
-# -- names and numbers ----------------------------------------------------------------------------------------
 
 
 def micros(seconds: float) -> int:
@@ -92,13 +71,6 @@ def report_key(field: bytes) -> ReportKey:
 
 def _named(agent: str, name: str) -> ReportKey:
     return ReportKey(agent, int(name[:_DIGITS]), int(name[_DIGITS:]))
-
-
-def names_text(names: Sequence[ReportKey]) -> str:
-    return json.dumps(names)
-
-
-# -- records --------------------------------------------------------------------------------------------------
 
 
 def stream_of(name: str, reply: Sequence[bytes]) -> StreamRecord:

@@ -42,6 +42,10 @@ class _PendingReport(NamedTuple):
     lease: float
     outcome: asyncio.Future[ReportOutcome]
 
+    def words(self) -> tuple[object, ...]:
+        """For the script."""
+        return self.key.agent, report_name(self.key), self.data, self.digest, round(self.lease * MICROS)
+
 
 class WrittenReports:
     """``most``: bytes of data to be sent or asked for at once."""
@@ -71,9 +75,7 @@ class WrittenReports:
                 await asyncio.sleep(_COALESCE_DELAY)
                 batch = self._pending.pop(stream)
                 for group in groups(batch, [len(report.data) for report in batch], self._most):
-                    words: list[object] = []
-                    for report in group:
-                        words += _words(report)
+                    words = [word for report in group for word in report.words()]
                     self._set_outcomes(stream, group, await self._run("report", stream, *words))
         except Exception as why:  # noqa: BLE001 - every caller is answered, whatever it is
             for report in batch + self._pending.pop(stream, []):
@@ -95,8 +97,7 @@ class WrittenReports:
     # -- reading
 
     async def sealed(self, stream: str, epoch: int) -> Sequence[StoredReport]:
-        """In the order of their keys, as they were at one moment: nothing comes into a sealed round, and it goes as a
-        whole."""
+        """In the order of their keys, as of one moment: nothing comes into a sealed round, and it goes as a whole."""
         for _ in range(_TRIES):
             fields, lines = await self._run("sealed", stream, epoch)
             about = {field: line.split(b" ") for field, line in pairs(lines)}
@@ -117,11 +118,6 @@ class WrittenReports:
         """These are not read again."""
         for key in names:
             self._recent.drop(stream, key)
-
-
-def _words(report: _PendingReport) -> tuple[object, ...]:
-    """The arguments of the script for one report."""
-    return report.key.agent, report_name(report.key), report.data, report.digest, round(report.lease * MICROS)
 
 
 class _RecentReports:

@@ -23,21 +23,16 @@ a replica, when memory is full, when too few replicas follow. Those that only re
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 __all__ = ["SCRIPTS", "Script"]
 
 
-@dataclass(frozen=True)
-class Script:
+class Script(NamedTuple):
     """A script, and the hash by which Redis finds it once it has run it."""
 
-    name: str
-    text: str = field(repr=False)
-    sha: str = ""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+    text: str
+    sha: str
 
 
 _COMMON = """
@@ -99,7 +94,8 @@ local function begin(spec, owner, least)
 end
 """
 
-_PUT_STREAM = f"""{_BEGIN}
+_OF_STREAMS = {
+    "put_stream": f"""{_BEGIN}
 local spec, floor, owner = ARGV[4], tonumber(ARGV[5]), ARGV[6]
 local created = 0
 if alive() then
@@ -113,10 +109,9 @@ else
 end
 local at = redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
 return {{created, at[1], at[2], at[3], at[4]}}
-"""
-
-# The incarnation that replicas remember is lost: begin a new one, once for all of them, unless it was deleted.
-_RENEW_STREAM = f"""{_BEGIN}
+""",
+    # The incarnation that replicas remember is lost: begin a new one, once for all of them, unless it was deleted.
+    "renew_stream": f"""{_BEGIN}
 local spec, owner, lost, floor, recent = ARGV[4], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8] == '1'
 if alive() then
   local at = redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
@@ -128,14 +123,12 @@ end
 begin(spec, owner, math.max(floor, lost + 1))
 local at = redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
 return {{1, at[1], at[2], at[3], at[4]}}
-"""
-
-_STREAM = """
+""",
+    "stream": """
 if not alive() then return false end
 return redis.call('HMGET', M, 'spec', 'created', 'inc', 'owner')
-"""
-
-_DELETE_STREAM = """
+""",
+    "delete_stream": """
 -- A stream that this Redis has lost is deleted, too: no replica that remembers it may renew it.
 if not alive() then
   local last = tonumber(redis.call('GET', base .. 't') or '0')
@@ -147,27 +140,8 @@ redis.call('SET', base .. 't', redis.call('HGET', M, 'inc'), 'PX', 86400000)
 clear()
 publish('stream')
 return owner
-"""
-
-# The streams of one owner are a zset beside them, each by when it was claimed (``owner_quotas``).
-_CLAIM = """
-local owned, name, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local time, claimed = redis.call('TIME'), redis.call('ZSCORE', owned, name)
-if not claimed and most and redis.call('ZCARD', owned) >= most then return 'full' end
-redis.call('ZADD', owned, string.format('%.0f', time[1] * 1000000 + time[2]), name)
-return claimed and 'had' or 'new'
-"""
-
-# Not if it was claimed again since it was read, nor if the claim is so young that the stream may still be created.
-_RELEASE = """
-local owned, name, claimed, age = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local time = redis.call('TIME')
-local at = tonumber(redis.call('ZSCORE', owned, name) or nil)
-if not at or (claimed and at ~= claimed) or time[1] * 1000000 + time[2] - at < age then return 0 end
-return redis.call('ZREM', owned, name)
-"""
-
-_PUT_PART = """
+""",
+    "put_part": """
 local kind, batch, source, run, part, parts, data, most = unpack(ARGV, 4)
 if not alive() then return 'gone' end
 local where = kind .. ':' .. batch
@@ -194,10 +168,9 @@ while redis.call('ZCARD', B) > tonumber(most) do
   drop(base .. 'p:' .. old)
 end
 return 'stored'
-"""
-
-# A large hash and its small index: all at once, if it is not too much for one reply; else names and sizes.
-_READ_HASH = """
+""",
+    # A large hash and its small index: all at once, if it is not too much for one reply; else names and sizes.
+    "read_hash": """
 local data, index, most = base .. ARGV[4], base .. ARGV[5], tonumber(ARGV[6])
 local names, sizes, size = redis.call('HKEYS', data), {}, 0
 for number, name in ipairs(names) do
@@ -206,25 +179,21 @@ for number, name in ipairs(names) do
 end
 if size > most then return {redis.call('HGETALL', index), names, sizes} end
 return {redis.call('HGETALL', index), redis.call('HGETALL', data)}
-"""
-
-_READ_FIELDS = """
+""",
+    "read_fields": """
 return {redis.call('HGETALL', base .. ARGV[5]), redis.call('HMGET', base .. ARGV[4], unpack(ARGV, 6))}
-"""
-
-_BATCHES = """
+""",
+    "batches": """
 return redis.call('ZRANGE', base .. 'b:' .. ARGV[4], 0, -1)
-"""
-
-_MARKS = """
+""",
+    "marks": """
 local inc = redis.call('HGET', M, 'inc')
 if not inc then return false end
 local reply = {inc}
 for at = 4, #ARGV do reply[at - 2] = redis.call('ZRANGE', base .. 'b:' .. ARGV[at], 0, -1, 'WITHSCORES') end
 return reply
-"""
-
-_PUT_PLAN = """
+""",
+    "put_plan": """
 local version, digest, data, purpose, after, most = unpack(ARGV, 4)
 if not alive() then return 'gone' end
 local V, VS, W = base .. 'v:' .. version, base .. 'vs', base .. 'w'
@@ -248,26 +217,23 @@ while redis.call('ZCARD', VS) > tonumber(most) do
 end
 publish('plan')
 return 'stored'
-"""
-
-_PLAN = """
+""",
+    "plan": """
 local version = ARGV[4]
 if version == '' then version = redis.call('ZRANGE', base .. 'vs', -1, -1)[1] end
 if not version then return false end
 local at = redis.call('HMGET', base .. 'v:' .. version, 'digest', 'data', 'purpose')
 if not at[1] then return false end
 return {version, at[1], at[2], at[3]}
-"""
-
-_PLAN_FOR = """
+""",
+    "plan_for": """
 local version = redis.call('HGET', base .. 'w', ARGV[4])
 if not version then return false end
 local at = redis.call('HMGET', base .. 'v:' .. version, 'digest', 'data', 'purpose')
 if not at[1] then return false end
 return {version, at[1], at[2], at[3]}
-"""
-
-_REPORT = """
+""",
+    "report": """
 if not alive() then return 'gone' end
 local at = redis.call('HMGET', M, 'open', 'merged', 'opened')
 local open, merged, opened = at[1], tonumber(at[2]), at[3]
@@ -311,28 +277,24 @@ if stored then
   if not opened then redis.call('HSET', M, 'opened', whole(now)) end
 end
 return outcomes
-"""
-
-# The names in a sealed round; of each its arrival, digest and size.
-_SEALED = """
+""",
+    # The names in a sealed round; of each its arrival, digest and size.
+    "sealed": """
 local epoch = tonumber(ARGV[4])
 if epoch >= tonumber(redis.call('HGET', M, 'open') or '0') then return {{}, {}} end
 return {redis.call('HKEYS', base .. 'r:' .. ARGV[4]), redis.call('HGETALL', base .. 'i:' .. ARGV[4])}
-"""
-
-_REPORTS = """
+""",
+    "reports": """
 return redis.call('HMGET', base .. 'r:' .. ARGV[4], unpack(ARGV, 5))
-"""
-
-_ROUND = """
+""",
+    "round": """
 if not alive() then return false end
 local at = redis.call('HMGET', M, 'inc', 'open', 'merged', 'opened')
 return {whole(now), at[1], at[2], at[3], at[4], redis.call('HGETALL', base .. 'i:' .. at[2]),
   redis.call('ZRANGE', base .. 'a', 0, -1, 'WITHSCORES'), redis.call('HGETALL', base .. 'q'),
   redis.call('HGET', base .. 'c', 'keep')}
-"""
-
-_SEAL = """
+""",
+    "seal": """
 local epoch = tonumber(ARGV[4])
 if not alive() then return 'gone' end
 local at = redis.call('HMGET', M, 'open', 'merged')
@@ -345,9 +307,8 @@ if epoch == open and redis.call('EXISTS', base .. 'r:' .. ARGV[4]) == 1 then
   publish_rounds(open, merged)
 end
 return epoch < open and 1 or 0
-"""
-
-_COMMIT = """
+""",
+    "commit": """
 local epoch, answer, keep, names, forget = unpack(ARGV, 4, 8)
 local first = 9
 if not alive() then return 'gone' end
@@ -392,13 +353,11 @@ for _, agent in ipairs(redis.call('ZRANGEBYSCORE', A, '-inf', whole(now - forget
 end
 publish_rounds(open, number)
 return 'merged'
-"""
-
-_ANSWER = """
+""",
+    "answer": """
 return redis.call('HMGET', base .. 'c', 'epoch', 'answer', 'keep', 'names')
-"""
-
-_NOTE = """
+""",
+    "note": """
 local kind, data, keep = unpack(ARGV, 4)
 if not alive() then return 'gone' end
 local N = base .. 'n:' .. kind
@@ -409,40 +368,39 @@ end
 redis.call('LTRIM', N, '-' .. keep, '-1')
 own(N)
 return 'stored'
-"""
-
-_NOTES = """
+""",
+    "notes": """
 return redis.call('LRANGE', base .. 'n:' .. ARGV[4], '-' .. ARGV[5], '-1')
-"""
-
-_WRITES = {
-    "put_stream": _PUT_STREAM,
-    "renew_stream": _RENEW_STREAM,
-    "put_part": _PUT_PART,
-    "put_plan": _PUT_PLAN,
-    "report": _REPORT,
-    "note": _NOTE,
-}
-_ALLOWED_WHEN_FULL = {
-    "stream": _STREAM,
-    "delete_stream": _DELETE_STREAM,
-    "read_hash": _READ_HASH,
-    "read_fields": _READ_FIELDS,
-    "batches": _BATCHES,
-    "marks": _MARKS,
-    "plan": _PLAN,
-    "plan_for": _PLAN_FOR,
-    "round": _ROUND,
-    "seal": _SEAL,
-    "sealed": _SEALED,
-    "reports": _REPORTS,
-    "commit": _COMMIT,
-    "answer": _ANSWER,
-    "notes": _NOTES,
+""",
 }
 
-SCRIPTS = {name: Script(name, f"#!lua\n{_COMMON}{body}") for name, body in _WRITES.items()} | {
-    name: Script(name, f"#!lua flags=allow-oom\n{_COMMON}{body}") for name, body in _ALLOWED_WHEN_FULL.items()
+_OF_OWNERS = {
+    # The streams of one owner are a zset beside them, each by when it was claimed (``owner_quotas``).
+    "claim": """
+local owned, name, most = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local time, claimed = redis.call('TIME'), redis.call('ZSCORE', owned, name)
+if not claimed and most and redis.call('ZCARD', owned) >= most then return 'full' end
+redis.call('ZADD', owned, string.format('%.0f', time[1] * 1000000 + time[2]), name)
+return claimed and 'had' or 'new'
+""",
+    # Not if it was claimed again since it was read, nor if the claim is so young that the stream may still be created.
+    "release": """
+local owned, name, claimed, age = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local time = redis.call('TIME')
+local at = tonumber(redis.call('ZSCORE', owned, name) or nil)
+if not at or (claimed and at ~= claimed) or time[1] * 1000000 + time[2] - at < age then return 0 end
+return redis.call('ZREM', owned, name)
+""",
 }
-SCRIPTS["claim"] = Script("claim", f"#!lua\n{_CLAIM}")
-SCRIPTS["release"] = Script("release", f"#!lua flags=allow-oom\n{_RELEASE}")
+
+_REFUSED_WHEN_FULL = {"put_stream", "renew_stream", "put_part", "put_plan", "report", "note", "claim"}
+
+
+def _script(name: str, body: str) -> Script:
+    flags = "" if name in _REFUSED_WHEN_FULL else " flags=allow-oom"
+    text = f"#!lua{flags}\n{body}"
+    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+SCRIPTS = {name: _script(name, _COMMON + body) for name, body in _OF_STREAMS.items()}
+SCRIPTS |= {name: _script(name, body) for name, body in _OF_OWNERS.items()}

@@ -2,8 +2,7 @@
 
 Each operation is one script (``scripts``) on the keys of one stream, which share a hash tag. Only the list of streams
 and the owners' quotas stand beside them: a name may be on the list for a stream that is gone, and is taken off by
-whoever lists it. Redis must refuse writes when its memory is full (``maxmemory-policy noeviction``): a report that was
-taken must not be evicted.
+whoever lists it. Redis must refuse writes when it is full (``maxmemory-policy noeviction``): no taken report may go.
 
 Published news wake listeners up; nothing depends on them. A Redis that lost its data has no streams: replicas that
 remember them put them back (``recovering``), in a new incarnation. A deleted stream is remembered as such for a day.
@@ -13,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from typing import Any
@@ -34,26 +34,12 @@ from unskew.service.stores.records import (
     StoredPart,
     StreamRecord,
 )
+from unskew.service.stores.redis import replies
 from unskew.service.stores.redis.owner_quotas import OwnerQuotas
 from unskew.service.stores.redis.redis_client import Patience, RedisClient
-from unskew.service.stores.redis.replies import (
-    Pairs,
-    commit_of,
-    digits,
-    groups,
-    history_entry_of,
-    micros,
-    names_text,
-    pairs,
-    part_keys_of,
-    plan_of,
-    report_field,
-    round_of,
-    stream_of,
-    version_text,
-)
 from unskew.service.stores.redis.report_batches import WrittenReports
 from unskew.service.stores.redis.scripts import SCRIPTS
+from unskew.service.stores.redis.subscription import listen
 
 __all__ = ["RedisStore"]
 
@@ -91,11 +77,6 @@ class RedisStore:
         self._reports = WrittenReports(self._run, reply)
         self._listening: asyncio.Task[None] | None = None
 
-    @property
-    def broken(self) -> bool:
-        """Whether operations fail at once, because Redis has not answered for a while."""
-        return self._client.broken
-
     async def ping(self) -> None:
         await self._client.command("PING")
 
@@ -109,7 +90,8 @@ class RedisStore:
 
     def news(self) -> AsyncIterator[News]:
         if self._listening is None:
-            self._listening = asyncio.get_running_loop().create_task(self._client.listen(self._channel, self._publish))
+            listening = listen(self._channel, self._publish, self._client.subscriber)
+            self._listening = asyncio.get_running_loop().create_task(listening)
         return self._hub.listen()
 
     def _publish(self, message: bytes) -> None:
@@ -130,21 +112,21 @@ class RedisStore:
             raise missing(stream)
         return outcome
 
-    async def _hash(self, stream: str, data: str, index: str) -> tuple[Pairs, Pairs]:
+    async def _hash(self, stream: str, data: str, index: str) -> tuple[replies.Pairs, replies.Pairs]:
         """A large hash and the small one that says what of it counts, both as they were at one moment, read in replies
         of bounded size: the small one first."""
         for _ in range(_TRIES):
             small, names, *sizes = await self._run("read_hash", stream, data, index, self._reply)
             if not sizes:
-                return pairs(small), pairs(names)
+                return replies.pairs(small), replies.pairs(names)
             values: list[bytes | None] = []
-            for group in groups(names, sizes[0], self._reply):
+            for group in replies.groups(names, sizes[0], self._reply):
                 current, more = await self._run("read_fields", stream, data, index, *group)
-                values += more if dict(pairs(current)) == dict(pairs(small)) else [None]
+                values += more if dict(replies.pairs(current)) == dict(replies.pairs(small)) else [None]
                 if None in values:
                     break  # a later run came, or the round was merged: read again
             else:
-                return pairs(small), [(name, value or b"") for name, value in zip(names, values, strict=True)]
+                return replies.pairs(small), [(name, value or b"") for name, value in zip(names, values, strict=True)]
         raise UnavailableError(f"store: {data} of stream {stream!r} changes faster than it can be read; try again")
 
     # -- streams
@@ -156,14 +138,14 @@ class RedisStore:
         claimed = bool(owner) and await self._quotas.claim(owner, name, most)
         created, *fields = await self._run("put_stream", name, spec, floor, owner)
         await self._client.command("ZADD", self._index, 0, name)
-        record = stream_of(name, fields)
+        record = replies.stream_of(name, fields)
         if claimed and record.owner != owner:
             await self._quotas.release(owner, name)
         return record, bool(created)
 
     async def stream(self, name: str) -> StreamRecord | None:
         fields = await self._run("stream", name)
-        return None if fields is None else stream_of(name, fields)
+        return None if fields is None else replies.stream_of(name, fields)
 
     async def streams(self, after: str, limit: int) -> Sequence[StreamRecord]:
         streams: list[StreamRecord] = []
@@ -196,7 +178,7 @@ class RedisStore:
         if reply is None:
             return None
         begun, *fields = reply
-        record = stream_of(last.name, fields)
+        record = replies.stream_of(last.name, fields)
         await self._client.command("ZADD", self._index, 0, last.name)
         if record.owner:
             await self._quotas.claim(record.owner, last.name, None)
@@ -211,7 +193,7 @@ class RedisStore:
     # -- parts of batches
 
     async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
-        name = key.kind, key.batch, key.source, digits(key.run), key.part, key.parts
+        name = key.kind, key.batch, key.source, replies.digits(key.run), key.part, key.parts
         outcome = (await self._change("put_part", stream, *name, data, self._limits.batches)).decode()
         if outcome.startswith("parts "):
             raise other_parts(key, int(outcome.removeprefix("parts ")))
@@ -219,14 +201,14 @@ class RedisStore:
 
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
         runs, data = await self._hash(stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}")
-        keys = part_keys_of(kind, batch, runs, [field for field, _ in data])
+        keys = replies.part_keys_of(kind, batch, runs, [field for field, _ in data])
         parts = [StoredPart(key, value) for key, (_, value) in zip(keys, data, strict=True)]
         return tuple(sorted(parts, key=lambda part: part.key))
 
     async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
         # However small the data is, it is more than -1 bytes: the names come without it.
         runs, fields, _ = await self._run("read_hash", stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}", -1)
-        return tuple(sorted(part_keys_of(kind, batch, pairs(runs), fields)))
+        return tuple(sorted(replies.part_keys_of(kind, batch, replies.pairs(runs), fields)))
 
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
         numbers = [int(text) for text in await self._run("batches", stream, kind)]
@@ -237,20 +219,22 @@ class RedisStore:
         if reply is None:
             return None
         incarnation, *scores = reply
-        of = {kind: {int(n): int(mark) for n, mark in pairs(flat)} for kind, flat in zip(kinds, scores, strict=True)}
+        marks = map(replies.pairs, scores)
+        of = {kind: {int(n): int(mark) for n, mark in flat} for kind, flat in zip(kinds, marks, strict=True)}
         return Marks(int(incarnation), of)
 
     # -- plans
 
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
-        args = version_text(plan.version), plan.digest, plan.data, plan.purpose, version_text(after), self._limits.plans
+        version, last = replies.version_text(plan.version), replies.version_text(after)
+        args = version, plan.digest, plan.data, plan.purpose, last, self._limits.plans
         return PlanOutcome((await self._change("put_plan", stream, *args)).decode())
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
-        return plan_of(await self._run("plan", stream, version_text(version)))
+        return replies.plan_of(await self._run("plan", stream, replies.version_text(version)))
 
     async def plan_for(self, stream: str, purpose: str) -> PlanRecord | None:
-        return plan_of(await self._run("plan_for", stream, purpose))
+        return replies.plan_of(await self._run("plan_for", stream, purpose))
 
     # -- rounds
 
@@ -261,7 +245,7 @@ class RedisStore:
         reply = await self._run("round", stream)
         if reply is None:
             raise missing(stream)
-        return round_of(reply)
+        return replies.round_of(reply)
 
     async def seal(self, stream: str, epoch: int) -> bool:
         return bool(await self._change("seal", stream, epoch))
@@ -270,16 +254,16 @@ class RedisStore:
         return self._reports.sealed(stream, epoch)
 
     async def commit(self, stream: str, commit: Commit) -> Commit | None:
-        fields = [report_field(key) for key in commit.names]
-        args = commit.epoch, commit.answer, commit.keep, names_text(commit.names), micros(self._limits.forget)
+        fields = [replies.report_field(key) for key in commit.names]
+        args = commit.epoch, commit.answer, commit.keep, json.dumps(commit.names), replies.micros(self._limits.forget)
         outcome = await self._change("commit", stream, *args, *fields)
         if outcome == b"not sealed":
             return None
         self._reports.merged(stream, commit.names)
-        return commit if outcome == b"merged" else commit_of(outcome)
+        return commit if outcome == b"merged" else replies.commit_of(outcome)
 
     async def answer(self, stream: str) -> Commit | None:
-        return commit_of(await self._run("answer", stream))
+        return replies.commit_of(await self._run("answer", stream))
 
     # -- history
 
@@ -287,4 +271,4 @@ class RedisStore:
         await self._change("note", stream, kind, data, keep)
 
     async def notes(self, stream: str, kind: str, last: int) -> Sequence[HistoryEntry]:
-        return tuple(history_entry_of(line) for line in await self._run("notes", stream, kind, last))
+        return tuple(replies.history_entry_of(line) for line in await self._run("notes", stream, kind, last))
