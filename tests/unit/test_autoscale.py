@@ -369,3 +369,18 @@ def test_impossible_statistics_are_refused(fields, name):
     with pytest.raises(ConfigError) as caught:
         BatchStats(*fields)
     assert caught.value.parameter == name
+
+
+@pytest.mark.parametrize(
+    ("map_part", "reduce_part", "grows"), [(1.2, 0.1, False), (0.95, 0.9, False), (0.6, 0.7, True), (0.95, 2.0, True)]
+)
+def test_a_job_bound_by_its_map_side_gets_no_reduce_tasks(map_part: float, reduce_part: float, grows: bool) -> None:
+    """The source has decided the number of map tasks. What one stage lacks the other one's tasks do not make good; but
+    a reduce stage that is the slower one, or that can bring W down, still grows."""
+    scaler = AutoScaler(ScaleState(p=4, r=8), ScaleRules(d=2, min_p=4, max_p=4))
+    stats = BatchStats(1.0, map_part + reduce_part, map_part, reduce_part, rows=1_000, keys=10)
+    decisions = [scaler.handle(stats) for _ in range(12)]
+    assert (decisions[-1].r > 8) == grows
+    if not grows:
+        assert {decision.action for decision in decisions} == {"hold"}
+        assert "the map stage is what is slow" in decisions[-1].reason

@@ -22,7 +22,8 @@ Deviations from the paper:
   made, and a task is added to the other stage where the rule's own would gain less than a quarter of what
   the other does. Without it, 2 -> 1 tasks leaps over Zone 2, and a wrong cause adds map tasks without end.
   ``as_published`` is without.
-- A stage at its bound: the other stage is taken. The bounds themselves are ours.
+- A stage at its bound: the other stage is taken. The bounds themselves are ours. But a stage is left alone where the
+  other one by itself keeps W above the threshold and takes longer: more of its tasks would not answer the load.
 - One decision changes a stage by as many increments as W asks for by the same foresight, and not by one: a load that
   rises by half would else be answered after as many times ``d`` batches as it needs tasks (decision 0008). At most
   to twice the tasks or half of them, for further away 1/tasks is a guess; by one where no number of them would do, and
@@ -230,6 +231,8 @@ def _move(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign:
         note = f"the {stages} stage is at its bound"
     refused = ""
     for choice in order:
+        if sign > 0 and (slow := _too_slow(rules, state, now, choice)):
+            return state.p, state.r, slow
         many = _increments(rules, state, choice, sign) if sign < 0 or _pays(state, now) else 1
         p, r = _moved(rules, state, choice, sign * many)
         if (p, r) == (state.p, state.r):
@@ -242,6 +245,18 @@ def _move(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign:
     if refused:
         return state.p, state.r, f"{refused}, above the middle of Zone 2; kept"
     return state.p, state.r, f"p = {state.p} and r = {state.r} are at their bounds"
+
+
+def _too_slow(rules: ScaleRules, state: ScaleState, now: Load, stage: Stages) -> str:
+    """Why tasks of this stage would not answer the load: the other stage is at its bound, and is what is slow."""
+    if stage == "both" or rules.as_published:
+        return ""
+    other: Stages = "reduce" if stage == "map" else "map"
+    own, others = (now.map_part, now.reduce_part) if stage == "map" else (now.reduce_part, now.map_part)
+    bound, rest = _moved(rules, state, other, 1) == (state.p, state.r), _rest(now, stage)
+    if not bound or rest <= rules.thres or own >= others:
+        return ""
+    return f"hold: the {other} stage is what is slow, W = {rest:.2f} however many {stage} tasks there are"
 
 
 def _preferences(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign: int) -> tuple[Stages, ...]:
