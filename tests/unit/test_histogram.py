@@ -12,6 +12,7 @@ from unskew.core.arrays.ranking import heaviest
 from unskew.core.errors import HistogramError
 from unskew.core.histogram.histogram import MAX_ROWS, Histogram, Tail, fold_hosts, host_of
 from unskew.core.sketches.tally import exact_sum
+from unskew.simulate.key_streams import zipf_keys
 
 
 def hist(counts: dict[int, int]) -> Histogram:
@@ -66,9 +67,20 @@ def test_the_heaviest_equal_a_full_sort(keys: int, limit: int) -> None:
     assert heaviest(hashes, counts, limit).tolist() == np.lexsort((hashes, -counts))[:limit].tolist()
 
 
-def test_decay_forgets_small_counts_and_never_grows() -> None:
+def test_decay_keeps_the_sum_to_a_row_and_takes_the_share_of_no_key() -> None:
+    """Rounded down, the keys of one row would vanish, and the heavy ones' share would grow by a fifth."""
     h = hist({1: 100, 2: 1, 3: 3}).decay(0.5)
-    assert h == hist({1: 50, 3: 1})
+    assert h == hist({1: 50, 2: 1, 3: 1})
+    keys = zipf_keys(np.random.default_rng(1), 60_000, 100_000, 1.0).astype(np.uint64)
+    full = Histogram.from_hashes(keys * np.uint64(0x9E3779B97F4A7C15))
+    for factor in (0.9, 0.5, 0.1):
+        faded = full.decay(factor)
+        assert abs(faded.total - factor * full.total) <= 1
+        assert faded.top(20)[1].sum() / faded.total == pytest.approx(full.top(20)[1].sum() / full.total, rel=0.01)
+
+
+def test_decay_by_one_or_zero_and_by_nothing_else() -> None:
+    h = hist({1: 100, 2: 1, 3: 3})
     assert h.decay(1.0) is h
     assert h.decay(0.0).total == 0
     with pytest.raises(HistogramError, match=r"0\.0 to 1\.0"):
@@ -78,7 +90,7 @@ def test_decay_forgets_small_counts_and_never_grows() -> None:
 def test_decay_of_the_tail_keeps_no_more_keys_than_rows() -> None:
     h = Histogram.from_counts(np.zeros(0, np.uint64), [], Tail(np.array([10, 1]), np.array([9, 1]))).decay(0.5)
     assert h.tail is not None
-    assert (h.tail.rows.tolist(), h.tail.keys.tolist()) == ([5, 0], [5, 0])
+    assert (h.tail.rows.tolist(), h.tail.keys.tolist()) == ([5, 1], [5, 1])
 
 
 def test_the_tail_counts_in_totals_and_merges_at_the_coarser_grain() -> None:
