@@ -240,6 +240,19 @@ def test_more_state_makes_the_same_move_dearer():
     assert make_planner("kip", N).plan(skewed, plan, Feedback(state=heavy)) is plan
 
 
+def test_a_move_that_costs_nothing_is_taken_where_it_evens_the_others():
+    """One key of half of the rows holds the largest load up whatever is done; the others may still be placed better."""
+    rows = histogram({key(0, 1): 4000, **{key(1, i): 100 for i in range(30)}, **{key(2, i): 100 for i in range(10)}})
+    plan = make_planner("hash", N).plan(rows)
+    kept = make_planner("kip", N, migration_cost=100.0).decide(rows, plan)
+    free = make_planner("kip", N).decide(rows, plan, Feedback(state=Histogram.empty()))
+    assert kept.plan is plan
+    assert free.changed
+    assert free.reason.startswith("moves nothing that is kept")
+    assert free.plan.loads(rows).max() == plan.loads(rows).max()
+    assert free.plan.loads(rows).var() < plan.loads(rows).var()
+
+
 def test_slow_drift_adds_up_until_it_pays():
     """Each step is a hundredth and never worth a move by itself. The comparison is with the accepted plan, so the
     steps add up; a baseline that moved along would never switch."""
