@@ -16,6 +16,7 @@ from unskew.client import testing
 from unskew.core.errors import PlanError
 from unskew.core.freshness.plan_ahead import (
     BatchFacts,
+    CountingTime,
     NextBatch,
     Partitions,
     PlanAhead,
@@ -136,6 +137,17 @@ def test_where_a_count_costs_more_than_a_miss_the_plan_of_before_is_taken() -> N
         assert isinstance(ahead.after(timed, session), PlanRequest)
         ahead.answered(None)
     assert ahead.next.way in ("hash", "last", "previous")
+
+
+def test_counting_costs_its_seconds_less_the_read_that_it_saves() -> None:
+    """A source that is dear to read is read once either way: the rows of a counted batch are persisted."""
+    histogram, plan = histogram_of(1), machine().next.plan
+    times = CountingTime()
+    assert times.seconds is None
+    counted = replace(facts_of(0, plan, histogram), stages=StageTimes(0.2, 1.0, 4), counting=5.0)
+    assert times.after(counted).seconds == 5.0
+    plain = replace(facts_of(1, plan, histogram), stages=StageTimes(4.0, 1.0, 4))
+    assert times.after(counted).after(plain).seconds == pytest.approx(1.2)
 
 
 def test_a_query_follows_another_one_s_number_of_partitions() -> None:

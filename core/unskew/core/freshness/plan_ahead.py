@@ -22,7 +22,7 @@ from unskew.core.scaling.elastic import Decider, StageTimes
 from unskew.core.scaling.values import ScaleDecision
 from unskew.core.stream_spec import StreamSpec
 
-__all__ = ["BatchFacts", "NextBatch", "Partitions", "PlanAhead", "PlanRequest"]
+__all__ = ["BatchFacts", "CountingTime", "NextBatch", "Partitions", "PlanAhead", "PlanRequest"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,29 @@ class Partitions:
 
     spec: StreamSpec
     owner: bool = False
+
+
+@dataclass(frozen=True)
+class CountingTime:
+    """What counting adds to a batch: its own seconds, and those of reading the rows afterwards (they are persisted),
+    less what reading takes in a batch that is not counted. Each is of the last such batch; None: there was none."""
+
+    counting: float | None = None
+    read_counted: float = 0.0
+    read: float | None = None
+
+    def after(self, facts: BatchFacts) -> CountingTime:
+        """With one more batch."""
+        if facts.counting is None:
+            return replace(self, read=facts.stages.map_time)
+        return replace(self, counting=facts.counting, read_counted=facts.stages.map_time)
+
+    @property
+    def seconds(self) -> float | None:
+        """The seconds that counting the next batch would add; None where no batch was counted."""
+        if self.counting is None:
+            return None
+        return self.counting if self.read is None else max(self.counting + self.read_counted - self.read, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +122,7 @@ class PlanAhead:
         self.decider, self._owner = decider, decider is not None
         self.decision: ScaleDecision | None = None
         self.next = NextBatch(self._ways.next.way, first, self._ways.next.reason)
-        self._counting: float | None = None  # seconds, of the last batch that was counted
+        self._counting = CountingTime()
         self._last: BatchFacts | None = None
         self._tasks = 0
         self._request: PlanRequest | None = None
@@ -114,7 +137,7 @@ class PlanAhead:
         self.decision = self._decide(facts)
         partitions = self._partitions(session)
         self._tasks = facts.stages.maps or self._tasks
-        self._counting = self._counting if facts.counting is None else facts.counting
+        self._counting = self._counting.after(facts)
         self.next = replace(self.next, rows=facts.rows, tasks=self._tasks)
         if facts.rows:
             self._last = facts
@@ -143,7 +166,7 @@ class PlanAhead:
 
     def _score(self, facts: BatchFacts) -> None:
         """What each way would have cost this batch, in seconds where its stages were timed."""
-        price = self._ways.price(facts.histogram, facts.stages.reduce_time, facts.plan, self._counting)
+        price = self._ways.price(facts.histogram, facts.stages.reduce_time, facts.plan, self._counting.seconds)
         self._ways.score(facts.histogram, facts.number, price)
 
     def _small(self, partitions: int) -> NextBatch:

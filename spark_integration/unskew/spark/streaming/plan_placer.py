@@ -117,6 +117,7 @@ class PlanPlacer:
             histogram = histogram_of(df, settings.keys, partitions, settings.spread_columns, sk.sampling)
             plan, reason = planner.after(plan, histogram, batch), f"counted before it was placed: {reason}"
             self._counting = time.monotonic() - began
+            self._last_job = jobs_of(df, self._last_job).last  # what counts is no stage of the batch
         if present is not None and plan == present.bound.plan:
             return present.bound, reason
         return RoutingChoice(plan.partitions, plan, batch=batch, seed=planner.spec.seed), reason
