@@ -25,7 +25,7 @@ def zipf(exponent: float, rows: int = 1_000_000, keys: int = KEYS) -> Histogram:
     return Histogram(hashes(keys), counts)
 
 
-@pytest.mark.parametrize("operator", ["group_apply", "aggregate", "join", "repartition"])
+@pytest.mark.parametrize("operator", ["group_apply", "aggregate", "repartition"])
 def test_uniform_keys_are_left_to_spark(operator: str) -> None:
     """Fifty rows a key: hashing is even, and a plan only costs."""
     advice = advise(operator, zipf(0.0), JOB)
@@ -34,7 +34,7 @@ def test_uniform_keys_are_left_to_spark(operator: str) -> None:
     assert str(advice).startswith("leave it to Spark")
 
 
-@pytest.mark.parametrize("operator", ["aggregate", "join", "repartition"])
+@pytest.mark.parametrize("operator", ["aggregate", "repartition"])
 def test_heavy_keys_want_a_plan(operator: str) -> None:
     """At Zipf 1.5 one key has 38 % of the rows; by hash a task has it whole."""
     advice = advise(operator, zipf(1.5), JOB)
@@ -83,17 +83,6 @@ def test_few_input_splits_leave_slots_idle() -> None:
     assert advise("aggregate", zipf(1.5, keys=40), Job(48, 16, inputs=2)).choice == "unskew"
 
 
-def test_what_aqe_splits_by_itself_is_left_to_it() -> None:
-    """A heaviest partition of 256 MB and five times the median; not a smaller one, nor where AQE is off or unknown."""
-    large = advise("join", zipf(1.5), Job(48, 16, bytes=10 << 30, split_bytes=256 << 20))
-    assert (large.choice, "Spark splits it by itself" in large.reason) == ("spark", True)
-    assert large.by_spark is not None
-    assert advise("join", zipf(1.5), Job(48, 16, bytes=100 << 20, split_bytes=256 << 20)).choice == "unskew"
-    assert advise("join", zipf(1.5), Job(48, 16, bytes=10 << 30)).choice == "unskew"
-    assert advise("join", zipf(1.5), Job(48, 16, split_bytes=1)).choice == "unskew"
-    assert advise("repartition", zipf(1.5), Job(48, 16, bytes=10 << 30, split_bytes=256 << 20)).choice == "unskew"
-
-
 def test_combinable_aggregates_are_left_to_spark_however_skewed() -> None:
     advice = advise("sql", zipf(1.5), JOB)
     assert (advice.choice, "before it shuffles" in advice.reason) == ("spark", True)
@@ -120,6 +109,8 @@ def test_states_are_those_that_chance_gives() -> None:
 def test_what_is_asked_for_must_exist() -> None:
     with pytest.raises(ConfigError, match="operator: 'sort'"):
         advise("sort", zipf(0.0), JOB)
+    with pytest.raises(ConfigError, match="advise_join, which looks at both sides"):
+        advise("join", zipf(0.0), JOB)
     with pytest.raises(ConfigError, match="slots: 0"):
         Job(8, 0)
     assert set(OPERATORS) == {"group_apply", "aggregate", "join", "repartition", "sql"}

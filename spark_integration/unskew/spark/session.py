@@ -243,7 +243,7 @@ class Unskew:
             if other is None:
                 raise ConfigError("other", other, "the right side, which decides what a join costs")
             join = self._join(df, other, names_of(key), how, spread, None)
-            return advise_on_join(join, lambda: self.histogram(df, key, spread))
+            return advise_on_join(join, self._sampling)
         key_of(df, key)
         return advise_on_frame(df, operator, self.partitions, lambda: self.histogram(df, key, spread))
 

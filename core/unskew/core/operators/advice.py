@@ -28,30 +28,27 @@ from unskew.core.quality.measures import makespan
 __all__ = ["OPERATORS", "PIECE", "Advice", "Job", "States", "advise", "states"]
 
 INPUT, SPARK, UNSKEW = "input", "spark", "unskew"
+JOIN = "join"  # both sides decide: join_advice
 SQL = "sql"  # any aggregate of Spark itself that combines: sum, count, max, approximate distinct counts ...
 
 F64 = NDArray[np.float64]
 
 PIECE = 1 << 16  # rows that a task holds at the input before it makes states of them
-_FEW = 10_000  # rows: below it a histogram costs more than the skew
-_WORTH = 1.1  # how much longer Spark's own way has to take
+FEW = 10_000  # rows: below it a histogram costs more than the skew
+WORTH = 1.1  # how much longer Spark's own way has to take
 _HALF = 2.0  # times as many states the other way
-_SKEWED = 5.0  # times the median from which AQE takes a partition for skewed
 _COMBINES = 1000  # rows per state from which moving rows costs more than any state
 
 
 @dataclass(frozen=True)
 class Job:
     """What the driver knows of the run: partitions of the plan; tasks at a time; partitions that Spark would shuffle
-    into; input splits; and of a join, as far as known, the bytes of these rows and those of a partition from which
-    AQE splits it."""
+    into; input splits."""
 
     partitions: int
     slots: int
     shuffle_partitions: int = 200
     inputs: int = 1
-    bytes: int | None = None
-    split_bytes: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("partitions", "slots", "shuffle_partitions", "inputs"):
@@ -102,9 +99,11 @@ def advise(operator: str, histogram: Histogram, job: Job) -> Advice:
     """The advice for rows distributed like these. No row is read."""
     if operator not in OPERATORS:
         raise ConfigError("operator", operator, OPERATORS)
+    if operator == JOIN:
+        raise ConfigError("operator", operator, "advise_join, which looks at both sides")
     if operator == SQL:
         return Advice(SQL, SPARK, _COMBINED)
-    if histogram.total < _FEW:
+    if histogram.total < FEW:
         return Advice(operator, SPARK, f"{histogram.total:,} rows are too few to be worth counting")
     return _JUDGES[operator](operator, histogram, job)
 
@@ -116,7 +115,7 @@ def _groups(operator: str, histogram: Histogram, job: Job) -> Advice:
     limit = max(heaviest, histogram.total / job.slots)
     by_plan = makespan(plan.loads(histogram), job.slots) / limit
     by_spark = _hashed(histogram, job) / limit
-    if by_spark < _WORTH * by_plan:
+    if by_spark < WORTH * by_plan:
         if heaviest > histogram.total / job.slots:
             return _leave(
                 operator, by_spark, by_plan, f"one group has {heaviest / histogram.total:.0%} of the rows and {_ONE}"
@@ -137,7 +136,7 @@ def _aggregate(operator: str, histogram: Histogram, job: Job) -> Advice:
         return advice
     count = states(histogram, plan, max(job.inputs, -(-histogram.total // PIECE)))
     by_input = -(-job.inputs // job.slots) * job.slots / job.inputs  # times the least possible: splits are even
-    if count.plan_pays or by_input >= _WORTH * (advice.by_plan or 1.0):
+    if count.plan_pays or by_input >= WORTH * (advice.by_plan or 1.0):
         return Advice(operator, UNSKEW, f"{advice.reason}; {_shipped(count)}", advice.by_spark, advice.by_plan, count)
     return Advice(
         operator,
@@ -149,27 +148,11 @@ def _aggregate(operator: str, histogram: Histogram, job: Job) -> Advice:
     )
 
 
-def _join(operator: str, histogram: Histogram, job: Job) -> Advice:
-    """A plan, unless all partitions that are too heavy are large enough for AQE to split."""
-    advice = _split(operator, histogram, job)
-    if advice.choice == SPARK or job.bytes is None or job.split_bytes is None:
-        return advice
-    loads = make_planner("hash", job.shuffle_partitions).plan(histogram).loads(histogram)
-    skewed = max(job.split_bytes * histogram.total / max(job.bytes, 1), _SKEWED * float(np.median(loads)))
-    heaviest = int(loads.max())
-    if heaviest <= skewed:
-        return advice
-    size = round(heaviest / histogram.total * job.bytes) >> 20
-    return Advice(
-        operator, SPARK, f"its heaviest partition has about {size:,} MB, {_BY_AQE}", advice.by_spark, advice.by_plan
-    )
-
-
 def _compared(operator: str, histogram: Histogram, job: Job, plan: Plan) -> Advice:
     limit = histogram.total / job.slots
     by_plan = makespan(plan.loads(histogram), job.slots) / limit
     by_spark = _hashed(histogram, job) / limit
-    if by_spark < _WORTH * by_plan:
+    if by_spark < WORTH * by_plan:
         return _leave(operator, by_spark, by_plan, _EVEN)
     return Advice(operator, UNSKEW, _faster(by_spark, by_plan), by_spark, by_plan)
 
@@ -217,10 +200,6 @@ def _splits_met(rows: F64, inputs: int) -> F64:
     return inputs * -np.expm1(rows * np.log1p(-1.0 / inputs)) if inputs > 1 else np.minimum(rows, 1.0)
 
 
-_BY_AQE = (
-    "so Spark splits it by itself (AQE, spark.sql.adaptive.skewJoin) without a count before it. Take sk.join where a "
-    "row that comes out is much dearer than one that goes in"
-)
 _EVEN = "the rows are even enough as Spark's own hash puts them"
 _ONE = "nothing that keeps groups whole can end before it; Spark's own way ends with it too"
 _COMBINED = (
@@ -231,7 +210,6 @@ _COMBINED = (
 _JUDGES: dict[str, Callable[[str, Histogram, Job], Advice]] = {
     "group_apply": _groups,
     "aggregate": _aggregate,
-    "join": _join,
     "repartition": _split,
 }
-OPERATORS = (*_JUDGES, SQL)
+OPERATORS = (*_JUDGES, JOIN, SQL)

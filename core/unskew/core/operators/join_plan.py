@@ -28,7 +28,7 @@ from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin, make_planner
 from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT
 
-__all__ = ["HOWS", "LEFT", "RIGHT", "Bounds", "JoinPlan", "JoinRows", "join_plan", "side_of"]
+__all__ = ["HOWS", "LEFT", "RIGHT", "Bounds", "JoinPlan", "JoinRows", "cost_histogram", "join_plan", "side_of"]
 
 
 LEFT, RIGHT = "left", "right"
@@ -145,6 +145,13 @@ def join_plan(
         plan, rows.how, side, rows.left.total, rows.right.total, int(_output_of_all(rows)),
         int(_copied(plan, rows.hashes, copies).sum()), stuck, _reason(rows, plan, stuck),
     )  # fmt: skip
+
+
+def cost_histogram(rows: JoinRows, work: float) -> Histogram:
+    """What each key costs, and each host's other keys: in rows in and out, scaled down where a plan could not count."""
+    cost, (tail, tail_keys) = _costs(rows, work), _tail(rows, work)
+    scale = min(1.0, _SCALE / max(float(cost.sum() + tail.sum()), 1.0))
+    return _histogram(rows.hashes, cost * scale, tail * scale, tail_keys, None)
 
 
 def _histogram(hashes: U64, cost: F64, tail: F64, tail_keys: I64, spread: I64 | None) -> Histogram:

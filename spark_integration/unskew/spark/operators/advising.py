@@ -1,4 +1,4 @@
-"""``sk.advise``: the facts of a run before it runs, for ``unskew.core.operators.advice`` to judge.
+"""``sk.advise``: the facts of a run before it runs, for ``unskew.core.operators.advice`` and ``join_advice`` to judge.
 
 Keys are counted, as for a plan; what is to be done with the rows is not done.
 """
@@ -6,7 +6,6 @@ Keys are counted, as for a plan; what is to be done with the rows is not done.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Column
@@ -14,13 +13,15 @@ from pyspark.sql import Column
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.operators.advice import OPERATORS, Advice, Job, advise
-from unskew.core.operators.join_plan import LEFT
+from unskew.core.operators.join_advice import advise_join
+from unskew.core.operators.join_plan import HOWS, LEFT
 from unskew.spark.frame.jvm import input_splits, shuffle_partitions, slots_of
 from unskew.spark.frame.keys import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from unskew.spark.frame.histogram import Sampling
     from unskew.spark.operators.joins import Join
 
 __all__ = ["advise_on_frame", "advise_on_join", "job_of", "names_of"]
@@ -55,11 +56,11 @@ def names_of(key: Columns) -> str | list[str]:
     return plain
 
 
-def advise_on_join(asked: Join, counted: Callable[[], Histogram]) -> Advice:
+def advise_on_join(asked: Join, sampling: Sampling) -> Advice:
+    """By both sides; nothing is counted where Spark's own plan says that no row is shuffled."""
     why = asked.broadcast_by_spark()
     if why is not None:
         return Advice("join", "spark", why)
-    job, by_aqe = job_of(asked.frames[LEFT], asked.partitions), asked.split_by_spark(LEFT)
-    if by_aqe is not None:
-        job = replace(job, bytes=by_aqe[0], split_bytes=by_aqe[1])
-    return advise("join", counted(), job)
+    sizes = {side: asked.split_by_spark(side) for side in HOWS[asked.how]}
+    aqe = {side: size for side, size in sizes.items() if size is not None}
+    return advise_join(asked.counted(sampling), job_of(asked.frames[LEFT], asked.partitions), aqe=aqe)

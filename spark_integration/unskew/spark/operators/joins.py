@@ -135,7 +135,7 @@ class Join:
     ) -> JoinPlan:
         """A plan by what both sides have: four jobs, a sample and a count of each side's key columns."""
         limits, how = bounds or Bounds(), sampling or Sampling(seed=seed)
-        rows = self._counted(how)
+        rows = self.counted(how)
         side = self.side or side_of(rows, limits.work, self.partitions)
         origin = Origin(stream=stream, key_types=self.keys.types)
         plan = join_plan(rows, side, self.partitions, limits, weights=weights, seed=seed, origin=origin)
@@ -149,7 +149,8 @@ class Join:
             )
         return plan
 
-    def _counted(self, how: Sampling) -> JoinRows:
+    def counted(self, how: Sampling) -> JoinRows:
+        """The rows of both sides by key: four jobs, a sample and a count of each side's key columns."""
         split = (self.side,) if self.side else HOWS[self.how]
         left, right = (
             (self._matching(side), self._hash(side), self._spread_hash(side) if side in split else None)
