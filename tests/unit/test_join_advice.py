@@ -1,4 +1,4 @@
-"""Advice on joins goes by both sides and the join's type: a key that is rare on one side may be most of the output."""
+"""Advice on joins goes by both sides and the type: a key that is rare on one side may be most of the output."""
 
 from __future__ import annotations
 
