@@ -51,8 +51,8 @@ def advise_join(
         side, size = large
         reason = (
             f"its heaviest partition has about {size >> 20:,} MB of the {side} side, so Spark splits it by itself "
-            "(AQE, spark.sql.adaptive.skewJoin) without a count before it. Take sk.join where a row that comes out is much "
-            "dearer than one that goes in"
+            "(AQE, spark.sql.adaptive.skewJoin) without a count before it. Take sk.join where a row that comes out is "
+            "much dearer than one that goes in"
         )
         return Advice("join", SPARK, reason, by_spark, by_plan)
     return Advice("join", UNSKEW, figures, by_spark, by_plan)
