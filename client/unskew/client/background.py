@@ -55,7 +55,7 @@ class Outbox(Generic[T]):
 
     def __init__(self, keep: int) -> None:
         self.dropped = 0
-        self._keep, self._lock, self._items = keep, threading.Lock(), deque[T](maxlen=keep)
+        self._keep, self._lock, self._items = int(keep), threading.Lock(), deque[T](maxlen=int(keep))
 
     def put(self, item: T) -> None:
         with self._lock:

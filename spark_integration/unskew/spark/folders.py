@@ -16,11 +16,11 @@ import re
 import time
 import uuid
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
+from unskew.core.arrays.frozen import derived
 from unskew.core.errors import ConfigError
 
 __all__ = ["Folder"]
@@ -132,7 +132,7 @@ class Folder:
         name = uri[1].lower() if uri else "file"
         return _SAME.get(name, name)
 
-    @cached_property
+    @derived
     def _resolved(self) -> tuple[FileSystem, str]:
         whole = _URI.fullmatch(self.where)
         if self._scheme == "file":  # as Spark writes it: nothing is escaped

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from unskew.core.dalton.qtable import QTable
 from unskew.core.plan.plan import Plan
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.core.stream_spec import UNKNOWN_PARTS
@@ -41,14 +42,22 @@ class TaskPin:
     patience: float = PATIENCE
 
     def __repr__(self) -> str:
-        incarnation, epoch = self.bound.version
-        by = f"Q-table {incarnation}.{epoch}" if self.plan is None else f"plan {self.plan.version}"
+        by = f"plan {self.plan.version}" if self.plan is not None else f"Q-table {self.version[0]}.{self.version[1]}"
         to = f", service={self.service!r}" if self.service else ""
         return f"Pin({self.stream!r}, batch={self.batch}, partitions={self.partitions}, {by}{to})"
 
     @property
     def plan(self) -> Plan | None:
         return self.bound.plan
+
+    @property
+    def table(self) -> QTable | None:
+        return self.bound.table
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Of the round whose Q-table this is: (incarnation, epoch)."""
+        return self.bound.version
 
     @property
     def learn(self) -> bool:

@@ -103,7 +103,7 @@ class PipelinedConnection:
     async def execute_command(self, *words: Any) -> Any:
         pipeline = self._pipeline
         if pipeline is None or pipeline.reading.done():
-            pipeline = await self._connecting.once("", self._connect)
+            pipeline = await self._connecting.once("", lambda: detached_task(self._connect()))
         return await pipeline.send(words)
 
     async def _connect(self) -> _Pipeline:
