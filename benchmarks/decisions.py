@@ -27,8 +27,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from unskew.core import Histogram, Plan, hash_keys
+from unskew.core.freshness.batch_price import COUNT_SHARE
 from unskew.core.freshness.stream_planner import StreamPlanner
-from unskew.core.freshness.ways import COUNT_SHARE, Ways
+from unskew.core.freshness.ways import Ways
 from unskew.core.quality.measures import LinearCost, cardinalities, loads, makespan
 from unskew.core.stream_spec import StreamSpec
 from unskew.simulate.key_streams import zipf_probabilities

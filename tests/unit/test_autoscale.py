@@ -269,7 +269,7 @@ def test_no_leap_where_tasks_alone_cannot_do():
 
 def test_where_one_stage_is_fixed_only_the_other_one_counts():
     """Rate and keys rose by 1.6. Two map tasks do not hold the reduce stage back: 32 * 1.6 in one step. Where the map
-    stage is what is slow, no number of reduce tasks helps: one at a time."""
+    stage is what is slow, no number of reduce tasks helps, and none is added."""
 
     def after(tasks: int, mapping: float, reducing: float) -> int:
         scaler = scaler_of(tasks, 32, min_p=tasks, max_p=tasks)
@@ -277,7 +277,7 @@ def test_where_one_stage_is_fixed_only_the_other_one_counts():
         return feed(scaler, batch(1.6 * mapping, 1.6 * reducing, 1600, 160), 5)[-1].r
 
     assert after(2, 0.05, 0.8) == 52
-    assert after(40, 0.8, 0.05) == 33
+    assert after(40, 0.8, 0.05) == 32
 
 
 def test_leaps_end_where_they_do_not_pay():
@@ -384,3 +384,11 @@ def test_a_job_bound_by_its_map_side_gets_no_reduce_tasks(map_part: float, reduc
     if not grows:
         assert {decision.action for decision in decisions} == {"hold"}
         assert "the map stage is what is slow" in decisions[-1].reason
+
+
+def test_a_rate_that_rises_does_not_get_round_it() -> None:
+    """Rate and keys rise: the rule is for both stages, of which the one at its bound is what is slow."""
+    scaler = AutoScaler(ScaleState(p=4, r=8), ScaleRules(d=2, min_p=4, max_p=4))
+    for batch in range(16):
+        scaler.handle(BatchStats(1.0, 1.4, 1.3, 0.1, rows=1_000 + 100 * batch, keys=10 + batch))
+    assert scaler.state.r == 8

@@ -253,6 +253,13 @@ def test_a_move_that_costs_nothing_is_taken_where_it_evens_the_others():
     assert free.plan.loads(rows).var() < plan.loads(rows).var()
 
 
+def test_a_move_without_a_price_still_has_to_gain():
+    """State that moves for nothing is moved all the same: only what moves no state is free."""
+    planner = make_planner("kip", N, migration_cost=0)
+    plan = planner.plan(drifted(0.01))
+    assert planner.decide(drifted(0.02), plan).plan is plan
+
+
 def test_slow_drift_adds_up_until_it_pays():
     """Each step is a hundredth and never worth a move by itself. The comparison is with the accepted plan, so the
     steps add up; a baseline that moved along would never switch."""

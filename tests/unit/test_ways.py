@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from unskew.core.errors import ConfigError
+from unskew.core.freshness.batch_price import BatchPrice, CountingTime
 from unskew.core.freshness.stream_planner import StreamPlanner
 from unskew.core.freshness.way_scores import WayScores
-from unskew.core.freshness.ways import COUNT_SHARE, BatchPrice, Ways
+from unskew.core.freshness.ways import Ways
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.planners import make_planner
 from unskew.core.planners.plan_cost import PlanCost, chance_excess
@@ -45,7 +46,6 @@ def test_the_way_with_the_least_decayed_sum_is_named_with_the_runner_up() -> Non
     scores = WayScores(decay=0.5).after({"hash": 1.0, "same": 4.0}).after({"hash": 4.0, "same": 1.0})
     choice = scores.choice()
     assert (choice.way, choice.runner_up) == ("same", "hash")
-    assert scores.mean("same") == pytest.approx((0.5 * 4.0 + 1.0) / 1.5)
     assert choice.reason == "same would have cost 2 a batch over the last 2 batches, hash 3"
 
 
@@ -113,16 +113,60 @@ def test_another_number_of_partitions_keeps_the_record_and_drops_the_plans() -> 
     assert machine.plans["previous"].partitions == N + 8
 
 
-def test_a_price_in_seconds_is_that_of_the_batch_s_own_tasks() -> None:
+def test_a_plan_of_a_service_for_another_number_of_partitions_is_not_taken() -> None:
     machine, histogram = ways(), histogram_of(1)
-    plan = make_planner("balanced", N).plan(histogram)
-    price = machine.price(histogram, 3.0, plan, count=0.7)
-    assert price.unit * machine.cost.batch(plan, histogram) == pytest.approx(3.0)
-    assert price.count == 0.7
-    guessed = machine.price(histogram, 3.0, plan, count=None)
-    assert guessed.count == pytest.approx(3.0 * COUNT_SHARE / machine.cost.share(plan, histogram))
-    unknown = machine.price(histogram, 0.0, plan, count=0.7)
-    assert unknown == BatchPrice.shares(machine.cost, histogram)
+    machine.score(histogram, 0)
+    machine.plan_ahead(0, make_planner("balanced", N + 1).plan(histogram))
+    assert machine.plans["previous"].partitions == N
+
+
+def test_sums_begin_anew_where_the_currency_changes() -> None:
+    """Shares of a batch and seconds are not to be added up."""
+    machine, histogram = ways(), histogram_of(1)
+    machine.score(histogram, 0)
+    machine.plan_ahead(0)
+    machine.score(histogram, 1, BatchPrice(1e-6, 0.1, timed=True))
+    assert "over the last batch" in machine.next.reason
+
+
+def test_a_batch_is_scored_by_the_plans_that_were_there_when_it_began() -> None:
+    """Planning may be later than the next trigger: newer plans say nothing of what the batch could have had."""
+    late, prompt = ways(), ways()
+    for machine in (late, prompt):
+        follow(machine, [histogram_of(1)] * 2)
+    there = dict(late.plans)
+    late.plan_ahead(1, make_planner("balanced", N).plan(histogram_of(2)))
+    late.score(histogram_of(2), 2, plans=there)
+    prompt.score(histogram_of(2), 2)
+    assert late.next == prompt.next
+
+
+def test_a_query_on_plain_hash_counts_nothing() -> None:
+    assert follow(ways("hash"), [histogram_of(1)] * 3).count("same") == 0
+
+
+# -- seconds
+
+
+def test_counting_costs_its_seconds_a_row_less_the_read_that_it_saves() -> None:
+    """A source that is dear to read is read once either way: the rows of a counted batch are persisted."""
+    times = CountingTime()
+    assert times.seconds(1_000, default=0.3) == 0.3
+    times = times.after(1_000, 0.2, 5.0)
+    assert times.seconds(1_000, default=0.3) == pytest.approx(5.2)
+    read = times.after(1_000, 4.0, None)
+    assert read.seconds(2_000, default=0.3) == pytest.approx(0.85 * 2.4 + 0.15 * 0.3)
+
+
+def test_a_slow_first_count_is_not_held_against_counting() -> None:
+    """The last one or the median, whichever is less; and the longer none was, the less they say."""
+    times = CountingTime().after(1_000, 0.0, 3.0).after(1_000, 0.0, 3.0).after(1_000, 0.0, 0.1)
+    assert times.seconds(1_000, default=0.2) == pytest.approx(0.1)
+    assert times.after(1_000, 0.0, 0.5).seconds(1_000, default=0.2) == pytest.approx(0.5)
+    dear = CountingTime().after(1_000, 0.0, 3.0)
+    for _ in range(30):
+        dear = dear.after(1_000, 0.0, None)
+    assert dear.seconds(1_000, default=0.2) < 0.23
 
 
 # -- the cost of a plan

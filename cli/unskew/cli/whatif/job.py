@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
+from unskew.core.freshness.batch_price import COUNT_SHARE
 from unskew.core.freshness.stream_planner import StreamPlanner
-from unskew.core.freshness.ways import COUNT_SHARE, Fresh
+from unskew.core.freshness.ways import Fresh
 from unskew.core.histogram.history import History
 from unskew.core.planners import Planner, make_planner
 from unskew.core.stream_spec import StreamSpec

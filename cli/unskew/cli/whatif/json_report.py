@@ -41,6 +41,7 @@ def document(keys: Keys, result: Replay) -> dict[str, Any]:
         "seed": job.seed,
         "fresh": result.fresh,
         "fresh_asked": job.fresh,
+        "count_cost": job.count_cost,
         "plain_hash": [{"imbalance": r.imbalance, "loads": list(r.loads)} for r in result.hash],
         "policies": [_policy(p) for p in result.policies],
         "routers": [_router(p) for p in result.routers],

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean, median
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,8 +27,9 @@ from unskew.cli.whatif.agents import Clock, fleet_of, warm_up
 from unskew.cli.whatif.job import Job
 from unskew.cli.whatif.measure import Measure, RoutedBatch, Windows
 from unskew.cli.whatif.results import BatchResult, PlannedBatch, PolicyResult, Replay
+from unskew.core.freshness.batch_price import BatchPrice
 from unskew.core.freshness.stream_planner import StreamPlanner
-from unskew.core.freshness.ways import BatchPrice, Fresh, Ways
+from unskew.core.freshness.ways import Fresh, Ways
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.history import History
 from unskew.core.keys.hashing import mix
@@ -134,58 +134,55 @@ def _batches(
 class _PlansAhead:
     """The plans of one planner, each made from what ``--fresh previous`` or ``same`` gives it."""
 
-    def __init__(self, planner: Planner, count_cost: float) -> None:
-        self.planner, self._count_cost = planner, count_cost if planner.name != "hash" else 0.0
+    def __init__(self, planner: Planner, clock: Clock, way: str) -> None:
+        self.planner, self._clock, self._way = planner, clock, way
         self._plan: Plan | None = None
         self._feedback: Feedback | None = None
 
-    def plan(self, batch: _Batch) -> Plan:
+    def plan(self, batch: _Batch) -> tuple[Plan, str, float]:
+        """The plan, the way that it stands for, and the seconds that it took to make."""
         assert batch.window is not None
+        began = self._clock()
         self._plan = self.planner.plan(batch.window, self._plan, self._feedback, batch.origin)
-        return self._plan
+        return self._plan, self._way, self._clock() - began
 
-    def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> None:  # noqa: ARG002 - the protocol's
-        if routed is not None:
-            self._feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))
-
-    def ways(self) -> dict[str, Any]:
-        return {"count_cost": self._count_cost}
+    def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> dict[str, float]:  # noqa: ARG002 - as below
+        """What each way would have cost the batch, without counting it."""
+        if routed is None:
+            return {}
+        self._feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))
+        return {self._way: routed.cost}
 
 
 class _PlansByWay:
-    """The plans of one planner, each by the way that would have been cheapest so far; and what each way costs."""
+    """The plans of one planner, each by the way that would have been cheapest so far."""
 
-    def __init__(self, planner: Planner, job: Job, origin: Origin) -> None:
-        self.planner, self._count_cost = planner, job.count_cost
+    def __init__(self, planner: Planner, clock: Clock, job: Job, origin: Origin) -> None:
+        self.planner, self._clock, self._count_cost = planner, clock, job.count_cost
         self._ways = Ways(StreamPlanner(origin.stream, job.spec(planner.name, origin.key_types)))
-        self._taken: list[str] = []
-        self._costs: dict[str, list[float]] = {}
+        self._counted: Plan | None = None
+        self._seconds = 0.0  # for the plans ahead
 
-    def plan(self, batch: _Batch) -> Plan:
-        way = self._ways.next.way
-        self._taken.append(way)
-        return self._plans(batch)[way]
+    def plan(self, batch: _Batch) -> tuple[Plan, str, float]:
+        """As above."""
+        way, began = self._ways.next.way, self._clock()
+        self._counted = self._ways.plan_counted(batch.own, batch.number)
+        if way == "same":
+            return self._counted, way, self._clock() - began
+        return self._ways.plans[way], way, self._seconds
 
-    def _plans(self, batch: _Batch) -> dict[str, Plan]:
-        return {**self._ways.plans, "same": self._ways.plan_counted(batch.own, batch.number)}
-
-    def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> None:
-        feedback = None
-        if routed is not None:
+    def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> dict[str, float]:
+        """As above."""
+        costs, feedback = {}, None
+        if routed is not None and self._counted is not None:
             feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))
-            for way, plan in self._plans(batch).items():
-                counting = self._count_cost if way == "same" else 0.0
-                self._costs.setdefault(way, []).append(measure.planned(plan)[1].cost + counting)
-        price = BatchPrice.shares(self._ways.cost, batch.own, self._count_cost)
-        self._ways.score(batch.own, batch.number, price)
+            plans = {**self._ways.plans, "same": self._counted}
+            costs = {way: measure.planned(plan)[1].cost for way, plan in plans.items()}
+        self._ways.score(batch.own, batch.number, BatchPrice(1.0 / self._ways.cost.even(batch.own), self._count_cost))
+        began = self._clock()
         self._ways.plan_ahead(batch.number, feedback=feedback)
-
-    def ways(self) -> dict[str, Any]:
-        return {
-            "count_cost": self._count_cost * self._taken.count("same") / len(self._taken),
-            "taken": tuple(self._taken),
-            "ways": {way: fmean(costs) for way, costs in self._costs.items()},
-        }
+        self._seconds = self._clock() - began
+        return costs
 
 
 class _PlannerRun:
@@ -194,22 +191,22 @@ class _PlannerRun:
     def __init__(
         self, planner: Planner, job: Job, fresh: Fresh, origin: Origin, clock: Clock, windows: Windows
     ) -> None:
-        counted = job.count_cost if fresh == "same" else 0.0
-        by_way = fresh == "auto" and planner.name != "hash"
-        self._plans = _PlansByWay(planner, job, origin) if by_way else _PlansAhead(planner, counted)
-        self._clock, self._windows = clock, windows
+        self._job, self._windows = job, windows
+        way = "hash" if planner.name == "hash" else fresh
+        self._plans = _PlansByWay(planner, clock, job, origin) if way == "auto" else _PlansAhead(planner, clock, way)
         self._plan: Plan | None = None
         self._batches: list[BatchResult] = []
         self._planned: list[PlannedBatch] = []
+        self._taken: list[str] = []
+        self._costs: dict[str, list[float]] = {}
         self._splits = False
 
     def step(self, batch: _Batch, measure: Measure) -> None:
         if batch.window is None:
             self._plans.after(batch, None, measure)
             return
-        before, started = self._plan, self._clock()
-        plan = self._plans.plan(batch)
-        seconds = self._clock() - started
+        before = self._plan
+        plan, way, seconds = self._plans.plan(batch)
         new = before is None or plan.digest != before.digest
         promised = plan.info.loads if new else plan.loads(batch.window).tolist()
         moved = plan.moved_share(before, batch.window) if new and before is not None else None
@@ -217,21 +214,29 @@ class _PlannerRun:
         self._windows.add(at)
         self._batches.append(BatchResult(batch.number, len(batch.hashes), routed))
         self._planned.append(PlannedBatch(measure.imbalance(promised), new, moved, seconds))
+        self._taken.append(way)
         self._plan, self._splits = plan, self._splits or plan.splits
-        self._plans.after(batch, routed, measure)
+        for each, cost in self._plans.after(batch, routed, measure).items():
+            self._costs.setdefault(each, []).append(cost + self._counting(each))
+
+    def _counting(self, way: str) -> float:
+        return self._job.count_cost if way == "same" else 0.0
 
     def result(self, plain: Sequence[RoutedBatch]) -> PolicyResult:
         if self._plan is None:
             raise RuntimeError(f"policy {self._plans.planner.name} was given no batch")
+        asked = self._job.fresh == "auto"
         return PolicyResult(
             policy=self._plans.planner.name,
             splits=self._splits,
             batches=tuple(self._batches),
-            relative_makespan=_relative_makespan(self._batches, plain),
+            relative_makespan=_relative_makespan(self._batches, plain, [self._counting(way) for way in self._taken]),
             windows=self._windows.measured(),
             plan=self._plan,
             planned=tuple(self._planned),
-            **self._plans.ways(),
+            count_cost=fmean(map(self._counting, self._taken)),
+            taken=tuple(self._taken) if asked else (),
+            ways={way: fmean(costs) for way, costs in self._costs.items()} if asked else {},
         )
 
 
@@ -256,11 +261,15 @@ class _RouterRun:
             policy=self._name,
             splits=any(b.routed.ksr > 1 for b in self._batches),
             batches=tuple(self._batches),
-            relative_makespan=_relative_makespan(self._batches, plain),
+            relative_makespan=_relative_makespan(self._batches, plain, [0.0] * len(self._batches)),
             windows=self._windows.measured(),
             ns_per_tuple=1e9 * self._fleet.seconds / self._rows,
         )
 
 
-def _relative_makespan(batches: Sequence[BatchResult], plain: Sequence[RoutedBatch]) -> float:
-    return sum(b.routed.makespan for b in batches) / sum(routed.makespan for routed in plain)
+def _relative_makespan(
+    batches: Sequence[BatchResult], plain: Sequence[RoutedBatch], counting: Sequence[float]
+) -> float:
+    """With what counting costs, in even shares of each batch."""
+    costs = (b.routed.makespan * (1.0 + count / b.routed.cost) for b, count in zip(batches, counting, strict=True))
+    return sum(costs) / sum(routed.makespan for routed in plain)

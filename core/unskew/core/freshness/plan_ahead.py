@@ -11,9 +11,11 @@ Prompt's early release (section 4.2).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from unskew.core.errors import PlanError
+from unskew.core.freshness.batch_price import COUNT_SHARE, BatchPrice, CountingTime
 from unskew.core.freshness.stream_planner import StreamPlanner
 from unskew.core.freshness.ways import Fresh, Ways
 from unskew.core.histogram.histogram import Histogram
@@ -22,7 +24,9 @@ from unskew.core.scaling.elastic import Decider, StageTimes
 from unskew.core.scaling.values import ScaleDecision
 from unskew.core.stream_spec import StreamSpec
 
-__all__ = ["BatchFacts", "CountingTime", "NextBatch", "Partitions", "PlanAhead", "PlanRequest"]
+__all__ = ["BatchFacts", "NextBatch", "Partitions", "PlanAhead", "PlanRequest"]
+
+_SMALL_IN_A_ROW = 3  # batches
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,8 @@ class BatchFacts:
     ``batch`` is its number in the query and ``number`` in reports. ``plan`` is what it was bound to; ``histogram`` is
     of ``rows`` rows, estimated from ``sampled`` of them. ``seconds``: how long its handler ran; ``took``: the whole
     batch, where nobody will say so later. ``interval``: seconds from one batch to the next, 0 where that is not known.
-    ``counting``: the seconds that counting the batch took, None where it was not counted.
+    ``counting``: the seconds that counting the batch took, None where it was not counted. ``slots``: how many tasks ran
+    at once, None where that is not known. ``plans``: of each way, those that were there when the batch began.
     """
 
     batch: int
@@ -46,6 +51,8 @@ class BatchFacts:
     seconds: float = 0.0
     took: float | None = None
     counting: float | None = None
+    slots: int | None = None
+    plans: Mapping[str, Plan] | None = None
 
 
 @dataclass(frozen=True)
@@ -56,39 +63,18 @@ class Partitions:
     owner: bool = False
 
 
-@dataclass(frozen=True)
-class CountingTime:
-    """What counting adds to a batch: its own seconds, and those of reading the rows afterwards (they are persisted),
-    less what reading takes in a batch that is not counted. Each is of the last such batch; None: there was none."""
-
-    counting: float | None = None
-    read_counted: float = 0.0
-    read: float | None = None
-
-    def after(self, facts: BatchFacts) -> CountingTime:
-        """With one more batch."""
-        if facts.counting is None:
-            return replace(self, read=facts.stages.map_time)
-        return replace(self, counting=facts.counting, read_counted=facts.stages.map_time)
-
-    @property
-    def seconds(self) -> float | None:
-        """The seconds that counting the next batch would add; None where no batch was counted."""
-        if self.counting is None:
-            return None
-        return self.counting if self.read is None else max(self.counting + self.read_counted - self.read, 0.0)
-
-
 @dataclass(frozen=True, eq=False)
 class NextBatch:
     """What the next batch is bound to, and why: ``plan``, or with ``way="same"`` the plan that a count of its own rows
-    gives, made after this one. ``rows`` and ``tasks`` are those of the batch before (0: not known)."""
+    gives, made after this one. ``rows`` and ``tasks`` are those of the batch before (0: not known). ``plans``: of each
+    way."""
 
     way: str
     plan: Plan
     reason: str
     rows: int = 0
     tasks: int = 0
+    plans: Mapping[str, Plan] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +86,7 @@ class PlanRequest:
 
 class PlanAhead:
     """Of one query. ``first`` is the plan before its first batch; batches of fewer rows than ``threshold`` are not
-    planned from. ``slots``: how many tasks run at once. With a ``decider`` measured times change the number of
-    partitions.
+    planned from. With a ``decider`` measured times change the number of partitions.
 
     ``next`` is what the next batch is bound to, ``planner`` what plans are made by, and ``decision`` what the last
     event has changed about the number of partitions.
@@ -114,17 +99,18 @@ class PlanAhead:
         fresh: Fresh = "auto",
         *,
         threshold: int = 0,
-        slots: int | None = None,
         decider: Decider | None = None,
     ) -> None:
-        self._ways, self._plan = Ways(planner, fresh, slots=slots), first
+        self._ways, self._plan = Ways(planner, fresh), first
         self._fresh, self._threshold = fresh, max(threshold, 1)
         self.decider, self._owner = decider, decider is not None
         self.decision: ScaleDecision | None = None
         self.next = NextBatch(self._ways.next.way, first, self._ways.next.reason)
-        self._counting = CountingTime()
+        self._counting, self._unit = CountingTime(), 0.0  # seconds a unit, of the last batch whose tasks were timed
+        self._small_batches = 0  # in a row
         self._last: BatchFacts | None = None
         self._tasks = 0
+        self._slots: int | None = None
         self._request: PlanRequest | None = None
 
     @property
@@ -134,16 +120,17 @@ class PlanAhead:
 
     def after(self, facts: BatchFacts, session: Partitions) -> NextBatch | PlanRequest:
         """What the next batch is bound to, or the plan that is needed first."""
-        self.decision = self._decide(facts)
+        self.decision, self._slots = self._decide(facts), facts.slots
         partitions = self._partitions(session)
         self._tasks = facts.stages.maps or self._tasks
-        self._counting = self._counting.after(facts)
+        self._counting = self._counting.after(facts.rows, facts.stages.map_time, facts.counting)
         self.next = replace(self.next, rows=facts.rows, tasks=self._tasks)
         if facts.rows:
             self._last = facts
-        if facts.rows < self._threshold:
+        self._small_batches = self._small_batches + 1 if facts.rows < self._threshold else 0
+        if self._small_batches:
             return self._small(partitions)
-        self._score(facts)
+        self._ways.score(facts.histogram, facts.number, self._price(facts), facts.plans)
         self._resize(partitions)
         self._request = PlanRequest(facts)
         return self._request
@@ -164,22 +151,28 @@ class PlanAhead:
 
     # -- plans ------------------------------------------------------------------------------------------------
 
-    def _score(self, facts: BatchFacts) -> None:
-        """What each way would have cost this batch, in seconds where its stages were timed."""
-        price = self._ways.price(facts.histogram, facts.stages.reduce_time, facts.plan, self._counting.seconds)
-        self._ways.score(facts.histogram, facts.number, price)
+    def _price(self, facts: BatchFacts) -> BatchPrice | None:
+        """In seconds, by the last batch whose tasks were timed; None where none was."""
+        histogram, cost = facts.histogram, self._ways.cost
+        if facts.stages.reduce_work > 0.0 and histogram.total:
+            self._unit = facts.stages.reduce_work / float(cost.model.tasks(histogram.total, histogram.keys))
+        if not self._unit:
+            return None
+        default = COUNT_SHARE * cost.even(histogram) * self._unit
+        return BatchPrice(self._unit, self._counting.seconds(facts.rows, default), timed=True)
 
     def _small(self, partitions: int) -> NextBatch:
-        """After a batch of few rows the next one is not counted unless the user wants that: it would cost more than any
-        plan gains."""
-        if self._fresh == "auto" and self.next.way == "same":
+        """After some batches of few rows the next one is not counted unless the user wants that: it would cost more
+        than any plan gains."""
+        if self._fresh == "auto" and self.next.way == "same" and self._small_batches >= _SMALL_IN_A_ROW:
             self.next = replace(self.next, way="previous", reason=f"batches of fewer than {self._threshold:,} rows")
         return self._rescaled(partitions)
 
     def _bind(self) -> NextBatch:
-        choice = self._ways.next
-        plan = self._ways.plans.get(choice.way, self._plan)
-        self.next = replace(self.next, way=choice.way, plan=plan, reason=choice.reason)
+        choice, ways = self._ways.next, self._ways
+        before = ways.counted if choice.way == "same" and ways.counted is not None else self._plan
+        plan = ways.plans.get(choice.way, before)
+        self.next = replace(self.next, way=choice.way, plan=plan, reason=choice.reason, plans=ways.plans)
         return self.next
 
     # -- the number of partitions -----------------------------------------------------------------------------
@@ -195,7 +188,7 @@ class PlanAhead:
         """The number that this query has decided on; 0 where another one decides, or did until now: each would take
         back what the other has done."""
         new, self._owner = session.owner and not self._owner, session.owner
-        self._ways.plan_by(replace(self.planner, spec=session.spec))
+        self._ways.plan_by(replace(self.planner, spec=session.spec), self._slots)
         if self.decider is None or not session.owner:
             return 0
         if new:
@@ -219,4 +212,5 @@ class PlanAhead:
     def _resize(self, partitions: int) -> None:
         spec = self.planner.spec
         if partitions not in (0, spec.partitions):
-            self._ways.plan_by(replace(self.planner, spec=replace(spec, partitions=partitions, weights=())))
+            spec = replace(spec, partitions=partitions, weights=())
+            self._ways.plan_by(replace(self.planner, spec=spec), self._slots)

@@ -34,9 +34,9 @@ class WayScores:
     Only ways that are scored in the last batch can be chosen, and only batches in which all of them were scored count:
     where a way can be scored that could not before, the sums begin with that batch.
 
-    >>> scores = WayScores().after({"hash": 3.0, "same": 1.1})
-    >>> scores.choice().way
-    'same'
+    >>> scores = WayScores().after({"hash": 3.0, "same": 1.0})
+    >>> scores.choice().way, scores.choice({"same": 2.5}).way
+    ('same', 'hash')
     """
 
     decay: float = DECAY
@@ -55,16 +55,15 @@ class WayScores:
         sums = {way: self.decay * self.sums[way] + cost for way, cost in costs.items()}
         return WayScores(self.decay, self.batches + 1, sums, self.decay * self._weight + 1.0)
 
-    def mean(self, way: str) -> float:
-        """The mean cost of a batch by this way, as far as it is remembered."""
-        return self.sums[way] / self._weight
-
-    def choice(self) -> WayChoice:
-        """The way that would have been cheapest so far."""
+    def choice(self, extra: Mapping[str, float] | None = None) -> WayChoice:
+        """The way that would have been cheapest so far. ``extra``: what a way costs on top in each batch, by what is
+        known of it now: a first count that was slow is not held against counting for ever."""
         if not self.sums:
             raise ConfigError("costs", {}, "the cost of one way or more: call after() first")
-        ranked = sorted(self.sums, key=self.sums.__getitem__)
+        more = extra or {}
+        mean = {way: cost / self._weight + more.get(way, 0.0) for way, cost in self.sums.items()}
+        ranked = sorted(mean, key=mean.__getitem__)
         way, runner_up = ranked[0], ranked[min(1, len(ranked) - 1)]
         of = "the last batch" if self.batches == 1 else f"the last {self.batches} batches"
-        reason = f"{way} would have cost {self.mean(way):.3g} a batch over {of}, {runner_up} {self.mean(runner_up):.3g}"
+        reason = f"{way} would have cost {mean[way]:.3g} a batch over {of}, {runner_up} {mean[runner_up]:.3g}"
         return WayChoice(way, runner_up, reason)

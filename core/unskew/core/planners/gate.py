@@ -59,7 +59,7 @@ class Gate:
             f"largest load {now:.2f} -> {then:.2f} of the mean, {gain * self.horizon:.2f} over {self.horizon:g} "
             f"batches, against {cost:.2f} for moving {moved:.1%} of the state"
         )
-        if cost == 0.0 and gain >= 0.0 and after.var() < before.var():
+        if moved * state.total == 0.0 and gain >= 0.0 and after.var() < before.var():
             return GateVerdict(switch=True, reason=f"moves nothing that is kept: {figures}")
         if gain < self.least:
             return GateVerdict(switch=False, reason=f"no gain worth a move: {figures}")

@@ -249,6 +249,7 @@ def _move(rules: ScaleRules, state: ScaleState, now: Load, stages: Stages, sign:
 
 def _too_slow(rules: ScaleRules, state: ScaleState, now: Load, stage: Stages) -> str:
     """Why tasks of this stage would not answer the load: the other stage is at its bound, and is what is slow."""
+    stage = _free(rules, state, 1) if stage == "both" else stage
     if stage == "both" or rules.as_published:
         return ""
     other: Stages = "reduce" if stage == "map" else "map"

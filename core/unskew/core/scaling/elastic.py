@@ -54,12 +54,13 @@ class Elastic:
 
 @dataclass(frozen=True)
 class StageTimes:
-    """Seconds of a batch's stages that read the source and of those after a shuffle, and how many tasks read the source
-    (0: not known)."""
+    """Seconds of a batch's stages that read the source and of those after a shuffle, how many tasks read the source (0:
+    not known), and for how many seconds all tasks after a shuffle ran."""
 
     map_time: float = 0.0
     reduce_time: float = 0.0
     maps: int = 0
+    reduce_work: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

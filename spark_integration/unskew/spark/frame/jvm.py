@@ -167,11 +167,13 @@ def output_mode_of(df: DataFrame) -> str | None:
 
 @dataclass(frozen=True)
 class StageTime:
-    """A stage that has run: whether it reads a shuffle, its tasks, and seconds from its begin to its end."""
+    """A stage that has run: whether it reads a shuffle, its tasks, seconds from its begin to its end, and the seconds
+    for which all of its tasks ran."""
 
     reads_shuffle: bool
     tasks: int
     seconds: float
+    work: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -215,7 +217,8 @@ def _stage_time(store: Any, stage: int) -> StageTime | None:
     if begin.isEmpty() or end.isEmpty():  # skipped, or still running
         return None
     seconds = (end.get().getTime() - begin.get().getTime()) / 1000.0
-    return StageTime(int(data.shuffleReadRecords()) > 0, int(data.numTasks()), seconds)
+    work = int(data.executorRunTime()) / 1000.0
+    return StageTime(int(data.shuffleReadRecords()) > 0, int(data.numTasks()), seconds, work)
 
 
 def request_slots(spark: SparkSession, slots: int) -> bool:

@@ -34,8 +34,13 @@ _log = logging.getLogger("unskew.spark")
 def stages_of(times: Sequence[StageTime]) -> StageTimes:
     """How a batch's time was shared."""
     first = [one for one in times if not one.reads_shuffle]
-    rest = sum(one.seconds for one in times if one.reads_shuffle)
-    return StageTimes(sum(one.seconds for one in first), rest, max((one.tasks for one in first), default=0))
+    rest = [one for one in times if one.reads_shuffle]
+    return StageTimes(
+        sum(one.seconds for one in first),
+        sum(one.seconds for one in rest),
+        max((one.tasks for one in first), default=0),
+        sum(one.work for one in rest),
+    )
 
 
 def follow(spark: SparkSession, elastic: Elastic, decision: ScaleDecision) -> None:

@@ -166,9 +166,9 @@ class _StartedQuery:
         self.placer = kind(sk, settings, source, types)
 
     def place(self, df: DataFrame, batch: int, handle: Handle) -> None:
-        settings = self._settings
-        with self._persisted(df) as rows:
-            pin = self._pin(rows, batch)
+        settings, stored = self._settings, self._stored(batch)
+        with self._persisted(df, counts_first=stored is None and self.placer.counts_first(df, batch)) as rows:
+            pin = self._bound(rows, batch) if stored is None else stored
             began = time.monotonic()
             routed, sampler = self.placer.route(rows, pin, batch)
             current = CurrentBatch(
@@ -187,13 +187,15 @@ class _StartedQuery:
         self._closed = True
         self.placer.close()
 
-    def _pin(self, df: DataFrame, batch: int) -> StoredPin:
-        """The pin of this batch: the one that is there if anybody may have begun the batch, else the newest."""
-        if not self._binding.free(batch):
-            stored = self._binding.bound(batch)
-            if stored is not None:
-                self.placer.begin(stored, self._now)
-                return stored
+    def _stored(self, batch: int) -> StoredPin | None:
+        """The pin of this batch that is there, if anybody may have begun it."""
+        stored = None if self._binding.free(batch) else self._binding.bound(batch)
+        if stored is not None:
+            self.placer.begin(stored, self._now)
+        return stored
+
+    def _bound(self, df: DataFrame, batch: int) -> StoredPin:
+        """A pin for a batch that nobody has begun: the newest choice."""
         present, now = self._binding.present, self._now
         choice, reason = self.placer.choose(df, batch, present)
         if (
@@ -206,9 +208,8 @@ class _StartedQuery:
         return self._binding.bind(batch, choice, reason, began)
 
     @contextmanager
-    def _persisted(self, df: DataFrame) -> Iterator[DataFrame]:
+    def _persisted(self, df: DataFrame, *, counts_first: bool) -> Iterator[DataFrame]:
         """The batch's rows, persisted where they are read more than once."""
-        counts_first = self.placer.counts_first()
         if not (self._settings.persist or counts_first):
             yield df
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,6 +55,7 @@ class _RanBatch:
     seconds: float
     timed_by_spark: bool
     counting: float | None
+    plans: Mapping[str, Plan]
 
     def facts(self) -> BatchFacts | None:
         sample = self.sampler.sample()
@@ -71,6 +73,8 @@ class _RanBatch:
             self.seconds,
             None if self.timed_by_spark else self.seconds,
             self.counting,
+            slots_of(self.df.sparkSession),
+            self.plans,
         )
 
 
@@ -81,7 +85,8 @@ class PlanPlacer:
         self._sk, self._settings, self._source, self._types = sk, settings, source, types
         self._thread: PlanAheadThread | None = None
         self._next: NextBatch | None = None  # None in the first batch
-        self._counting: float | None = None  # seconds, where the present batch was counted
+        self._counts = False  # whether the present batch is counted first, and the seconds that it took
+        self._counting: float | None = None
         self._splits = 0  # tasks that read a batch, by its frame
         self._hashes: tuple[tuple[str, ...], Column, Column | None] | None = None
         self._route: tuple[Plan, Column] | None = None
@@ -91,27 +96,23 @@ class PlanPlacer:
 
     # -- which plan -------------------------------------------------------------------------------------------
 
-    def counts_first(self) -> bool:
-        """Whether the batch that begins now is counted before it is placed: decided here, for ``choose`` too."""
-        self._next = None if self._thread is None else self._thread.next
-        return self._counts()
-
-    def _counts(self) -> bool:
-        return self._settings.fresh != "previous" if self._next is None else self._next.way == "same"
+    def counts_first(self, df: DataFrame, batch: int) -> bool:
+        """Whether the batch that begins now, which is not bound yet, is counted before it is placed: decided here, for
+        ``choose`` too."""
+        self._next = self._begun().next
+        asked, counts = self._settings.fresh == "same", self._next.way == "same"
+        self._counts = counts and (asked or not self._is_small(df, batch))
+        return self._counts
 
     def begin(self, pin: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - the protocol's
         """The batch has a pin of an earlier run: its plan is the first to go on from."""
-        if self._thread is None:
-            self._start(_plan_of(pin))
+        self._next, self._counting = self._begun(_plan_of(pin)).next, None
 
     def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
         """The newest plan, else the last one, else plain hash: chosen once, here (DESIGN, promise 4)."""
-        planner = self._sk.plans.planner(self._types)
-        if self._next is None:
-            self._next = self._start(self._latest() or planner.by_hash())
-            planner = self._sk.plans.planner(self._types)  # the start may have changed the number of partitions
-        plan, reason, self._counting = self._next.plan, self._next.reason, None
-        if self._next.way == "same":
+        planner, before = self._sk.plans.planner(self._types), self._begun().next if self._next is None else self._next
+        plan, reason, self._counting = before.plan, before.reason, None
+        if self._counts:
             sk, settings, began = self._sk, self._settings, time.monotonic()
             partitions = planner.spec.partitions
             histogram = histogram_of(df, settings.keys, partitions, settings.spread_columns, sk.sampling)
@@ -122,16 +123,21 @@ class PlanPlacer:
             return present.bound, reason
         return RoutingChoice(plan.partitions, plan, batch=batch, seed=planner.spec.seed), reason
 
-    def _start(self, first: Plan) -> NextBatch:
+    def _begun(self, first: Plan | None = None) -> PlanAheadThread:
+        """The thread that plans ahead, which starts with the query's first batch here."""
+        if self._thread is None:
+            self._thread = self._start(first or self._latest() or self._sk.plans.planner(self._types).by_hash())
+        return self._thread
+
+    def _start(self, first: Plan) -> PlanAheadThread:
         settings, plans, decider = self._settings, self._sk.plans, None
         if settings.elastic is not None:
             partitions = settings.elastic.within(first.partitions)
             plans.stream.resize(partitions)
             decider = Decider(settings.elastic, settings.pace, partitions)
-        planner, slots = plans.planner(self._types), slots_of(self._sk.spark)
-        machine = PlanAhead(planner, first, settings.fresh, threshold=settings.threshold, slots=slots, decider=decider)
-        self._thread = PlanAheadThread(plans, self._source, self._types, machine, settings.elastic)
-        return self._thread.next
+        planner = plans.planner(self._types)
+        machine = PlanAhead(planner, first, settings.fresh, threshold=settings.threshold, decider=decider)
+        return PlanAheadThread(plans, self._source, self._types, machine, settings.elastic)
 
     def _latest(self) -> Plan | None:
         """What the service has for this stream, if it says so within the deadline."""
@@ -213,8 +219,10 @@ class PlanPlacer:
         jobs = jobs_of(df, self._last_job)
         self._last_job = jobs.last
         interval = self._settings.interval or 0.0
-        timed, counting = self._timed_by_spark, self._counting
-        self._thread.finished(_RanBatch(df, jobs, pin, batch, sampler, interval, seconds, timed, counting))
+        plans = {} if self._next is None else self._next.plans
+        timed = self._timed_by_spark
+        ran = _RanBatch(df, jobs, pin, batch, sampler, interval, seconds, timed, self._counting, plans)
+        self._thread.finished(ran)
 
     def failed(self) -> None:
         """Nothing waits for it."""
