@@ -32,11 +32,12 @@ class CountingTime:
     say: counting is then taken to cost what it costs by default, and tried again where that would pay.
 
     ``read``: the seconds a row of reading a batch that is not counted, which a counted one saves: its rows are
-    persisted.
+    persisted. Until there was one it is taken to be that of reading persisted rows.
     """
 
     counts: tuple[float, ...] = ()
     read: float | None = None
+    read_persisted: float = 0.0
     age: int = 0
 
     def after(self, rows: int, reading: float, counting: float | None) -> CountingTime:
@@ -45,7 +46,8 @@ class CountingTime:
             return self
         if counting is None:
             return replace(self, read=reading / rows, age=self.age + 1)
-        return replace(self, counts=(*self.counts, (counting + reading) / rows)[-_KEPT:], age=0)
+        counts = (*self.counts, (counting + reading) / rows)[-_KEPT:]
+        return replace(self, counts=counts, read_persisted=reading / rows, age=0)
 
     def seconds(self, rows: float, default: float) -> float:
         """What counting so many rows would add; ``default`` where nothing was measured."""
@@ -53,5 +55,6 @@ class CountingTime:
             return default
         weight = _FADES**self.age
         usual = min(median(self.counts), self.counts[-1])  # a slow one among the last says less than a quick one
-        measured = max(usual - (self.read or 0.0), 0.0) * rows
+        saved = self.read_persisted if self.read is None else self.read
+        measured = max(usual - saved, 0.0) * rows
         return weight * measured + (1.0 - weight) * default

@@ -55,13 +55,17 @@ class WayScores:
         sums = {way: self.decay * self.sums[way] + cost for way, cost in costs.items()}
         return WayScores(self.decay, self.batches + 1, sums, self.decay * self._weight + 1.0)
 
+    def mean(self, way: str) -> float:
+        """The mean cost of a batch by this way, as far as it is remembered."""
+        return self.sums[way] / self._weight
+
     def choice(self, extra: Mapping[str, float] | None = None) -> WayChoice:
         """The way that would have been cheapest so far. ``extra``: what a way costs on top in each batch, by what is
         known of it now: a first count that was slow is not held against counting for ever."""
         if not self.sums:
             raise ConfigError("costs", {}, "the cost of one way or more: call after() first")
         more = extra or {}
-        mean = {way: cost / self._weight + more.get(way, 0.0) for way, cost in self.sums.items()}
+        mean = {way: self.mean(way) + more.get(way, 0.0) for way in self.sums}
         ranked = sorted(mean, key=mean.__getitem__)
         way, runner_up = ranked[0], ranked[min(1, len(ranked) - 1)]
         of = "the last batch" if self.batches == 1 else f"the last {self.batches} batches"

@@ -24,6 +24,7 @@ from unskew.core.planners.plan_cost import PlanCost
 __all__ = ["FIRST", "Fresh", "Ways"]
 
 Fresh: TypeAlias = Literal["auto", "previous", "same"]
+_CHANGES = 1 / 4  # that are expected before the first batch is seen
 FIRST = WayChoice("same", "hash", "nothing is known of the stream: its first batch is counted")
 
 
@@ -77,7 +78,17 @@ class Ways:
             self.counted = self.plan_counted(histogram, batch)
             costs["same"] = price.unit * self.cost.batch(self.counted, histogram)
         self._scores = self._scores.after(costs)
-        self.next = self._scores.choice({"same": price.count}) if len(costs) > 1 else self.next
+        if len(costs) > 1:
+            self.next = self._scores.choice({"same": price.count, **self._unseen_change()})
+
+    def _unseen_change(self) -> dict[str, float]:
+        """What a change that has not come yet is expected to cost the plans of before, a batch: as much as plain hash
+        costs more than a count. The longer none came, the less likely it is (the rule of succession)."""
+        scores = self._scores
+        if "same" not in scores.sums or len(scores.sums) == len(("hash", "same")):
+            return {}
+        risk = _CHANGES / (scores.batches + 1) * max(scores.mean("hash") - scores.mean("same"), 0.0)
+        return {"previous": risk, "last": risk}
 
     @property
     def _hash(self) -> dict[str, Plan]:

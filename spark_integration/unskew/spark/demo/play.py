@@ -223,6 +223,7 @@ class _DemoRun:
     agents: Agents
     watcher: Watcher
     plan: Plan | None = None
+    counted: bool = False
     ran: dict[str, MeasuredRun] = field(default_factory=dict)
 
     def batches(self) -> Iterator[DemoBatch]:
@@ -256,8 +257,7 @@ class _DemoRun:
             self.plan,
             self.agents.settle(),
             began,
-            # A plan that is counted for a batch has the batch's own number, others that of a report.
-            self.plan is not None and self.plan.info.batch == number,
+            self.counted,
         )
         self.watcher.done(batch)
         return batch
@@ -268,6 +268,7 @@ class _DemoRun:
     def _unskew(self, placed: DataFrame, number: int) -> None:
         bound = self.sk.plans.context.batch
         self.plan = bound.plan if bound is not None and bound.plan is not None and bound.plan.info.rows else None
+        self.counted = bound is not None and bound.counted
         self._job(UNSKEW, placed, number)
 
     def _settled(self, planned: ForEachBatch, df: DataFrame, number: int) -> None:

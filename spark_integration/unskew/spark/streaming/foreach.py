@@ -167,13 +167,13 @@ class _StartedQuery:
 
     def place(self, df: DataFrame, batch: int, handle: Handle) -> None:
         settings, stored = self._settings, self._stored(batch)
-        with self._persisted(df, counts_first=stored is None and self.placer.counts_first(df, batch)) as rows:
+        counted = stored is None and self.placer.counts_first(df, batch)
+        with self._persisted(df, counts_first=counted) as rows:
             pin = self._bound(rows, batch) if stored is None else stored
             began = time.monotonic()
             routed, sampler = self.placer.route(rows, pin, batch)
-            current = CurrentBatch(
-                pin.bound.plan, self._key, settings.spread_of_pin(pin.spread_columns), settings.deadline
-            )
+            spread = settings.spread_of_pin(pin.spread_columns)
+            current = CurrentBatch(pin.bound.plan, self._key, spread, settings.deadline, counted=counted)
             try:
                 with self._sk.plans.context.bind(current):
                     handle(routed, batch)
