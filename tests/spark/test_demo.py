@@ -363,7 +363,7 @@ def test_on_a_terminal_the_table_is_live() -> None:
     summary(console, outcome, Path("there") / "index.html")
     assert "live, while it lasts: http://127.0.0.1:8080/" in console.file.getvalue()
     shown = view.file.getvalue()
-    assert "nothing known yet" in shown
+    assert re.search(r"0 +quiet-cedar-22 .* hash +$", shown, re.MULTILINE)
     assert re.search(r"1 +quiet-otter 39% +0\.\d\d s +0\.\d s ·", shown)
     assert "1/3" in shown
     assert re.search(r"the 1 whose hot keys were known +4\.0 s +1\.5 s +2\.7x", console.file.getvalue())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,16 @@ ROWS, BATCHES = 3_000, 5
 BOUNDS = Elastic(2, 6, d=1)
 
 
+def slowly(seconds: float) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """So many seconds a task."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        time.sleep(seconds)
+        yield from batches
+
+    return work
+
+
 class Query:
     """A stream of small files; what its handler got, batch by batch."""
 
@@ -41,10 +52,12 @@ class Query:
         interval: float,
         partitions: int = 2,
         elastic: Elastic = BOUNDS,
+        wait: float = 0.0,
     ) -> None:
         self.spark, self.home = spark, home
         self.sk = Unskew(spark, stream="clicks", partitions=partitions, policy="balanced")
         self.bound: list[int] = []
+        self.wait = wait  # seconds of a reduce task: with none the map side may be the slower one, and no task is added
         self.users: Counter[int] = Counter()
         self._asked = {"spread": "id", "threshold": 1, "interval": interval, "elastic": elastic}
         self.planned = self.made(self.sk)
@@ -61,7 +74,8 @@ class Query:
 
     def handle(self, df: DataFrame, _: int) -> None:
         self.bound.append(df.rdd.getNumPartitions())
-        self.users.update({row["user"]: row["count"] for row in df.groupBy("user").count().collect()})
+        worked = df.mapInArrow(slowly(self.wait), df.schema) if self.wait else df
+        self.users.update({row["user"]: row["count"] for row in worked.groupBy("user").count().collect()})
 
     def step(self, df: DataFrame, batch: int) -> None:
         """A batch whose plan is waited for, so that each of them decides about the next."""
@@ -107,7 +121,7 @@ def test_batches_that_take_too_long_get_more_partitions_same_results(
     """And executors are asked for with each step up, however late Spark tells what a batch took."""
     asked: list[int] = []
     monkeypatch.setattr(elasticity, "request_slots", lambda _, slots: asked.append(slots))
-    query = Query(spark, tmp_path, interval=0.001, elastic=replace(BOUNDS, executors=True))
+    query = Query(spark, tmp_path, interval=0.001, elastic=replace(BOUNDS, executors=True), wait=0.4)
     query.land(0, BATCHES)
     query.run()
 
@@ -138,12 +152,12 @@ def test_a_plan_for_so_many_partitions_that_it_has_more_hosts(spark: SparkSessio
 
 def test_a_query_may_have_other_bounds_when_it_starts_again(spark: SparkSession, tmp_path: Path) -> None:
     """A batch that may have been begun runs in as many partitions as it did; later ones within the new bounds."""
-    query = Query(spark, tmp_path, interval=0.001)
+    query = Query(spark, tmp_path, interval=0.001, wait=0.4)
     query.land(0, BATCHES)
     query.run()
     assert query.bound[-1] > 3
 
-    again = Query(spark, tmp_path, interval=0.001, elastic=Elastic(2, 3, d=1))
+    again = Query(spark, tmp_path, interval=0.001, elastic=Elastic(2, 3, d=1), wait=0.4)
     again.land(BATCHES, 3)
     again.run()
     assert again.bound[0] >= query.bound[-1]

@@ -21,7 +21,7 @@ __all__ = ["screen_for", "summary"]
 
 _ARMS = ("hash", "unskew")
 _HASH, _UNSKEW = "dark_orange", "cyan"
-_LINE = "{:>5}  {:<24}{:>8}{:>9}{:>8}{:>14}{:>6}  {}"
+_LINE = "{:>5}  {:<24}{:>8}{:>9}{:>8}{:>14}{:>9}  {}"
 _HEAD = _LINE.format("batch", "hot key now", "hash", "unskew", "faster", "imbalance", "plan", "").rstrip()
 _WITH_NOTES = 102  # columns of a terminal
 _WATCH = "watch it live, while it lasts: {}"
@@ -44,7 +44,7 @@ def _title(demo: Demo) -> str:
     return (
         f"[bold]One stream, two ways to place it[/]: {demo.batches} batches of {demo.rows:,} rows, "
         f"{demo.partitions} partitions, {1e6 * demo.wait:.0f} µs of work a row; other keys are hot after every "
-        f"{demo.change} batches, and one batch later unskew has a plan for them.\n"
+        f"{demo.change} batches. unskew counts a batch first where that would have been cheaper so far.\n"
         "Imbalance: rows of the fullest partition over its fair share, hash → unskew; 1.00 is perfect.\n"
     )
 
