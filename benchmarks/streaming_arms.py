@@ -109,7 +109,7 @@ def arm(
         if way == "unskew":
 
             def work(df: DataFrame, number: int) -> None:
-                here = sk.plans.bound
+                here = sk.plans.context.batch
                 one.bound = 0 if here is None or here.plan is None else here.plan.partitions
                 one.worked(*job(df, partitions if elastic is None else elastic.most, wait, one.out / str(number))[:2])
 
