@@ -152,7 +152,11 @@ def cost_of(plan: Plan, hashes: U64, spread: U64, batch: Histogram) -> float:
 def show(cell: Cell) -> None:
     ways = "  ".join(f"{way} {cell.mean(costs):.2f}" for way, costs in cell.ways.items())
     taken = ", ".join(f"{way} {times}" for way, times in Counter(cell.taken).most_common())
-    miss = "" if cell.miss is None else f"; first miss in batch {cell.miss + 1}: {cell.costs[cell.miss]:.2f}"
+    miss = ""
+    if cell.miss is not None:
+        least = min(cell.mean(costs) for costs in cell.ways.values())
+        raw = cell.mean(cell.costs) / least
+        miss = f"; first miss in batch {cell.miss + 1}: {cell.costs[cell.miss]:.2f}, / best way with it {raw:.3f}"
     cost = cell.mean(cell.costs)
     print(
         f"{cell.source:26} {cell.size:6,} n {cell.n:2} {'split' if cell.splits else 'whole'}  cost {cost:6.3f}"

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["Sampling", "counted_sides", "histogram_of"]
+__all__ = ["Sampling", "counted_sides", "histogram_of", "sampling_for"]
 
 Side = tuple["DataFrame", Column, "Column | None"]  # a frame, what places its rows, their spread if it may be split
 
@@ -63,6 +63,14 @@ class Sampling:
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:
             raise ConfigError("fraction", self.fraction, "more than 0, at most 1")
+
+
+def sampling_for(rows: int, partitions: int, least: Sampling) -> Sampling:
+    """How to sample a frame of about so many rows: all of a small one, whose keys are then counted in one job."""
+    enough = sample_for(partitions)
+    if not rows:
+        return least
+    return replace(least, fraction=1.0 if rows <= 1.5 * enough else max(least.fraction, min(1.25 * enough / rows, 1.0)))
 
 
 def histogram_of(

@@ -19,7 +19,7 @@ from unskew.core.plan.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.core.scaling.elastic import Decider
-from unskew.spark.frame.histogram import histogram_of
+from unskew.spark.frame.histogram import histogram_of, sampling_for
 from unskew.spark.frame.jvm import Jobs, input_splits, jobs_of, rows_before, run_of, slots_of, stage_times
 from unskew.spark.frame.keys import AUTO, key_of, spread_of
 from unskew.spark.place.native import route_column
@@ -115,7 +115,8 @@ class PlanPlacer:
         if self._counts:
             sk, settings, began = self._sk, self._settings, time.monotonic()
             partitions = planner.spec.partitions
-            histogram = histogram_of(df, settings.keys, partitions, settings.spread_columns, sk.sampling)
+            sampling = sampling_for(self._rows, partitions, sk.sampling)
+            histogram = histogram_of(df, settings.keys, partitions, settings.spread_columns, sampling)
             plan, reason = planner.after(plan, histogram, batch), f"counted before it was placed: {reason}"
             self._counting = time.monotonic() - began
             self._last_job = jobs_of(df, self._last_job).last  # what counts is no stage of the batch
