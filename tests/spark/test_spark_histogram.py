@@ -12,7 +12,7 @@ from tests.spark.frames import hashes_in
 from unskew.core import Histogram, hash_keys, make_planner
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import fold_hosts, host_of
-from unskew.spark.frame.histogram import Sampling, histogram_of
+from unskew.spark.frame.histogram import Sampling, histogram_of, sampling_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,3 +90,24 @@ def test_a_composite_key_with_nulls(spark: SparkSession) -> None:
 def test_a_fraction_is_a_share() -> None:
     with pytest.raises(ConfigError, match=r"fraction: 0.0 is not allowed; use more than 0, at most 1"):
         Sampling(fraction=0.0)
+
+
+def test_a_frame_of_about_as_many_rows_as_a_sample_is_looked_at_whole() -> None:
+    """So its keys are counted in one job. Of a larger one as much as a sample needs; of an unknown one the least."""
+    least = Sampling(fraction=0.01, seed=3)
+    assert sampling_for(0, 16, least) is least
+    assert sampling_for(120_000, 16, least) == Sampling(1.0, 3)
+    assert sampling_for(1_000_000, 16, least).fraction == pytest.approx(0.125)
+    assert sampling_for(10**9, 16, least) == least
+
+
+def test_a_small_frame_is_counted_in_one_job(spark: SparkSession) -> None:
+    df = spark.range(20_000).select((F.col("id") % 7).alias("k"))
+    tracker, group = spark.sparkContext.statusTracker(), "counts-in-one-job"
+    spark.sparkContext.setJobGroup(group, "")
+    try:
+        found = histogram_of(df, "k", 4, None, sampling_for(20_000, 4, Sampling()))
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    assert_exact(found, truth(df, "k"))
+    assert len(tracker.getJobIdsForGroup(group)) == 1

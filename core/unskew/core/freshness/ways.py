@@ -85,7 +85,7 @@ class Ways:
         """What a change that has not come yet is expected to cost the plans of before, a batch: as much as plain hash
         costs more than a count. The longer none came, the less likely it is (the rule of succession)."""
         scores = self._scores
-        if "same" not in scores.sums or len(scores.sums) == len(("hash", "same")):
+        if not {"same", "previous"} <= scores.sums.keys():
             return {}
         risk = _CHANGES / (scores.batches + 1) * max(scores.mean("hash") - scores.mean("same"), 0.0)
         return {"previous": risk, "last": risk}

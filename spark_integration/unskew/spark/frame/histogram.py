@@ -139,6 +139,10 @@ def _sample(df: DataFrame, key: Column, spread: Column | None, fraction: float, 
     seed ^= _APART
     columns = [key.alias("h")] if spread is None else [key.alias("h"), spread.alias("s")]
     rows = df.select(*columns) if fraction >= 1.0 else df.sample(fraction, seed).select(*columns)
+    if fraction >= 1.0:  # all of them, if they are so few: sorting them would take two jobs more
+        table = rows.limit(most).toArrow()
+        if table.num_rows < most:
+            return table
     return rows.orderBy(F.rand(seed)).limit(most).toArrow()
 
 
