@@ -101,6 +101,6 @@ def _after_in_child() -> None:
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
     os.register_at_fork(
         before=lambda: _GATE.before_fork(),  # noqa: PLW0108 - of this process: a child has another gate
-        after_in_parent=lambda: _GATE.after_in_parent(),  # noqa: PLW0108
+        after_in_parent=lambda: _GATE.after_in_parent(),  # noqa: PLW0108 - as before
         after_in_child=_after_in_child,
     )

@@ -146,7 +146,7 @@ class _PlansAhead:
         self._plan = self.planner.plan(batch.window, self._plan, self._feedback, batch.origin)
         return self._plan, self._way, self._clock() - began
 
-    def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> dict[str, float]:  # noqa: ARG002 - as below
+    def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> dict[str, float]:  # noqa: ARG002 - the other plans measure their ways
         """What each way would have cost the batch, without counting it."""
         if routed is None:
             return {}
@@ -164,7 +164,7 @@ class _PlansByWay:
         self._seconds = 0.0  # for the plans ahead
 
     def plan(self, batch: _Batch) -> tuple[Plan, str, float]:
-        """As above."""
+        """The plan, the way that was taken, and the seconds that the plan took to make."""
         way, began = self._ways.next.way, self._clock()
         self._counted = self._ways.plan_counted(batch.own, batch.number)
         if way == "same":
@@ -172,7 +172,7 @@ class _PlansByWay:
         return self._ways.plans[way], way, self._seconds
 
     def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> dict[str, float]:
-        """As above."""
+        """What each way would have cost the batch, without counting it; then the plans for the next one."""
         costs, feedback = {}, None
         if routed is not None and self._counted is not None:
             feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))

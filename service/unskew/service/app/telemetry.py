@@ -55,7 +55,7 @@ def check_telemetry(environment: Mapping[str, str]) -> bool:
         raise ConfigError(_PROTOCOLS[1], protocol, "http/protobuf: the collector's port 4318")
     try:
         import opentelemetry.exporter.otlp.proto.http.trace_exporter
-        import opentelemetry.sdk.trace.export  # noqa: F401
+        import opentelemetry.sdk.trace.export  # noqa: F401 - whether it is installed
     except ModuleNotFoundError as missing:
         allowed = f"it with {missing.name} installed: pip install 'unskew[telemetry]'; or unset it"
         raise ConfigError(name, environment[name], allowed) from None

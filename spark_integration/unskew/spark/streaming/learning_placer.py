@@ -67,7 +67,7 @@ class LearningPlacer:
         if self._participant is not None:
             self._participant.follow(pin.bound.version)
 
-    def counts_first(self, df: DataFrame, batch: int) -> bool:  # noqa: ARG002 - as the other placer
+    def counts_first(self, df: DataFrame, batch: int) -> bool:  # noqa: ARG002 - the plan placer needs both
         """Never: tasks count what they route."""
         return False
 

@@ -104,7 +104,7 @@ class PlanPlacer:
         self._counts = counts and (asked or not self._is_small(df, batch))
         return self._counts
 
-    def begin(self, pin: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - the protocol's
+    def begin(self, pin: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - the learning placer needs it
         """The batch has a pin of an earlier run: its plan is the first to go on from."""
         self._next, self._counting = self._begun(_plan_of(pin)).next, None
 
