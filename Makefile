@@ -22,8 +22,9 @@ LOOPS ?= 2
 PYTEST = -n $(WORKERS) --dist loadgroup $(if $(CI),--durations=25)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
-# A caller's PYTHONPATH or active venv must not decide what is tested.
-unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+# A caller's PYTHONPATH or active venv must not decide what is tested. The suite starts hundreds of Pythons: with bytecode
+# on disk none of them compiles the sources anew.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv demo test test-quick test-long test-load test-spark check lint types layers house stubs stubs-check protolint \
     reference sbom bench image wheel dist pictures constraints java redis clean clean-kernels

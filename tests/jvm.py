@@ -2,8 +2,8 @@
 
 ``python -m tests.jvm`` (``make test`` calls it) makes two things beside the venv's own files:
 
-- a ``SPARK_HOME`` whose jars are one (``spark-home``). Spark's compiler of generated code asks for many classes that are
-  not there, and each such question goes through every jar of the class path: 280 of them cost a fifth of Java's time.
+- a ``SPARK_HOME`` whose jars are one (``spark-home``). Spark's compiler of generated code asks for many classes that
+  are not there, and each such question goes through every jar of the class path: 280 cost a fifth of Java's time.
 - an archive of the classes that a small Spark job loads (class data sharing). With it a Spark starts and does three
   small jobs in 11 s and not in 19; the optimising compiler, which no test lives long enough to gain from, would make
   that 22. Java itself sees whether the archive fits its version and its jars, and goes on without it where it does not.
@@ -96,12 +96,10 @@ def merge_jars(jars: list[Path], to: Path) -> list[Path]:
 
 
 def _counts(file: ZipInfo) -> bool:
-    """Whether a program asks for it: no manifest, signature or licence; services are merged by line."""
+    """Whether a program asks for it, folders included: no manifest, signature or licence; services are merged."""
     name = file.filename
     about_the_jar = name.startswith("META-INF/") and (name.count("/") == 1 or name.startswith("META-INF/maven/"))
-    return not (
-        file.is_dir() or about_the_jar or name.startswith(_SERVICES) or name.rpartition("/")[2] == "module-info.class"
-    )
+    return not (about_the_jar or name.startswith(_SERVICES) or name.rpartition("/")[2] == "module-info.class")
 
 
 def _work(folder: Path) -> None:

@@ -7,17 +7,17 @@ from __future__ import annotations
 __all__ = ["DOSES", "LONG"]
 
 DOSES = {
-    "built": 3600,  # messages of gRPC made from the descriptors
+    "built": 3456,  # messages of gRPC made from the descriptors
     "broken": 3000,  # valid messages of gRPC with something wrong in them
     "bytes": 1800,  # mere bytes over gRPC
-    "chunked": 360,  # streams of chunks
+    "chunked": 720,  # streams of chunks
     "unknown": 108,  # methods that are not there
     "metadata": 240,
-    "crowd": 600,  # many callers on the same streams
+    "crowd": 592,  # many callers on the same streams
     "grpc sequences": 750,
     "rest sequences": 600,
     "redis sequences": 300,
-    "documented": 450,  # requests that schemathesis makes of the OpenAPI document
+    "documented": 900,  # requests that schemathesis makes of the OpenAPI document
     "bodies": 600,  # protobuf over REST
     "odd": 300,  # what no document speaks of
 }

@@ -9,10 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 from kubernetes_validate.utils import all_versions, major_minor, schema_contents
 from referencing import Registry, Resource
-
 __all__ = ["OLDEST", "faults", "versions"]
 
 OLDEST = "1.28"  # also in Chart.yaml, as kubeVersion
@@ -38,6 +36,12 @@ def faults(document: Document, version: str) -> list[str]:
     return [f"{where}: {'.'.join(map(str, error.absolute_path))}: {error.message}" for error in found]
 
 
+def _draft(schema: Document, **options: Any) -> Any:
+    from jsonschema import Draft202012Validator  # here: it takes 2.5 s, which only who validates should pay
+
+    return Draft202012Validator(schema, **options)
+
+
 def _validator(api: str, kind: str, version: str) -> Any:
     return _foreign(kind) if kind in _FOREIGN.get(api, ()) else _native(api, kind, version)
 
@@ -47,7 +51,7 @@ def _native(api: str, kind: str, version: str) -> Any:
     folder = f"kubernetes-json-schema/v{version}.0-local-strict"
     group = re.sub(r"^([^./]*)(?:\.[^/]*)?/", r"\1-", api)  # networking.k8s.io/v1 is networking-v1 there
     schema = schema_contents(f"{folder}/{kind.lower()}-{group}.json", version)
-    return jsonschema.Draft202012Validator(schema, registry=_definitions(folder, version))
+    return _draft(schema, registry=_definitions(folder, version))
 
 
 @cache
@@ -61,7 +65,7 @@ def _foreign(kind: str) -> Any:
     text = (Path(__file__).with_name("crds") / f"{kind.lower()}.json").read_text()
     schema = json.loads(text)
     # An API server drops what it does not know, without a word; here it is a fault.
-    return jsonschema.Draft202012Validator(_closed(schema) | {"properties": _with_metadata(schema)})
+    return _draft(_closed(schema) | {"properties": _with_metadata(schema)})
 
 
 def _with_metadata(schema: Document) -> Document:
