@@ -71,11 +71,11 @@ def machine(rows: int) -> None:
     drawn = keys[np.floor(np.exp(rng.random(rows) * np.log(1e6))).astype(np.int64)]
     spread = rng.integers(0, 2**64, rows, dtype=np.uint64)
     bound = RoutingChoice(N, table=QTable.empty(N), alike=True)
-    decide(bound, 0, drawn[:10_000], spread[:10_000])
+    decide(bound, drawn[:10_000], spread[:10_000])
     for name, work in {
         "told apart": lambda: distinct_hashes(spread),
         "all alike": lambda: distinct_hashes(np.zeros(rows, np.uint64)),
-        "learned and routed": lambda: decide(bound, 0, drawn, spread),
+        "learned and routed": lambda: decide(bound, drawn, spread),
     }.items():
         took = []
         for _ in range(5):

@@ -17,7 +17,7 @@ DOSES = {
     "grpc sequences": 750,
     "rest sequences": 600,
     "redis sequences": 300,
-    "documented": 900,  # requests that schemathesis makes of the OpenAPI document
+    "documented": 600,  # requests that schemathesis makes of the OpenAPI document
     "bodies": 600,  # protobuf over REST
     "odd": 300,  # what no document speaks of
 }

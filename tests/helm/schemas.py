@@ -11,6 +11,7 @@ from typing import Any
 
 from kubernetes_validate.utils import all_versions, major_minor, schema_contents
 from referencing import Registry, Resource
+
 __all__ = ["OLDEST", "faults", "versions"]
 
 OLDEST = "1.28"  # also in Chart.yaml, as kubeVersion

@@ -336,7 +336,7 @@ def run(examples: int, steps: int) -> None:
 
 def test_the_rounds_keep_their_promises_in_a_hostile_world() -> None:
     """A small dose; `make test-long` gives the full one."""
-    run(60, 60)
+    run(40, 60)
 
 
 @pytest.mark.long

@@ -124,7 +124,10 @@ def test_the_quick_demo_shows_proves_and_reports(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("line", "processes"),
-    [("starting Spark", 2), ("warming up", 3 + 6)],  # itself and Java; the service, and a Python worker for each task
+    [
+        pytest.param("starting Spark", 2, marks=pytest.mark.long),  # itself and Java
+        ("warming up", 3 + 6),  # the service, too, and a Python worker for each task
+    ],
 )
 def test_an_interrupt_ends_it_with_nothing_left(tmp_path: Path, line: str, processes: int) -> None:
     """Ctrl-C, to the whole group, while Java comes up or in the middle of a job: exit 130, no traceback, no process,

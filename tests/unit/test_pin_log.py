@@ -72,6 +72,51 @@ def test_a_driver_that_was_thought_dead_is_too_late(tmp_path: Path) -> None:
     assert bind(binding(tmp_path), 1, 3) == PLANS[0].digest
 
 
+def ended(where: Path, batch: int, plan: int) -> PinLog:
+    """A run that binds this batch and ends with it."""
+    run = binding(where)
+    bind(run, batch, plan)
+    run.end(batch)
+    return run
+
+
+def test_the_first_batch_after_a_clean_end_is_bound_anew(tmp_path: Path) -> None:
+    """One batch a run: each by the plan that is the newest then, with a pin of its own even where the plan stays."""
+    for batch, plan in enumerate((0, 1, 1, 2)):
+        run = ended(tmp_path, batch, plan)
+        assert run.present is not None
+        assert run.present.bound.plan == PLANS[plan]
+    assert files(tmp_path) == [0, 1, 2, 3]
+
+
+def test_a_batch_that_was_begun_after_a_clean_end_keeps_its_plan(tmp_path: Path) -> None:
+    """The run dies in its only batch, and the end before it is still written there."""
+    ended(tmp_path, 0, 0)
+    assert bind(binding(tmp_path), 1, 1) == PLANS[1].digest
+    assert bind(binding(tmp_path), 1, 2) == PLANS[1].digest
+    ended(tmp_path, 1, 3)
+    assert bind(binding(tmp_path), 2, 0) == bind(binding(tmp_path), 2, 3) == PLANS[0].digest
+
+
+def test_two_drivers_after_a_clean_end_agree(tmp_path: Path) -> None:
+    """Both find that nobody has begun the batch; the second finds what the first has bound."""
+    ended(tmp_path, 0, 0)
+    one, other = binding(tmp_path), binding(tmp_path)
+    assert one.bound(1) is other.bound(1) is None
+    assert bind(one, 1, 1) == bind(other, 1, 2) == PLANS[1].digest
+
+
+def test_an_end_is_of_the_last_batch_only(tmp_path: Path) -> None:
+    """A batch that was begun and is not done; one before the last; none at all: the next run may not bind anew."""
+    run = binding(tmp_path)
+    run.end(-1)
+    bind(run, 0, 0)
+    bind(run, 1, 0)
+    run.end(0)
+    assert bind(binding(tmp_path), 1, 2) == PLANS[0].digest
+    assert bind(binding(tmp_path), 2, 2) == PLANS[0].digest
+
+
 def test_the_first_batch_of_all_is_bound_once(tmp_path: Path) -> None:
     one, other = binding(tmp_path), binding(tmp_path)
     assert one.bound(0) is other.bound(0) is None
@@ -170,7 +215,8 @@ def test_other_files_are_no_pins(tmp_path: Path) -> None:
     assert bind(binding(tmp_path), 7, 0) == PLANS[0].digest
 
 
-steps = st.lists(st.tuples(st.sampled_from(["next", "again", "restart", "zombie"]), st.integers(0, 3)), max_size=25)
+kinds = st.sampled_from(["next", "again", "restart", "zombie", "clean end"])
+steps = st.lists(st.tuples(kinds, st.integers(0, 3)), max_size=25)
 
 
 @settings(max_examples=60)
@@ -185,6 +231,9 @@ def test_whatever_happens_a_batch_goes_by_one_plan(steps: list[tuple[str, int]])
                 batch, before = batch + 1, None
             if step == "restart":
                 before, now = now, binding(Path(folder))
+            if step == "clean end" and batch in went:
+                now.end(batch)
+                before, now, batch = None, binding(Path(folder)), batch + 1
             asked = before if step == "zombie" and before is not None else now
             digest = bind(asked, batch, plan)
             assert went.setdefault(batch, digest) == digest

@@ -46,18 +46,15 @@ def test_a_plan_and_all_about_it_survives() -> None:
 
 
 def test_a_table_decides_the_same_after_the_trip() -> None:
-    """What tasks draw is in it too: the round, the seed, the batch."""
+    """All that a task goes by is in it: the round, the seed, the batch."""
     table = QTable.empty(4)
     before = RoutingChoice(4, table=table, records=10_000, version=(1_700_000_000_000_000, 12), batch=3, seed=9)
     after = pinned_from_bytes(pinned_to_bytes(pinned(before))).bound
     assert (after.records, after.version, after.plan) == (10_000, (1_700_000_000_000_000, 12), None)
-    assert [before.drawn(p) for p in range(4)] == [after.drawn(p) for p in range(4)]
+    assert (after.batch, after.seed) == (3, 9)
     hashes = key_hashes(50).repeat(20)
     spread = key_hashes(1_000, seed=5)
-    for partition in range(4):
-        assert (
-            decide(before, partition, hashes, spread).partitions == decide(after, partition, hashes, spread).partitions
-        ).all()
+    assert (decide(before, hashes, spread).partitions == decide(after, hashes, spread).partitions).all()
 
 
 def test_equal_pins_have_equal_bytes() -> None:

@@ -70,9 +70,8 @@ class Plain:
 
     def bound(self, batch: int) -> RoutingChoice:
         found = self.syncs.answer
-        if found is None:
-            return RoutingChoice(self.partitions, table=QTable.empty(self.partitions), batch=batch, alike=True)
-        return RoutingChoice(self.partitions, None, found.table, found.records, found.version, batch, alike=True)
+        empty = RoutingChoice(self.partitions, table=QTable.empty(self.partitions), batch=batch, alike=True)
+        return empty if found is None else empty.after(found)
 
     def batch(self, number: int, seconds: float = 0.01) -> Placed:
         due, out = self.syncs.due(), []
@@ -91,7 +90,7 @@ class Plain:
         for task in range(self.tasks):
             keys = self.keys(self.own, self.rows, number * self.tasks + task)
             spread = np.arange(len(keys), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-            decided = decide(pin.bound, task, keys, spread)
+            decided = decide(pin.bound, keys, spread)
             if due:
                 task_reports.report(pin, task, decided)
             out.append((keys, decided.partitions))

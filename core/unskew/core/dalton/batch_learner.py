@@ -1,6 +1,7 @@
 """Dalton's learner on counts (section 3.4): how many tuples of each hot key go to which worker of a micro-batch.
 
-Used by ``planners.dalton`` on a histogram and by a partition's agent on its own rows. ``batch_loop`` has the loop.
+Used by ``planners.dalton`` on a histogram; ``batch_loop`` has the loop. Tasks, which see a part of the batch each, go
+by ``task_fill``.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import LearningSettings, UpdateRule
 from unskew.core.limits import slot_budget
 
-__all__ = ["BatchRouting", "learning", "place_hot_keys", "workers_allowed", "workers_within_budget"]
+__all__ = ["BatchRouting", "learning", "place_hot_keys", "table_after", "workers_allowed", "workers_within_budget"]
 
 _ALL = (1 << 64) - 1
 
@@ -77,10 +78,10 @@ def place_hot_keys(
     values[learned] = table.values[at[learned]]
     with np.errstate(over="ignore"):
         learn_batch(counts, homes, most, relative, rule, np.uint64(seed & _ALL), values, tail.copy(), placed)
-    return BatchRouting(placed, _after(table, hashes, values, counts, placed))
+    return BatchRouting(placed, table_after(table, hashes, values, counts, placed))
 
 
-def _after(table: QTable, hashes: U64, values: F64, counts: I64, placed: I64) -> QTable:
+def table_after(table: QTable, hashes: U64, values: F64, counts: I64, placed: I64) -> QTable:
     """The table afterwards: keys that are hot now, and for one more batch those of the batch before (``rows`` > 0)."""
     stays = (table.rows > 0) & ~np.isin(table.hashes, hashes)
     return QTable.of(

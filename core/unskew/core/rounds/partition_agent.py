@@ -1,25 +1,26 @@
 """What one task decides for its partition of a batch (DESIGN section 7).
 
 A batch goes by a plan, or by the Q-table that all partitioners have learned together. By a plan rows go where it
-says. Without one this is Dalton for micro-batches (section 3.4): the partition is seen whole, its hot keys are poured
-heaviest first over the loads that its tail makes, by the values of the Q-table, and the rows are routed by the plan
-that comes of it. What was learned on the way is this partitioner's report to the next round.
+says. Without one this is Dalton for micro-batches (section 3.4): the partition is seen whole, and its hot keys are
+placed on top of the loads that the others make (``dalton/task_fill``). What was learned on the way is this
+partitioner's report to the next round.
 
-Hot is as Algorithm 2 has it: the keys of the global table, and those with GL / n rows here; before the first round
-those with this partition's own share. A key that is hot in one partition only is not split once GL is known.
+Hot are the keys of the global table, and those with a quarter of an even share of this partition's rows: a key that no
+round has seen is split in the batch that it comes with. Where other applications learn on the same stream, a key that
+the table lacks must be hot in the rows of all, though they have none of it: a key that is hot to one is split by none.
 
-Everything is a function of what the batch goes by, the partition's number, and its rows *as a multiset*: keys are
-counted, so their order is gone, and a row goes by its spread hash. Where equal hashes mean equal rows, a row that is
-there again goes by the hash of (row, n-th occurrence): which of two equal rows is the first cannot be told from
-outside. Where they do not, rows with equal hashes stay together, or a re-run in another order would swap them.
+Everything is a function of what the batch goes by and the partition's rows *as a multiset*: keys are counted, so their
+order is gone, and a row goes by its spread hash. Where equal hashes mean equal rows, a row that is there again goes by
+the hash of (row, n-th occurrence): which of two equal rows is the first cannot be told from outside. Where they do not,
+rows with equal hashes stay together, or a re-run in another order would swap them.
 
-Deviations: decisions are for a 4,096th of the mean partition's rows, as in ``planners/dalton``; a key's rows are shared
-out by their spread hash and not counted off, so that no row has to be sorted.
+Deviations: those of ``task_fill``; a key's rows are shared out by their spread hash and not counted off, so that no
+row has to be sorted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,26 +28,30 @@ import numpy as np
 from unskew.core.arrays.frozen import by_fields, hashes_of
 from unskew.core.arrays.mixing import mix
 from unskew.core.arrays.ranking import find, heaviest, marked, new_values
-from unskew.core.arrays.types import I32, I64, U64, Index
-from unskew.core.dalton.batch_learner import learning, place_hot_keys, workers_within_budget
+from unskew.core.arrays.types import F64, I32, I64, U64, Index
+from unskew.core.dalton.batch_learner import learning
 from unskew.core.dalton.qtable import QTable
-from unskew.core.dalton.settings import MOST_CELLS, LearningSettings
+from unskew.core.dalton.settings import MOST_CELLS
+from unskew.core.dalton.task_fill import fill_hot_keys, workers_needed
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import host_bits, listed_budget
 from unskew.core.plan.plan import Plan, PlanInfo
 
 if TYPE_CHECKING:
-    from unskew.core.rounds.messages import Report
+    from unskew.core.rounds.messages import Answer, Report
 
 __all__ = ["REPORTED", "PartitionRouting", "RoutingChoice", "bounded", "decide", "distinct_hashes", "report_of"]
 
 
 _GRAIN = 4096
+_HOT = 0.25  # of an even share: what has less goes by its hash and makes no partition full
+_CHANCE = 16  # rows: that few may be chance
+_ALONE = 0.75  # of the stream's rows: who has so many is taken to have all, as shares change from batch to batch
 REPORTED = 4096  # keys of a report: summaries merge to the capacity of the smallest
 _MOST_SENT = 1 << 19  # cells of the Q-table in it: 4 MB
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-_REASONS = ("hot: learned to be worth most there",)
+_REASONS = ("hot: these partitions had room for it, the first of its sequence",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +70,6 @@ class RoutingChoice:
     batch: int = 0
     seed: int = 7
     alike: bool = False
-    learning: LearningSettings = field(default_factory=learning)
 
     __reduce__ = by_fields
 
@@ -77,17 +81,15 @@ class RoutingChoice:
         if self.records < 0:
             raise ConfigError("records", self.records, "0 or more")
 
+    def after(self, answer: Answer) -> RoutingChoice:
+        """The same by what a round has learned; a table of another number of workers is cut or padded."""
+        table = answer.table if answer.table.workers == self.partitions else answer.table.resized(self.partitions)
+        return replace(self, table=table, records=answer.records, version=answer.version)
+
     @property
     def streams(self) -> bool:
         """Whether a row can be routed before the rest of its partition is there."""
         return self.plan is not None and not (self.plan.splits and self.alike)
-
-    def drawn(self, partition: int) -> int:
-        """The seed of a partition's random numbers."""
-        value = np.array([self.seed & (2**64 - 1)], np.uint64)
-        for at, part in enumerate((*self.version, self.batch, partition)):
-            value = mix(value ^ np.uint64(part & (2**64 - 1)), at)
-        return int(value[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +101,7 @@ class PartitionRouting:
     table: QTable | None = None
 
 
-def decide(choice: RoutingChoice, partition: int, hashes: U64, spread: U64 | None = None) -> PartitionRouting:
+def decide(choice: RoutingChoice, hashes: U64, spread: U64 | None = None) -> PartitionRouting:
     """The partition of each row of this task's partition, given key hashes and spread hashes in any order. Without
     spread hashes every key stays whole."""
     keys = hashes_of(hashes, "hashes")
@@ -109,7 +111,7 @@ def decide(choice: RoutingChoice, partition: int, hashes: U64, spread: U64 | Non
         spread_hashes = distinct_hashes(spread_hashes)
     if choice.plan is not None:
         return PartitionRouting(choice.plan.route(keys, spread_hashes), histogram)
-    plan, table = _learned(choice, partition, histogram, keys, spread_hashes)
+    plan, table = _learned(choice, histogram, keys, spread_hashes)
     return PartitionRouting(plan.route(keys, spread_hashes if plan.splits else None), histogram, table)
 
 
@@ -134,9 +136,7 @@ def distinct_hashes(spread: U64) -> U64:
 # -- learning ------------------------------------------------------------------------------------------------
 
 
-def _learned(
-    choice: RoutingChoice, partition: int, histogram: Histogram, keys: U64, spread: U64 | None
-) -> tuple[Plan, QTable]:
+def _learned(choice: RoutingChoice, histogram: Histogram, keys: U64, spread: U64 | None) -> tuple[Plan, QTable]:
     """The plan of this partition alone, and the Q-table after it."""
     from unskew.core.plan.build import Placement, build_plan  # here: who goes by a plan loads no planner
     from unskew.core.planners.base import common
@@ -151,9 +151,9 @@ def _learned(
     unlisted = histogram.fold(marked(hot, len(histogram.hashes)), host_bits(n))
     load = np.bincount(tail, unlisted.rows, n).astype(np.int64)
     grain = max(histogram.total // n // _GRAIN, 1)
-    rule = choice.learning.rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
-    most = _allowed(choice, weights, histogram.total, _values(choice, hashes, keys, spread))
-    done = place_hot_keys(hashes, counts, homes, most, load, settings.relative, table, rule, choice.drawn(partition))
+    rule = learning().rule(n, np.uint64(0), windowed=True)._replace(quantum=grain)
+    most = _allowed(n, weights, histogram.total, _values(choice, hashes, keys, spread))
+    done = fill_hot_keys(hashes, counts, homes, most, load, table, rule, choice.seed)
     key, at = np.nonzero(done.placed)
     reason = np.zeros(len(hashes), np.uint8)
     placement = Placement(tail, hashes, key, at.astype(np.int32), done.placed[key, at], _REASONS, reason)
@@ -161,29 +161,36 @@ def _learned(
 
 
 def _hot(choice: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[Index, I64]:
-    """Which keys of this partition are hot, heaviest first, and how many of its rows each would have if the partition
-    were like the whole stream: that bounds how far it is split."""
+    """Which keys of this partition are hot, heaviest first, and how many of its rows each has, or would have if the
+    partition were like the whole stream, whichever is more: that bounds how far it is split."""
     n = choice.partitions
     hashes, counts = histogram.hashes, histogram.counts
-    least = max((choice.records or histogram.total) / n, 1.0)
-    hot, weights = counts >= least, counts.copy()
+    least, weights = max(_HOT * histogram.total / n, _CHANCE), counts.copy()
+    place, known = find(table.hashes, hashes)
     if choice.records:
-        place, in_table = find(table.hashes, hashes)
-        share = np.maximum(table.rows[place[in_table]] / choice.records, 0.0)
-        weights[in_table] = np.maximum((share * histogram.total).astype(np.int64), 1)
-        hot |= in_table
-    index = np.flatnonzero(hot)
-    room = min(max(MOST_CELLS // n, 1), listed_budget(n))
+        expected = table.rows[place[known]] / choice.records * histogram.total
+        ours = _ours(counts[known], expected, least)
+        least = least if ours > _ALONE else max(least, histogram.total / (ours * n))
+        weights[known] = np.maximum(weights[known], expected.astype(np.int64))
+    index = np.flatnonzero(known | (counts >= least))
+    room = min(max(MOST_CELLS // n, 1), listed_budget(n), 2 * n)
     index = index[heaviest(hashes[index], counts[index], min(len(index), room))]
     return index, weights[index]
 
 
-def _allowed(choice: RoutingChoice, weights: I64, total: int, values: I64 | None) -> I64:
-    """How many partitions each hot key may be on: by its share, by how many values tell its rows apart (None: every
-    row is told from the others), and all together by what a plan holds."""
+def _ours(counts: I64, expected: F64, least: float) -> float:
+    """What part of the stream's rows seems to be this application's: a key that only it has is the rarer in the table
+    the more rows the others have. 1 where no key of the table is heavy here."""
+    heavy = counts >= least
+    return min(float(expected[heavy].sum() / counts[heavy].sum()), 1.0) if heavy.any() else 1.0
+
+
+def _allowed(n: int, weights: I64, total: int, values: I64 | None) -> I64:
+    """How many partitions each hot key may be on: by its share, and by how many values tell its rows apart (None:
+    every row is told from the others)."""
     from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT  # tasks that go by a plan load no planners
 
-    most = workers_within_budget(choice.learning, weights, total, choice.partitions)
+    most = workers_needed(weights, total, n)
     return most if values is None else np.clip(values // SPREAD_PER_FRAGMENT, 1, most)
 
 

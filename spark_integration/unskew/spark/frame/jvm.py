@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +157,24 @@ def run_of(df: DataFrame) -> str | None:
     """The id of this run of the query that a batch's frame belongs to, another one after each start; None as above."""
     query = _running(df)
     return None if query is None else str(query.runId().toString())
+
+
+def end_of(df: DataFrame) -> Callable[[], int | None] | None:
+    """What asks Spark how this run of the query that a batch's frame belongs to has ended: None while it runs, then the
+    last batch that it committed, -1 where it failed or committed none. None as above."""
+    query = _running(df)
+    if query is None:
+        return None
+
+    def asked() -> int | None:
+        if query.isActive():
+            return None
+        if query.exception().isDefined():
+            return -1
+        done = [one for one in query.recentProgress() if one.durationMs().containsKey("commitOffsets")]
+        return max((int(one.batchId()) for one in done), default=-1)
+
+    return asked
 
 
 def output_mode_of(df: DataFrame) -> str | None:

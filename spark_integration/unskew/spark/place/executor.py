@@ -75,7 +75,7 @@ class TaskPlacement:
                 held.add(self._bare(batch))
             spread_hashes = np.concatenate(spreads) if self.spread else None
             choice = replace(self.pin.bound, plan=plan_for(self.pin))
-            routing = decide(choice, partition, np.concatenate(keys), spread_hashes)
+            routing = decide(choice, np.concatenate(keys), spread_hashes)
             del keys, spreads, spread_hashes
             start = 0
             for batch in held:

@@ -18,9 +18,10 @@ from unskew.core.freshness.ways import Fresh
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.core.scaling.elastic import Elastic
-from unskew.spark.frame.jvm import run_of, unpersist
+from unskew.spark.frame.jvm import end_of, run_of, unpersist
 from unskew.spark.frame.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
 from unskew.spark.session_stream import CurrentBatch
+from unskew.spark.streaming.clean_end import RunEnd, note_ended_runs
 from unskew.spark.streaming.learning_placer import LearningPlacer
 from unskew.spark.streaming.pin_log import PinLog, pin_folder
 from unskew.spark.streaming.plan_placer import PlanPlacer
@@ -51,7 +52,7 @@ class ForEachBatch:
         run = run_of(df)
         if self._query is None or self._query.run != run:
             check_checkpoint(df, self.settings.checkpoint)
-            self.close()
+            self.close()  # and notes which runs have ended: this one may be the next of such a one
             self._query = _StartedQuery(self._sk, self.settings, df, run)
         self._query.place(df, batch, self._handle)
 
@@ -64,6 +65,7 @@ class ForEachBatch:
         """End the thread that plans. A query that still runs goes on by the plan it has."""
         if self._query is not None:
             self._query.close()
+        note_ended_runs()
 
 
 def for_each_batch(
@@ -164,6 +166,9 @@ class _StartedQuery:
         self._binding = PinLog(pin_folder(settings.checkpoint, settings.name), self._now)
         kind: type[LearningPlacer | PlanPlacer] = LearningPlacer if settings.learn else PlanPlacer
         self.placer = kind(sk, settings, source, types)
+        ended_with = end_of(df)
+        if ended_with is not None:
+            RunEnd(self._binding, ended_with)
 
     def place(self, df: DataFrame, batch: int, handle: Handle) -> None:
         settings, stored = self._settings, self._stored(batch)
@@ -189,9 +194,13 @@ class _StartedQuery:
 
     def _stored(self, batch: int) -> StoredPin | None:
         """The pin of this batch that is there, if anybody may have begun it."""
-        stored = None if self._binding.free(batch) else self._binding.bound(batch)
+        if self._binding.free(batch):
+            return None
+        stored = self._binding.bound(batch)
         if stored is not None:
             self.placer.begin(stored, self._now)
+        elif self._binding.present is not None:
+            self.placer.go_on(self._binding.present)
         return stored
 
     def _bound(self, df: DataFrame, batch: int) -> StoredPin:

@@ -62,6 +62,10 @@ class LearningPlacer:
                 "otherwise. Let the job as it was end this batch; a query that was stopped between two batches binds "
                 "anew by another name="
             )
+        self.go_on(pin)
+
+    def go_on(self, pin: StoredPin) -> None:
+        """Batches before this one went by the pin: its table is the first to go on from."""
         if pin.bound.plan is not None:
             raise ConfigError("learn", "True", f"False: the pins of {pin.name} have a plan and no Q-table")
         if self._participant is not None:
@@ -80,15 +84,13 @@ class LearningPlacer:
         empty = RoutingChoice(partitions, table=QTable.empty(partitions), batch=batch, seed=spec.seed)
         answer = None if participant is None else participant.answer
         if answer is not None and (present is None or answer.version > present.bound.version):
-            table = answer.table if answer.table.workers == partitions else answer.table.resized(partitions)
-            learned = replace(empty, table=table, records=answer.records, version=answer.version)
-            return learned, f"round {answer.epoch}: {len(answer.table)} hot keys in {answer.records} rows"
+            return empty.after(answer), f"round {answer.epoch}: {len(answer.table)} hot keys in {answer.records} rows"
         old = None if present is None else present.bound.table
         if present is None or old is None:
             return empty, "nothing is learned yet"
         if old.workers != partitions:
-            resized = replace(empty, table=old.resized(partitions), records=present.bound.records)
-            return replace(resized, version=present.bound.version), "another number of partitions"
+            resized = replace(present.bound, partitions=partitions, table=old.resized(partitions), batch=batch)
+            return replace(resized, seed=spec.seed), "another number of partitions"
         return present.bound, present.reason
 
     def route(self, df: DataFrame, pin: StoredPin, batch: int) -> tuple[DataFrame, RowSampler | None]:

@@ -7,6 +7,9 @@ Every later batch has not been begun by anybody, for Spark begins one when the o
 
 An earlier driver may not be dead but only cut off, and about to bind the same batch to something newer. So the first
 batch of a run gets a pin of its own, a copy of the one that it goes by: the driver that comes second finds it.
+
+A run that ended cleanly leaves a mark of its last batch (``clean_end``). Where the next batch has no pin after that,
+nobody has begun it, and it is bound anew; it gets a pin of its own whatever it goes by, as the mark stays.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from unskew.wire import StoredPin, pinned_from_bytes, pinned_to_bytes
 
 __all__ = ["PinLog", "pin_folder"]
 
-_SUFFIX = ".pb"
+_SUFFIX, _ENDED = ".pb", "ended"  # a folder, with a file named after the last batch of a run that ended
 _KEPT = 100  # batches that Spark can go back by itself (spark.sql.streaming.minBatchesToRetain)
 
 
@@ -39,7 +42,8 @@ class PinLog:
         """Forget everything, as a new run of the query."""
         self._firsts: list[int] | None = None  # of the pins that are there, ascending; None: not read yet
         self._present: StoredPin | None = None
-        self._newest = -1  # the last batch that was bound in this run
+        self._newest = -1  # the last batch that was bound in this run, or by one that ended cleanly
+        self._after_end = False  # whether that was such a run
 
     @property
     def present(self) -> StoredPin | None:
@@ -51,11 +55,15 @@ class PinLog:
         return self._newest >= 0 and batch == self._newest + 1 and batch not in self._first_batches()
 
     def bound(self, batch: int) -> StoredPin | None:
-        """What an earlier run, of the query or of the batch, has bound it to; None where nothing is there."""
+        """What an earlier run, of the query or of the batch, has bound it to. None where nothing is there, and where a
+        run ended cleanly with the batch before; ``present`` is that one's pin then."""
         self._firsts = None  # what is on the disk counts
         self._folder.tidy()
         firsts = self._first_batches()
         first = max((one for one in firsts if one <= batch), default=None)
+        if first is not None and first == firsts[-1] < batch and self._ended_before(batch):
+            self._present, self._newest, self._after_end = self._read(first), batch - 1, True
+            return None
         if first is None and firsts:
             raise PlanError(
                 f"batch {batch} is older than every pin in {self._folder.where} (the oldest: {min(firsts)}): by which "
@@ -68,10 +76,21 @@ class PinLog:
         return self._take(batch, pin if first == batch else self._write(batch, pin))
 
     def stay(self, batch: int) -> StoredPin:
-        """The batch goes by the pin of the one before: nothing is written."""
-        if self._present is None:
+        """The batch goes by the pin of the one before: nothing is written, but in the first batch of a run."""
+        present = self._present
+        if present is None:
             raise PlanError(f"batch {batch} has no pin to stay with")
-        return self._take(batch, self._present)
+        return self._take(batch, self._write(batch, present) if self._after_end else present)
+
+    def end(self, batch: int) -> None:
+        """The run is over, and has committed this batch: if it was the last to be bound, nobody has begun the next."""
+        if batch < 0 or batch != self._newest:
+            return
+        self._folder.create(f"{_ENDED}/{batch}", b"")
+        self._folder.delete(*(f"{_ENDED}/{name}" for name in self._folder.names(_ENDED) if name != str(batch)))
+
+    def _ended_before(self, batch: int) -> bool:
+        return str(batch - 1) in self._folder.names(_ENDED)
 
     def bind(self, batch: int, bound: RoutingChoice, reason: str, began: int) -> StoredPin:
         """Bind the batch and those after it. Where another driver was first, its pin counts."""
@@ -81,7 +100,7 @@ class PinLog:
         return pin
 
     def _take(self, batch: int, pinned: StoredPin) -> StoredPin:
-        self._present, self._newest = pinned, batch
+        self._present, self._newest, self._after_end = pinned, batch, False
         return pinned
 
     def _write(self, batch: int, mine: StoredPin) -> StoredPin:
