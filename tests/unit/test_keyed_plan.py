@@ -82,6 +82,17 @@ def test_a_plan_follows_skew_and_stays_where_moving_would_not_pay() -> None:
     assert next_plan(planner, plan, history_of(), few, ORIGIN).reason == "no rows to plan from"
 
 
+def test_a_key_that_moves_by_its_name_costs_its_state() -> None:
+    """It leaves its host behind, and is counted all the same: a plan that moves it does not move nothing."""
+    planner = make_planner("kip", 4, **KIP)
+    placed = first_plan(planner, ORIGIN)
+    record = with_batch(history_of(), [skewed()], 4)
+    moved = next_plan(planner, placed, record, keys_added(HASHES[:0], HASHES), ORIGIN)
+    gone = (moved.plan.place(HASHES) != placed.place(HASHES)).sum()
+    assert gone > 0
+    assert f"moving {gone / len(HASHES):.1%} of the state" in moved.reason
+
+
 def test_another_number_of_partitions_always_gets_a_plan() -> None:
     plan = first_plan(make_planner("kip", 8, **KIP), ORIGIN)
     decided = next_plan(make_planner("kip", 5, **KIP), plan, history_of(), np.zeros(HOSTS, np.int64), ORIGIN)

@@ -145,6 +145,50 @@ def test_another_seed_takes_other_partitions() -> None:
     assert taken(bound) != taken(replace(bound, seed=8))
 
 
+# -- routers that see every row
+
+
+@pytest.mark.parametrize("router", ["wchoices", "dchoices", "cam", "pk2", "hash"])
+@pytest.mark.parametrize("alike", [True, False])
+def test_a_router_places_the_same_multiset_in_any_order(router: str, alike: bool) -> None:
+    """Rows that are there twice included, whether they may stand for each other or not."""
+    rng = np.random.default_rng(13)
+    keys, n = zipf(rng, 3_000), 6
+    spread = keys ^ rng.integers(0, 200, len(keys), dtype=np.uint64)
+    pin, other = RoutingChoice(n, alike=alike, router=router), rng.permutation(len(keys))
+    once, again = decide(pin, keys, spread), decide(pin, keys[other], spread[other])
+    assert placed(once, keys, spread) == placed(again, keys[other], spread[other])
+    assert once.table is None
+    if not alike:
+        pairs = set(placed(once, keys, spread))
+        assert len(pairs) == len({pair[:2] for pair in pairs})
+
+
+def test_routers_that_see_every_row_are_even_where_a_key_is_hot() -> None:
+    """38 % of the rows have one key: 2.3 of six partitions. cAM keeps it whole, and puts little else beside it."""
+    rng = np.random.default_rng(14)
+    keys = zipf(rng, 20_000, 1.5)
+    spread = rng.integers(0, 2**64, len(keys), dtype=np.uint64)
+    for router, most in (("wchoices", 1.01), ("dchoices", 1.02), ("cam", 2.5), ("hash", 3.5)):
+        out = decide(RoutingChoice(6, alike=True, router=router), keys, spread).partitions
+        assert np.bincount(out, minlength=6).max() * 6 / len(keys) < most
+
+
+def test_a_router_keeps_keys_whole_where_nothing_tells_rows_apart() -> None:
+    keys = zipf(np.random.default_rng(15), 3_000)
+    out = decide(RoutingChoice(6, router="wchoices"), keys).partitions
+    assert len(set(zip(keys.tolist(), out.tolist(), strict=True))) == len(set(keys.tolist()))
+    assert len(decide(RoutingChoice(6, router="wchoices"), keys[:0]).partitions) == 0
+
+
+@pytest.mark.parametrize(
+    ("router", "instead"), [("dalton", "learn=True"), ("cg", "policy cg"), ("w-choices", "wchoices")]
+)
+def test_routers_that_need_more_than_a_partition_are_refused(router: str, instead: str) -> None:
+    with pytest.raises(ConfigError, match=instead):
+        RoutingChoice(6, router=router)
+
+
 # -- what is learned
 
 

@@ -365,6 +365,7 @@ class Unskew:
         learn: bool = False,  # noqa: FBT001, FBT002 - named in the design
         pin: TaskPin | None = None,
         column: str | None = None,
+        router: str | None = None,
     ) -> DataFrame:
         """``df`` placed by Python tasks, one decision a partition (``unskew.spark.place.executor``). Where a plan is
         all that decides, ``repartition`` is cheaper: no row goes through Python.
@@ -374,6 +375,10 @@ class Unskew:
         df, key, spread, column : As for ``repartition``.
         plan, learn : What to make a pin from, as for ``pin``.
         pin : Or a pin that is made, for this frame alone.
+        router
+            Or the name of a router that sees every row, such as ``"wchoices"``, ``"dchoices"`` or ``"cam"`` (``unskew
+            policies`` lists them): each task routes its partition by the loads that it has made. Executors should have
+            ``unskew[fast]``.
 
         Returns
         -------
@@ -387,11 +392,13 @@ class Unskew:
         --------
         >>> sk.place(clicks, "user", spread="id", learn=True).count()
         600
+        >>> sk.place(clicks, "user", spread="id", router="wchoices").count()
+        600
         """
         if pin is None:
-            pin = self._pins.pin(plan, learn=learn, types=key_of(df, key).types)
-        elif plan is not None or learn:
-            raise ConfigError("pin", pin, "a pin, or plan and learn to make one of, not both")
+            pin = self._pins.pin(plan, learn=learn, router=router, types=key_of(df, key).types)
+        elif plan is not None or learn or router is not None:
+            raise ConfigError("pin", pin, "a pin, or plan, learn or router to make one of, not both")
         elif pin.partitions != self.partitions:
             raise PlanError(f"the pin is for {pin.partitions} partitions and this session for {self.partitions}")
         return place(df, pin, key, self._spread if spread is None else spread, column)

@@ -84,6 +84,12 @@ def next_plan(planner: Planner, placed: Plan, history: History, keys: Sequence[i
     rows = history.merged()
     if not rows.total and placed.partitions == planner.partitions:
         return Decision(placed, changed=False, reason="no rows to plan from")
-    there = np.asarray(keys, np.int64)
-    state = Histogram(np.zeros(0, np.uint64), np.zeros(0, np.int64), Tail(there, there))
-    return planner.decide(rows, placed, Feedback(state=state), origin)
+    return planner.decide(rows, placed, Feedback(state=_state(rows.hashes, np.asarray(keys, np.int64))), origin)
+
+
+def _state(listed: U64, keys: I64) -> Histogram:
+    """The keys of state, a unit each: those that a plan may place one by one by name, as they move without their
+    hosts, and the others by host."""
+    here = listed[keys[host_of(listed, HOST_BITS)] > 0]
+    others = np.maximum(keys - _by_host(here), 0)
+    return Histogram(here, np.ones(len(here), np.int64), Tail(others, others))

@@ -1,9 +1,9 @@
 """What one task decides for its partition of a batch (DESIGN section 7).
 
-A batch goes by a plan, or by the Q-table that all partitioners have learned together. By a plan rows go where it
-says. Without one this is Dalton for micro-batches (section 3.4): the partition is seen whole, and its hot keys are
-placed on top of the loads that the others make (``dalton/task_fill``). What was learned on the way is this
-partitioner's report to the next round.
+A batch goes by a plan, by an online router (``row_routing``), or by the Q-table that all partitioners have learned
+together. By a plan rows go where it says. By a Q-table this is Dalton for micro-batches (section 3.4): the partition is
+seen whole, and its hot keys are placed on top of the loads that the others make (``dalton/task_fill``). What was
+learned on the way is this partitioner's report to the next round.
 
 Hot are the keys of the global table, and those with a quarter of an even share of this partition's rows: a key that no
 round has seen is split in the batch that it comes with. Where other applications learn on the same stream, a key that
@@ -37,6 +37,7 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import host_bits, listed_budget
 from unskew.core.plan.plan import Plan, PlanInfo
+from unskew.core.rounds.row_routing import check_router, route_rows
 
 if TYPE_CHECKING:
     from unskew.core.rounds.messages import Answer, Report
@@ -58,8 +59,8 @@ _REASONS = ("hot: these partitions had room for it, the first of its sequence",)
 class RoutingChoice:
     """What a batch goes by: all that decides where its rows go, except the rows.
 
-    ``plan``, or ``table`` with ``records`` (GL) and the ``version`` of its round. ``alike``: rows with the same spread
-    hash are the same rows.
+    ``plan``, or the name of a ``router``, or ``table`` with ``records`` (GL) and the ``version`` of its round.
+    ``alike``: rows with the same spread hash are the same rows.
     """
 
     partitions: int
@@ -70,6 +71,7 @@ class RoutingChoice:
     batch: int = 0
     seed: int = 7
     alike: bool = False
+    router: str | None = None
 
     __reduce__ = by_fields
 
@@ -80,6 +82,8 @@ class RoutingChoice:
             raise ConfigError("table", f"{self.table.workers} workers", f"a Q-table for {self.partitions}")
         if self.records < 0:
             raise ConfigError("records", self.records, "0 or more")
+        if self.router is not None:
+            check_router(self.router)
 
     def after(self, answer: Answer) -> RoutingChoice:
         """The same by what a round has learned; a table of another number of workers is cut or padded."""
@@ -111,6 +115,9 @@ def decide(choice: RoutingChoice, hashes: U64, spread: U64 | None = None) -> Par
         spread_hashes = distinct_hashes(spread_hashes)
     if choice.plan is not None:
         return PartitionRouting(choice.plan.route(keys, spread_hashes), histogram)
+    if choice.router is not None:
+        out = route_rows(choice.router, choice.partitions, choice.seed, keys, spread_hashes)
+        return PartitionRouting(out, histogram)
     plan, table = _learned(choice, histogram, keys, spread_hashes)
     return PartitionRouting(plan.route(keys, spread_hashes if plan.splits else None), histogram, table)
 

@@ -66,7 +66,7 @@ def place(df: DataFrame, pin: TaskPin, key: Columns, spread: Columns = AUTO, col
     key_hash = key_of(df, key, plan=pin.plan).hash
     _check_carried(df)
     _check_first(df, pin)
-    if pin.learn:
+    if pin.plan is None:
         _check_steady(df, key)
     needed = pin.plan is None or pin.plan.splits
     spread_hash, alike = _row_spread(df, spread) if needed else (None, False)
@@ -96,7 +96,7 @@ def _check_carried(df: DataFrame) -> None:
 
 
 def _check_steady(df: DataFrame, key: Columns) -> None:
-    """Refuse a key that may change when a task runs again: where tasks learn, all rows of its partition may move."""
+    """Refuse a key that may change when a task runs again: where tasks decide, all rows of its partition may move."""
     levels = unsteady(df.select(*key_columns(df, key))) or []
     for name, level in zip(key_names(df, key), levels, strict=False):
         if level != SAME:
@@ -104,7 +104,7 @@ def _check_steady(df: DataFrame, key: Columns) -> None:
                 "key",
                 name,
                 "a column that is the same if a task runs again (this one is drawn, or depends on the order of rows): "
-                "where tasks learn, all rows of a partition may move then. Write the frame out first, or use a plan",
+                "where tasks decide, all rows of a partition may move then. Write the frame out first, or use a plan",
             )
 
 

@@ -55,7 +55,8 @@ class PinMaker:
         self,
         plan: Plan | None,
         *,
-        learn: bool,
+        learn: bool = False,
+        router: str | None = None,
         sync: bool | None = None,
         batch: int | None = None,
         source: str | None = None,
@@ -63,11 +64,13 @@ class PinMaker:
     ) -> TaskPin:
         """The pin of a batch. Where it learns it waits for the service, a few seconds at most. ``types`` are those of
         the key, where that is known; else the last plan's."""
-        plan = None if learn and plan is None else self.plans.chosen(plan)
+        if router is not None and (learn or plan is not None):
+            raise ConfigError("router", router, "a router, or a plan, or learn=True, no two of them")
+        plan = None if plan is None and (learn or router is not None) else self.plans.chosen(plan)
         stream, link, last = self.plans.stream, self.plans.link, self.plans.last
         batch = stream.next_batch() if batch is None else batch
         source = source or stream.source
-        if learn == (plan is not None):
+        if router is None and learn == (plan is not None):
             raise ConfigError("learn", learn, "a plan to route by, or learn=True, not both")
         if sync and not (learn and link.client is not None):
             raise ConfigError("sync", sync, "True only with learn=True and a service")
@@ -75,7 +78,7 @@ class PinMaker:
         if len(source) > _LONGEST_SOURCE:
             raise ConfigError("source", source, f"at most {_LONGEST_SOURCE} characters: tasks add their number")
         spec = stream.spec
-        choice = RoutingChoice(spec.partitions, plan, batch=batch, seed=spec.seed)
+        choice = RoutingChoice(spec.partitions, plan, batch=batch, seed=spec.seed, router=router)
         due = learn and link.client is not None if sync is None else sync
         if due:
             self._close_round(source, batch, types or (() if last is None else last.key_types))
@@ -99,10 +102,7 @@ class PinMaker:
 
     def _with_table(self, choice: RoutingChoice) -> RoutingChoice:
         answer = self._answer
-        if answer is None:
-            return replace(choice, table=QTable.empty(choice.partitions))
-        table = answer.table if answer.table.workers == choice.partitions else answer.table.resized(choice.partitions)
-        return replace(choice, table=table, records=answer.records, version=answer.version)
+        return replace(choice, table=QTable.empty(choice.partitions)) if answer is None else choice.after(answer)
 
     def _close_round(self, source: str, batch: int, types: tuple[str, ...]) -> None:
         """Report for the batch before, as the last one, and take the round's answer."""

@@ -20,12 +20,12 @@ PATIENCE = 1.0  # seconds
 class TaskPin:
     """What a batch is bound to before its first task starts. Immutable; pickles to what it holds.
 
-    With a ``plan`` rows go by it; without one each task learns from the Q-table in ``bound``. ``service`` is where
-    reports go (None: nowhere), ``access`` how a client shows who it is. ``sync``: whether tasks report what they
-    learned. ``session`` numbers the driver's lives and ``run`` the pins of one batch: what the newest reports takes the
-    place of the rest. ``parts`` are the tasks of the batch, where that is known. Reports number batches from ``began``
-    on. A task waits at most ``patience`` seconds for the service. One pin that reports is for one frame: a second one's
-    reports would take the place of the first one's.
+    With a ``plan`` rows go by it, with a router by that; else each task learns from the Q-table in ``bound``.
+    ``service`` is where reports go (None: nowhere), ``access`` how a client shows who it is. ``sync``: whether tasks
+    report what they learned. ``session`` numbers the driver's lives and ``run`` the pins of one batch: what the newest
+    reports takes the place of the rest. ``parts`` are the tasks of the batch, where that is known. Reports number
+    batches from ``began`` on. A task waits at most ``patience`` seconds for the service. One pin that reports is for
+    one frame: a second one's reports would take the place of the first one's.
     """
 
     stream: str
@@ -43,6 +43,7 @@ class TaskPin:
 
     def __repr__(self) -> str:
         by = f"plan {self.plan.version}" if self.plan is not None else f"Q-table {self.version[0]}.{self.version[1]}"
+        by = by if self.bound.router is None else f"router {self.bound.router}"
         to = f", service={self.service!r}" if self.service else ""
         return f"Pin({self.stream!r}, batch={self.batch}, partitions={self.partitions}, {by}{to})"
 
@@ -61,7 +62,7 @@ class TaskPin:
 
     @property
     def learn(self) -> bool:
-        return self.bound.plan is None
+        return self.bound.plan is None and self.bound.router is None
 
     @property
     def partitions(self) -> int:
