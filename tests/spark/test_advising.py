@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,7 @@ from pyspark.sql import functions as sf
 
 from tests.spark.frames import no_job, setting
 from unskew.core.errors import ConfigError
+from unskew.core.operators.spark_shuffle import Coalescing
 from unskew.spark import Unskew
 from unskew.spark.operators.advising import job_of
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 ROWS = 40_000
+UNMERGED = partial(setting, spark__sql__adaptive__coalescePartitions__enabled="false")
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +34,20 @@ def frame(spark: SparkSession, key: str, splits: int = 2, rows: int = ROWS) -> D
 
 @pytest.mark.parametrize("operator", ["group_apply", "aggregate", "repartition"])
 def test_even_keys_are_left_to_spark(spark: SparkSession, sk: Unskew, operator: str) -> None:
-    advice = sk.advise(frame(spark, "id % 4000"), "k", operator)
-    assert (advice.operator, advice.choice) == (operator, "spark")
+    with UNMERGED(spark):
+        advice = sk.advise(frame(spark, "id % 4000"), "k", operator)
+    assert (advice.operator, advice.choice, advice.setting) == (operator, "spark", None)
     assert "even enough" in advice.reason
+
+
+@pytest.mark.parametrize("operator", ["group_apply", "aggregate"])
+def test_even_keys_that_spark_merges_into_one_task_want_a_setting(
+    spark: SparkSession, sk: Unskew, operator: str
+) -> None:
+    """Less than a megabyte: adaptive execution makes one task of it, and the other slot idles."""
+    advice = sk.advise(frame(spark, "id % 4000"), "k", operator)
+    assert (advice.choice, advice.by_spark) == ("spark", 2.0)
+    assert advice.setting == "spark.sql.adaptive.coalescePartitions.enabled=false"
 
 
 @pytest.mark.parametrize("operator", ["aggregate", "repartition"])
@@ -60,7 +74,8 @@ def test_heavy_groups_that_hashing_puts_together_want_a_plan(spark: SparkSession
 
 
 def test_one_group_that_outlasts_the_rest_is_said_so(spark: SparkSession, sk: Unskew) -> None:
-    advice = sk.advise(frame(spark, "if(id % 10 < 9, -1, id)"), "k", "group_apply")
+    with UNMERGED(spark):
+        advice = sk.advise(frame(spark, "if(id % 10 < 9, -1, id)"), "k", "group_apply")
     assert advice.choice == "spark"
     assert "one group has 90% of the rows" in advice.reason
 
@@ -99,5 +114,8 @@ def test_what_cannot_be_advised_on_is_refused_before_any_job(spark: SparkSession
 
 def test_the_run_is_as_the_session_is_set_up(spark: SparkSession) -> None:
     with setting(spark, spark__sql__shuffle__partitions="31"):
-        job = job_of(frame(spark, "id", splits=5), 8)
+        job = job_of(frame(spark, "id", splits=5), 8, 1 << 20)
     assert (job.partitions, job.slots, job.shuffle_partitions, job.inputs) == (8, 2, 31, 5)
+    assert job.coalescing == Coalescing(1 << 20, 1 << 20, 64 << 20, 2)
+    with setting(spark, spark__sql__adaptive__coalescePartitions__enabled="false"):
+        assert job_of(frame(spark, "id"), 8, 1 << 20).coalescing is None

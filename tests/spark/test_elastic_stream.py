@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from unskew.core.errors import ConfigError
 from unskew.spark import Elastic, Unskew
 from unskew.spark.frame.jvm import request_slots
 from unskew.spark.streaming import elasticity
+from unskew.spark.streaming.clean_end import note_ended_runs
 from unskew.spark.streaming.foreach import ForEachBatch
 
 pytestmark = pytest.mark.xdist_group("spark-streams")
@@ -150,17 +152,22 @@ def test_a_plan_for_so_many_partitions_that_it_has_more_hosts(spark: SparkSessio
     assert query.users == expected(4)
 
 
-def test_a_query_may_have_other_bounds_when_it_starts_again(spark: SparkSession, tmp_path: Path) -> None:
-    """A batch that may have been begun runs in as many partitions as it did; later ones within the new bounds."""
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_query_may_have_other_bounds_when_it_starts_again(spark: SparkSession, tmp_path: Path, clean: bool) -> None:
+    """A batch that may have been begun runs in as many partitions as it did; after a clean end, and later, within the
+    new bounds."""
     query = Query(spark, tmp_path, interval=0.001, wait=0.4)
     query.land(0, BATCHES)
     query.run()
     assert query.bound[-1] > 3
+    if not clean:
+        note_ended_runs()
+        shutil.rmtree(next(tmp_path.rglob("ended")))
 
     again = Query(spark, tmp_path, interval=0.001, elastic=Elastic(2, 3, d=1), wait=0.4)
     again.land(BATCHES, 3)
     again.run()
-    assert again.bound[0] >= query.bound[-1]
+    assert again.bound[0] == (3 if clean else query.bound[-1])
     assert again.bound[-1] == 3
     assert query.users + again.users == expected(BATCHES + 3)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -9,6 +11,7 @@ from numpy.typing import NDArray
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.operators.advice import OPERATORS, Job, advise, states
+from unskew.core.operators.spark_shuffle import Coalescing
 from unskew.core.planners import make_planner
 
 JOB = Job(partitions=48, slots=16, inputs=16)
@@ -52,6 +55,43 @@ def test_groups_of_middling_skew_want_a_plan() -> None:
     assert advice.choice == "unskew"
     assert advice.by_plan is not None
     assert advice.by_plan < 1.15
+
+
+@pytest.mark.parametrize("operator", ["group_apply", "aggregate"])
+def test_even_keys_that_spark_merges_into_few_tasks_want_a_setting(operator: str) -> None:
+    """4 MB of rows: adaptive execution makes four tasks of them, on sixteen slots. The setting is all that it takes."""
+    merging = replace(JOB, coalescing=Coalescing(4 << 20, tasks=16))
+    advice = advise(operator, zipf(0.0), merging)
+    assert (advice.choice, advice.setting) == ("spark", "spark.sql.adaptive.coalescePartitions.enabled=false")
+    assert str(advice).startswith("leave it to Spark, with spark.sql.adaptive.coalescePartitions.enabled=false: ")
+    assert advice.by_spark is not None
+    assert advice.by_setting is not None
+    assert advice.by_spark > 3.5
+    assert advice.by_setting < 1.2
+    large = replace(JOB, coalescing=Coalescing(16 << 30, tasks=16))
+    assert advise(operator, zipf(0.0), large).setting is None
+
+
+def test_heavy_keys_want_a_plan_whatever_is_set() -> None:
+    """No setting divides a key."""
+    merging = replace(JOB, coalescing=Coalescing(4 << 20, tasks=16))
+    advice = advise("aggregate", zipf(1.5), merging)
+    assert (advice.choice, advice.setting) == ("unskew", None)
+
+
+def test_more_partitions_may_be_all_that_is_needed() -> None:
+    """Four shuffle partitions on sixteen slots."""
+    advice = advise("group_apply", zipf(0.0), replace(JOB, shuffle_partitions=4))
+    assert (advice.choice, advice.setting) == ("spark", "spark.sql.shuffle.partitions=48")
+
+
+def test_partitions_are_merged_by_their_bytes() -> None:
+    """Neighbours, until the next one would be too much; rows that are dear are as small as others."""
+    merging = Coalescing(size=8 << 20, least=1, most=3 << 20, tasks=2)
+    assert merging.merged(np.array([1, 1, 1, 1, 1, 1, 1, 1])).tolist() == [3, 3, 2]
+    assert merging.merged(np.array([5, 1, 1, 1])).tolist() == [5, 3]
+    assert merging.merged(np.array([90, 1, 1, 1]), np.array([2, 2, 2, 2])).tolist() == [90, 1, 1, 1]
+    assert merging.merged(np.zeros(4, np.int64)).tolist() == [0]
 
 
 def test_groups_on_a_cluster_with_more_slots_than_a_plan_has_partitions() -> None:

@@ -1,8 +1,9 @@
 """Whether an operator should place rows by a plan at all, decided before anything runs, and why.
 
 Spark's own way is often as good: where work is even already, where Spark combines rows before it shuffles them, where
-one side of a join fits in every task. Then the advice is to leave it. Times are predicted in rows, by list scheduling
-of the tasks on the slots that there are, so they do not cover work whose cost is not per row.
+one side of a join fits in every task. Then the advice is to leave it, after a change of one setting where that is what
+it takes (``spark_shuffle``). Times are predicted in rows, by list scheduling of the tasks on the slots that there are,
+so they do not cover work whose cost is not per row.
 
 Aggregates have a third way: each task makes partial states of its own input, and only states are shuffled. That is
 balanced whatever the keys are if there are splits enough, and expensive where there are many states: a key has up to
@@ -13,7 +14,7 @@ where a state stands for a thousand rows or more it is advised in any case: a pl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,12 @@ from numpy.typing import NDArray
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.operators.group_plan import group_partitions, group_plan
+from unskew.core.operators.spark_shuffle import Job, SparkTimes, spark_times
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import make_planner
 from unskew.core.quality.measures import makespan
 
-__all__ = ["OPERATORS", "PIECE", "Advice", "Job", "States", "advise", "states"]
+__all__ = ["OPERATORS", "PIECE", "Advice", "Job", "States", "advise", "judged", "states"]
 
 INPUT, SPARK, UNSKEW = "input", "spark", "unskew"
 JOIN = "join"  # both sides decide: join_advice
@@ -38,22 +40,6 @@ FEW = 10_000  # rows: below it a histogram costs more than the skew
 WORTH = 1.1  # how much longer Spark's own way has to take
 _HALF = 2.0  # times as many states the other way
 _COMBINES = 1000  # rows per state from which moving rows costs more than any state
-
-
-@dataclass(frozen=True)
-class Job:
-    """What the driver knows of the run: partitions of the plan; tasks at a time; partitions that Spark would shuffle
-    into; input splits."""
-
-    partitions: int
-    slots: int
-    shuffle_partitions: int = 200
-    inputs: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("partitions", "slots", "shuffle_partitions", "inputs"):
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "1 or more")
 
 
 @dataclass(frozen=True)
@@ -77,7 +63,8 @@ class States:
 @dataclass(frozen=True)
 class Advice:
     """``choice``: "unskew" (use the operator), "spark" (leave it to Spark), or "input" (partial states at the input).
-    ``by_spark`` and ``by_plan`` are predicted times as multiples of ``limit``, the least possible: 1.0 is perfect."""
+    ``by_spark`` and ``by_plan`` are predicted times as multiples of the least possible: 1.0 is perfect. ``setting``:
+    what to set first, where that is all that Spark's own way needs; ``by_setting`` is its time then."""
 
     operator: str
     choice: str
@@ -85,11 +72,13 @@ class Advice:
     by_spark: float | None = None
     by_plan: float | None = None
     states: States | None = None
+    setting: str | None = None
+    by_setting: float | None = None
 
     def __str__(self) -> str:
         action = {
             UNSKEW: f"use sk.{self.operator}",
-            SPARK: "leave it to Spark",
+            SPARK: "leave it to Spark" if self.setting is None else f"leave it to Spark, with {self.setting}",
             INPUT: f'use sk.{self.operator}(..., at="input", form="arrow")',
         }
         return f"{action[self.choice]}: {self.reason}"
@@ -113,19 +102,17 @@ def _groups(operator: str, histogram: Histogram, job: Job) -> Advice:
     plan = group_plan(histogram, group_partitions(job.partitions, job.slots))
     heaviest = int(histogram.counts.max(initial=0))
     limit = max(heaviest, histogram.total / job.slots)
+    why = _EVEN
+    if heaviest > histogram.total / job.slots:
+        why = f"one group has {heaviest / histogram.total:.0%} of the rows and {_ONE}"
     by_plan = makespan(plan.loads(histogram), job.slots) / limit
-    by_spark = _hashed(histogram, job) / limit
-    if by_spark < WORTH * by_plan:
-        if heaviest > histogram.total / job.slots:
-            return _leave(
-                operator, by_spark, by_plan, f"one group has {heaviest / histogram.total:.0%} of the rows and {_ONE}"
-            )
-        return _leave(operator, by_spark, by_plan, _EVEN)
-    return Advice(operator, UNSKEW, _faster(by_spark, by_plan), by_spark, by_plan)
+    return judged(operator, spark_times(histogram, job), by_plan, limit, why)
 
 
 def _split(operator: str, histogram: Histogram, job: Job) -> Advice:
-    """Heavy keys may be split, so the limit is the work shared out evenly."""
+    """Heavy keys may be split, so the limit is the work shared out evenly. Spark's own way is ``repartition(n, key)``,
+    whose partitions it does not merge."""
+    job = replace(job, shuffle_partitions=job.partitions, coalescing=None)
     return _compared(operator, histogram, job, make_planner("balanced", job.partitions).plan(histogram))
 
 
@@ -151,21 +138,19 @@ def _aggregate(operator: str, histogram: Histogram, job: Job) -> Advice:
 def _compared(operator: str, histogram: Histogram, job: Job, plan: Plan) -> Advice:
     limit = histogram.total / job.slots
     by_plan = makespan(plan.loads(histogram), job.slots) / limit
-    by_spark = _hashed(histogram, job) / limit
-    if by_spark < WORTH * by_plan:
-        return _leave(operator, by_spark, by_plan, _EVEN)
+    return judged(operator, spark_times(histogram, job), by_plan, limit, _EVEN)
+
+
+def judged(operator: str, spark: SparkTimes, by_plan: float, limit: float, even: str) -> Advice:
+    """The cheapest of Spark as it is set, Spark with one setting changed, and a plan: each has to be faster by a tenth
+    than what asks for less. ``even``: why nothing needs to be done."""
+    by_spark, by_setting = spark.as_set / limit, spark.changed / limit
+    if by_spark < WORTH * min(by_plan, by_setting):
+        return Advice(operator, SPARK, even, by_spark, by_plan)
+    if by_setting < WORTH * by_plan:
+        reason = f"as it is set it takes {by_spark:.1f} times the least possible time, so {by_setting:.1f} times"
+        return Advice(operator, SPARK, reason, by_spark, by_plan, None, spark.setting, by_setting)
     return Advice(operator, UNSKEW, _faster(by_spark, by_plan), by_spark, by_plan)
-
-
-def _hashed(histogram: Histogram, job: Job) -> float:
-    """The better of Spark's own number of partitions and the plan's, both by hash."""
-    numbers = {job.shuffle_partitions, job.partitions}
-    plans = (make_planner("hash", number).plan(histogram) for number in numbers)
-    return min(makespan(plan.loads(histogram), job.slots) for plan in plans)
-
-
-def _leave(operator: str, by_spark: float, by_plan: float, reason: str) -> Advice:
-    return Advice(operator, SPARK, reason, by_spark, by_plan)
 
 
 def _faster(by_spark: float, by_plan: float) -> str:

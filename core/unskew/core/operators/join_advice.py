@@ -1,8 +1,8 @@
 """Whether a join should be placed by a plan, decided from both of its sides before anything runs, and why.
 
 What a task of a join costs is its rows of both sides and the rows that it yields; a key that is rare on one side may be
-most of the output. Both ways are judged by these costs: Spark's own hash by the better of its number of partitions and
-the plan's, and the plan that ``join_plan`` makes for this join's type.
+most of the output. All ways are judged by these costs: Spark's own hash as the session is set, the same with one
+setting changed, and the plan that ``join_plan`` makes for this join's type.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from unskew.core.histogram.histogram import Histogram
-from unskew.core.operators.advice import FEW, SPARK, UNSKEW, WORTH, Advice, Job
+from unskew.core.operators.advice import FEW, SPARK, UNSKEW, Advice, Job, judged
 from unskew.core.operators.join_plan import LEFT, RIGHT, Bounds, JoinRows, cost_histogram, join_plan, side_of
+from unskew.core.operators.spark_shuffle import spark_times
 from unskew.core.planners import make_planner
 from unskew.core.quality.measures import makespan
 
@@ -37,15 +38,14 @@ def advise_join(
     made = join_plan(rows, side_of(rows, limits.work, job.partitions), job.partitions, limits)
     limit = costs.total / job.slots
     by_plan = makespan(made.plan.loads(costs), job.slots) / limit
-    numbers = sorted({job.shuffle_partitions, job.partitions})
-    lengths = [makespan(make_planner("hash", n).plan(costs).loads(costs), job.slots) / limit for n in numbers]
-    by_spark = min(lengths)
+    spark = spark_times(costs, job, rows.left.merge(rows.right))
+    by_spark = spark.as_set / limit
     times = f"it takes {by_spark:.1f} times the least possible time by hash, by a plan {by_plan:.1f} times"
     figures = f"with {made.output:,} rows out {times}"
-    if by_spark < WORTH * by_plan:
-        return Advice(
-            "join", SPARK, f"rows in and out are even enough as Spark's hash puts them: {figures}", by_spark, by_plan
-        )
+    even = f"rows in and out are even enough as Spark's hash puts them: {figures}"
+    advice = judged("join", spark, by_plan, limit, even)
+    if advice.choice == SPARK:
+        return advice
     large = _split_by_aqe(rows, costs, job, aqe or {})
     if large is not None:
         side, size = large

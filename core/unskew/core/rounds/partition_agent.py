@@ -168,8 +168,9 @@ def _learned(choice: RoutingChoice, histogram: Histogram, keys: U64, spread: U64
 
 
 def _hot(choice: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[Index, I64]:
-    """Which keys of this partition are hot, heaviest first, and how many of its rows each has, or would have if the
-    partition were like the whole stream, whichever is more: that bounds how far it is split."""
+    """Which keys of this partition are hot, heaviest first, and by how many rows each may be split: those that it has
+    here, or would have if the partition were like the whole stream, whichever is more. Where others have none of its
+    keys the partition is not like the stream: what the table knows counts then."""
     n = choice.partitions
     hashes, counts = histogram.hashes, histogram.counts
     least, weights = max(_HOT * histogram.total / n, _CHANCE), counts.copy()
@@ -177,8 +178,9 @@ def _hot(choice: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[In
     if choice.records:
         expected = table.rows[place[known]] / choice.records * histogram.total
         ours = _ours(counts[known], expected, least)
-        least = least if ours > _ALONE else max(least, histogram.total / (ours * n))
-        weights[known] = np.maximum(weights[known], expected.astype(np.int64))
+        if ours <= _ALONE:
+            least = max(least, histogram.total / (ours * n))
+        weights[known] = np.maximum(expected, weights[known] if ours > _ALONE else 1).astype(np.int64)
     index = np.flatnonzero(known | (counts >= least))
     room = min(max(MOST_CELLS // n, 1), listed_budget(n), 2 * n)
     index = index[heaviest(hashes[index], counts[index], min(len(index), room))]
