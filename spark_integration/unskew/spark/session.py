@@ -19,7 +19,7 @@ from unskew.core.operators.group_plan import group_partitions, group_plan
 from unskew.core.operators.join_plan import Bounds, JoinPlan
 from unskew.core.plan.plan import Plan, Version
 from unskew.core.planners import PLANNERS, Origin
-from unskew.spark.frame.histogram import Sampling, histogram_of
+from unskew.spark.frame.histogram import Sampling, Weight, histogram_of
 from unskew.spark.frame.jvm import input_splits, slots_of, spark_version, unpersist
 from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, key_without_frame, spread_without_frame
 from unskew.spark.frame.physical import dropped_exchange
@@ -154,13 +154,18 @@ class Unskew:
 
     # -- plans ------------------------------------------------------------------------------------------------
 
-    def histogram(self, df: DataFrame, key: Columns, spread: Columns | None = AUTO) -> Histogram:
+    def histogram(
+        self, df: DataFrame, key: Columns, spread: Columns | None = AUTO, weight: Weight | None = None
+    ) -> Histogram:
         """How the rows of ``df`` are distributed over keys, counted by two jobs (``unskew.spark.frame.histogram``).
 
         Parameters
         ----------
         df, key : The rows, and the columns of their key: a name, a ``Column``, or several in a list.
         spread : Columns that tell the rows of one key apart; ``"auto"``: all that can. None: not looked at.
+        weight
+            What a row weighs, where rows do not cost alike: a number, by name, as an expression in SQL such as
+            ``"size(items)"``, or as a ``Column``. A key has its weight then, in rows of the mean weight.
 
         Returns
         -------
@@ -175,14 +180,15 @@ class Unskew:
         >>> sk.histogram(clicks, "user").total
         600
         """
-        return histogram_of(df, key, self.partitions, spread, self._sampling)
+        return histogram_of(df, key, self.partitions, spread, self._sampling, weight)
 
-    def plan(self, df: DataFrame, key: Columns, spread: Columns | None = AUTO) -> Plan:
+    def plan(self, df: DataFrame, key: Columns, spread: Columns | None = AUTO, weight: Weight | None = None) -> Plan:
         """A plan for rows distributed like those of ``df``, used from now on where none is given.
 
         Parameters
         ----------
         df, key, spread : As for ``histogram``; ``spread`` is also what ``repartition`` goes by from now on.
+        weight : As for ``histogram``: the plan evens out weight, not rows.
 
         Returns
         -------
@@ -200,7 +206,7 @@ class Unskew:
         """
         types = key_of(df, key).types
         ready = self._plans.ready(types)
-        return self._make_plan(self.histogram(df, key, spread), types, spread, ready=ready)
+        return self._make_plan(self.histogram(df, key, spread, weight), types, spread, ready=ready)
 
     def _make_plan(self, histogram: Histogram, types: tuple[str, ...], spread: Columns | None, *, ready: bool) -> Plan:
         plan = self._plans.make(histogram, types, ready=ready)
@@ -216,6 +222,7 @@ class Unskew:
         other: DataFrame | None = None,
         how: str = "inner",
         spread: Columns = AUTO,
+        weight: Weight | None = None,
     ) -> Advice:
         """Whether to use an operator, and why, without running it. Print the answer.
 
@@ -225,6 +232,7 @@ class Unskew:
         operator
             ``"group_apply"``, ``"aggregate"``, ``"join"``, ``"repartition"``, or ``"sql"`` for Spark's own aggregates.
         other, how : For a join its right side and type.
+        weight : As for ``histogram``; a join takes none.
 
         Returns
         -------
@@ -242,10 +250,12 @@ class Unskew:
         if operator == "join":
             if other is None:
                 raise ConfigError("other", other, "the right side, which decides what a join costs")
+            if weight is not None:
+                raise ConfigError("weight", weight, "None for a join: its cost is the rows that go in and come out")
             join = self._join(df, other, names_of(key), how, spread, None)
             return advise_on_join(join, self._sampling)
         key_of(df, key)
-        return advise_on_frame(df, operator, self.partitions, lambda: self.histogram(df, key, spread))
+        return advise_on_frame(df, operator, self.partitions, lambda: self.histogram(df, key, spread, weight))
 
     # -- placement --------------------------------------------------------------------------------------------
 
@@ -460,6 +470,7 @@ class Unskew:
         *,
         form: str = "pandas",
         memory: int | str | None = None,
+        weight: Weight | None = None,
     ) -> DataFrame:
         """``df.groupBy(key).applyInPandas(fn, schema)`` with heavy groups alone and first
         (``unskew.spark.operators.groups``).
@@ -471,6 +482,7 @@ class Unskew:
             partitions a slot.
         form : ``"pandas"`` or ``"arrow"``.
         memory : Of one Python worker; a ``GroupMemoryWarning`` names the groups that will not fit.
+        weight : As for ``histogram``: tasks have even weight, not even rows. Without ``plan``, outside of a handler.
 
         Returns
         -------
@@ -487,11 +499,12 @@ class Unskew:
         """
         groups = groups_of(df, key, fn, schema, form, memory)
         batch = self._plans.context.matching(df, key) if plan is None else None
+        _check_weight(weight, given=plan is not None or batch is not None)
         if batch is not None and batch.plan is not None and not batch.plan.splits:
             plan = batch.plan
         if plan is None:
             partitions = group_partitions(self.partitions, slots_of(self.spark) or 0)
-            histogram = histogram_of(df, key, partitions, None, self._sampling)
+            histogram = histogram_of(df, key, partitions, None, self._sampling, weight)
             origin = Origin(stream=self.stream, key_types=key_of(df, key).types, version=Version(0, 1))
             plan = group_plan(histogram, partitions, self._plans.stream.spec.seed, origin)
         return run_groups(groups, plan)
@@ -508,6 +521,7 @@ class Unskew:
         spread: Columns | None = None,
         form: str = "pandas",
         at: str = "plan",
+        weight: Weight | None = None,
     ) -> DataFrame:
         """A state per key; hot keys in pieces, which are merged (``unskew.spark.operators.aggregation``).
 
@@ -523,6 +537,7 @@ class Unskew:
         schema : The key's columns and the state.
         form : ``"pandas"`` or ``"arrow"``.
         at : Where states are made: ``"plan"``, ``"input"`` (with ``"arrow"``) or ``"auto"``.
+        weight : As for ``group_apply``.
 
         Returns
         -------
@@ -543,6 +558,7 @@ class Unskew:
         """
         call = aggregation_of(df, key, partial, merge, schema, form, at)
         batch = self._plans.context.matching(df, key) if plan is None else None
+        _check_weight(weight, given=plan is not None or batch is not None or at == "input")
         if batch is not None:
             plan, spread = batch.plan, batch.spread_for(df) if spread is None else spread
         elif plan is not None:
@@ -552,7 +568,7 @@ class Unskew:
         if plan is None and at == "input":
             plan = self._plans.own("hash", Histogram.empty(), key_of(df, key).types)
         if plan is None or at == "auto":
-            plan, at = self._for_aggregate(call, spread, plan, at)
+            plan, at = self._for_aggregate(call, spread, plan, at, weight)
         if at == "input":
             return at_input(call, plan)
         result, held = at_plan(call, plan, spread)
@@ -561,11 +577,13 @@ class Unskew:
             (self._held if in_hand is None else in_hand.held).append(held)
         return result
 
-    def _for_aggregate(self, call: Aggregation, spread: Columns, plan: Plan | None, at: str) -> tuple[Plan, str]:
+    def _for_aggregate(
+        self, call: Aggregation, spread: Columns, plan: Plan | None, at: str, weight: Weight | None
+    ) -> tuple[Plan, str]:
         """The plan by this session's policy, or Prompt's where that keeps keys whole; and where to make states."""
         types, splits = key_of(call.df, call.key).types, PLANNERS[self._plans.stream.spec.policy].splits
         ready = plan is None and splits and self._plans.ready(types)
-        histogram = self.histogram(call.df, call.key, spread)
+        histogram = self.histogram(call.df, call.key, spread, weight)
         if plan is None and splits:
             plan = self._make_plan(histogram, types, spread, ready=ready)
         elif plan is None:
@@ -722,3 +740,9 @@ def _again(settings: Mapping[str, Any]) -> Unskew:
     if spark is None:
         raise ConfigError("spark", None, "an active session where this is unpickled: only handlers of a stream are")
     return Unskew(spark, **settings)
+
+
+def _check_weight(weight: Weight | None, *, given: bool) -> None:
+    """Refuse a weight that would change nothing."""
+    if weight is not None and given:
+        raise ConfigError("weight", weight, "None where a plan is given or nothing is planned: give it to sk.plan()")

@@ -10,18 +10,23 @@ share f of the rows is missed with probability about ``(1 + s f) exp(-s f)`` for
 than one in 10^17 where f >= 1/2,000. The frame is read twice, so persist it if it is dear to compute.
 
 The two sides of a join are counted for the same keys: what a sample of either side calls heavy.
+
+With a ``weight`` rows are not counted but weighed: a key's count is its weight, in rows of the mean weight, so that a
+plan evens out what rows cost. The sample is drawn anew by weight, and the second pass sums it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+from pyspark.sql.types import NumericType
 
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
@@ -29,15 +34,17 @@ from unskew.core.histogram.sampling import Candidates, candidates, counted, list
 from unskew.core.limits import host_bits
 from unskew.core.operators.join_plan import LEFT, RIGHT, JoinRows
 from unskew.core.plan.lookup import find_lookup
-from unskew.spark.frame.keys import Columns, key_of, spread_of
+from unskew.spark.frame.keys import Columns, key_of, quoted, spread_of
 from unskew.spark.place.native import hot_column
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["Sampling", "counted_sides", "histogram_of", "sampling_for"]
+__all__ = ["Sampling", "Weight", "counted_sides", "histogram_of", "sampling_for", "weight_of"]
 
+Weight: TypeAlias = "str | Column"
+"""What a row weighs: a column's name, an expression in SQL, or a ``Column``."""
 Side = tuple["DataFrame", Column, "Column | None"]  # a frame, what places its rows, their spread if it may be split
 
 # Spark's sample and rand draw alike from one seed: a frame made with rand(seed) would be sampled by its own values.
@@ -74,26 +81,67 @@ def sampling_for(rows: int, partitions: int, least: Sampling) -> Sampling:
 
 
 def histogram_of(
-    df: DataFrame, key: Columns, partitions: int, spread: Columns | None = None, sampling: Sampling | None = None
+    df: DataFrame,
+    key: Columns,
+    partitions: int,
+    spread: Columns | None = None,
+    sampling: Sampling | None = None,
+    weight: Weight | None = None,
 ) -> Histogram:
     """How many rows each heavy key has, and each host; with ``spread``, whether the heavy ones can be split."""
     key_hash, spread_hash = key_of(df, key).hash, None if spread is None else spread_of(df, spread).hash
-    chosen, every_row = _first_pass(df, key_hash, spread_hash, partitions, sampling or Sampling())
+    weights = None if weight is None else weight_of(df, weight)
+    chosen, every_row = _first_pass(df, key_hash, spread_hash, partitions, sampling or Sampling(), weights)
     if every_row is None:
-        return _exact_counts(df, key_hash, chosen, partitions)
+        return _exact_counts(df, key_hash, chosen, partitions, weights)
     keys, rows = np.unique(every_row, return_counts=True)
     none = np.zeros(0, np.int64)
     return counted(replace(chosen, every=1), keys, rows, none, none, host_bits(partitions))
 
 
-def _exact_counts(df: DataFrame, key: Column, chosen: Candidates, partitions: int) -> Histogram:
+def weight_of(df: DataFrame, weight: Weight) -> Column:
+    """What each row weighs, as a double; NULL and what is below 0 weigh nothing."""
+    named = isinstance(weight, str) and weight in df.columns
+    given = F.col(quoted(str(weight))) if named else F.expr(weight) if isinstance(weight, str) else weight
+    try:
+        kind = df.select(given).schema[0].dataType
+    except AnalysisException as why:
+        raise ConfigError("weight", weight, f"a column, or an expression of columns ({_first_line(why)})") from None
+    if not isinstance(kind, NumericType):
+        raise ConfigError("weight", weight, f"a number for each row, not {kind.simpleString()}")
+    return F.greatest(F.coalesce(given.cast("double"), F.lit(0.0)), F.lit(0.0))
+
+
+def _first_line(why: Exception) -> str:
+    return str(why).splitlines()[0]
+
+
+def _exact_counts(
+    df: DataFrame, key: Column, chosen: Candidates, partitions: int, weights: Column | None = None
+) -> Histogram:
     """The second pass: rows of these keys one by one, of all others by host."""
     bits = host_bits(partitions)
-    groups = df.select(_group(key, chosen, bits).alias("g")).groupBy("g").agg(F.count(F.lit(1)).alias("n"))
-    table = groups.toArrow()
-    group, rows = _longs(table, "g"), _longs(table, "n")
-    host = _is_host(group, bits)
-    return counted(chosen, group[~host].view(np.uint64), rows[~host], group[host] ^ _HOSTS, rows[host], bits)
+    count = F.count(F.lit(1)).alias("n")
+    group = _group(key, chosen, bits).alias("g")
+    if weights is None:
+        table = df.select(group).groupBy("g").agg(count).toArrow()
+        rows = _longs(table, "n")
+    else:
+        table = df.select(group, weights.alias("w")).groupBy("g").agg(count, F.sum("w").alias("w")).toArrow()
+        table = table.sort_by("g")
+        rows = _weighed(_longs(table, "n"), table.column("w").to_numpy())
+    groups = _longs(table, "g")
+    host = _is_host(groups, bits)
+    return counted(chosen, groups[~host].view(np.uint64), rows[~host], groups[host] ^ _HOSTS, rows[host], bits)
+
+
+def _weighed(rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The groups' weights in rows of the mean weight: whole numbers with the sum of the rows."""
+    whole = float(weights.sum())
+    if not np.isfinite(whole) or (len(rows) and whole <= 0.0):
+        raise ConfigError("weight", f"{whole:g} in all", "finite numbers, above 0 for some rows")
+    sums = np.rint(np.cumsum(weights) * (int(rows.sum()) / whole if whole else 1.0))
+    return np.diff(sums, prepend=0.0).astype(np.int64)
 
 
 def counted_sides(how: str, left: Side, right: Side, partitions: int, sampling: Sampling) -> JoinRows:
@@ -118,26 +166,37 @@ def _spread_at(keys: NDArray[np.uint64], sample: Candidates) -> NDArray[np.int64
 
 
 def _first_pass(
-    df: DataFrame, key: Column, spread: Column | None, partitions: int, how: Sampling
+    df: DataFrame, key: Column, spread: Column | None, partitions: int, how: Sampling, weights: Column | None = None
 ) -> tuple[Candidates, NDArray[np.uint64] | None]:
-    """Which keys may be heavy, and the key hash of each row where that is all rows."""
+    """Which keys may be heavy, and the key hash of each row where that is all rows and none has a weight."""
     enough = sample_for(partitions)
-    table = _sample(df, key, spread, how.fraction, 2 * enough, how.seed)
+    columns = [key.alias("h"), *([] if spread is None else [spread.alias("s")])]
+    columns += [] if weights is None else [weights.alias("w")]
+    table = _sample(df, columns, how.fraction, 2 * enough, how.seed)
     fraction = how.fraction
     if 2 * table.num_rows < enough and fraction < 1.0:  # a small frame: look at more of it
         fraction = min(1.0, fraction * 1.25 * enough / max(table.num_rows, 1))
-        table = _sample(df, key, spread, fraction, 2 * enough, how.seed)
+        table = _sample(df, columns, fraction, 2 * enough, how.seed)
     cut = table.num_rows == 2 * enough
-    hashes = _longs(table, "h").view(np.uint64)
-    spreads = None if spread is None else _longs(table, "s").view(np.uint64)
+    rows = slice(None) if weights is None else _drawn(table.column("w").to_numpy())
+    hashes = _longs(table, "h").view(np.uint64)[rows]
+    spreads = None if spread is None else _longs(table, "s").view(np.uint64)[rows]
     chosen = candidates(hashes, spreads, listed_for(partitions), one_in(inf if cut else table.num_rows / fraction))
-    return _without_hosts(chosen, host_bits(partitions)), hashes if fraction >= 1.0 and not cut else None
+    whole = fraction >= 1.0 and not cut and weights is None
+    return _without_hosts(chosen, host_bits(partitions)), hashes if whole else None
 
 
-def _sample(df: DataFrame, key: Column, spread: Column | None, fraction: float, most: int, seed: int) -> pa.Table:
-    """The hashes of a share of the rows; of more than ``most`` a random choice, so that the driver never gets more."""
+def _drawn(weights: NDArray[np.float64]) -> NDArray[np.intp]:
+    """As many rows again, each as often as its weight says: at even steps through the weights."""
+    sums = np.cumsum(weights)
+    if not len(sums) or not 0.0 < sums[-1] < inf:
+        return np.arange(len(weights))
+    return np.searchsorted(sums, (np.arange(len(sums)) + 0.5) * (sums[-1] / len(sums)), side="right")
+
+
+def _sample(df: DataFrame, columns: list[Column], fraction: float, most: int, seed: int) -> pa.Table:
+    """These columns of a share of the rows; of more than ``most`` a random choice: the driver never gets more."""
     seed ^= _APART
-    columns = [key.alias("h")] if spread is None else [key.alias("h"), spread.alias("s")]
     rows = df.select(*columns) if fraction >= 1.0 else df.sample(fraction, seed).select(*columns)
     if fraction >= 1.0:  # all of them, if they are so few: sorting them would take two jobs more
         table = rows.limit(most).toArrow()
