@@ -140,8 +140,9 @@ def _weighed(rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[n
     whole = float(weights.sum())
     if not np.isfinite(whole) or (len(rows) and whole <= 0.0):
         raise ConfigError("weight", f"{whole:g} in all", "finite numbers, above 0 for some rows")
-    sums = np.rint(np.cumsum(weights) * (int(rows.sum()) / whole if whole else 1.0))
-    return np.diff(sums, prepend=0.0).astype(np.int64)
+    sums: NDArray[np.float64] = np.rint(np.cumsum(weights) * (int(rows.sum()) / whole if whole else 1.0))
+    scaled: NDArray[np.int64] = np.diff(sums, prepend=0.0).astype(np.int64)
+    return scaled
 
 
 def counted_sides(how: str, left: Side, right: Side, partitions: int, sampling: Sampling) -> JoinRows:
