@@ -192,7 +192,9 @@ def _drawn(weights: NDArray[np.float64]) -> NDArray[np.intp]:
     sums = np.cumsum(weights)
     if not len(sums) or not 0.0 < sums[-1] < inf:
         return np.arange(len(weights))
-    return np.searchsorted(sums, (np.arange(len(sums)) + 0.5) * (sums[-1] / len(sums)), side="right")
+    steps = (np.arange(len(sums)) + 0.5) * (sums[-1] / len(sums))
+    drawn: NDArray[np.intp] = np.searchsorted(sums, steps, side="right")
+    return drawn
 
 
 def _sample(df: DataFrame, columns: list[Column], fraction: float, most: int, seed: int) -> pa.Table:
