@@ -182,16 +182,20 @@ def test_a_batch_whose_rows_would_be_told_apart_otherwise_is_not_run_again(spark
         assert len(again.rows[0]) == ROWS
 
 
-def test_batches_of_one_table_with_the_same_rows_are_placed_alike(spark: SparkSession, tmp_path: Path) -> None:
-    """No service: one pin for all. Neither a batch's number nor its run is in what tasks decide."""
+def test_batches_of_one_table_with_the_same_rows_are_placed_alike(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No service: one pin for all, and a word that nothing is learned. Neither a batch's number nor its run is in what
+    tasks decide."""
     places, again = Places(), Places()
-    with Unskew(spark, stream="s", partitions=N) as sk:
+    with Unskew(spark, stream="s", partitions=N) as sk, caplog.at_level("WARNING", "unskew.spark"):
         for handle in (places, again):
             each = learning(sk, handle, tmp_path)
             for batch in (0, 1):
                 each(batch_of(spark, 0), batch)
     assert places.rows == again.rows
     assert places.rows[0] == places.rows[1]
+    assert "learn=True without service=" in caplog.text
     assert {pin.bound.version for pin in pins(tmp_path)} == {(0, 0)}
 
 

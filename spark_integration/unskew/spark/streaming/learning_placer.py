@@ -8,6 +8,7 @@ explores another does not repeat, and a batch that runs again does. Tasks report
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LearningPlacer"]
 
+_log = logging.getLogger("unskew.spark")
 _LEAST = 0.05  # seconds that a task takes to report at all
 
 
@@ -43,6 +45,11 @@ class LearningPlacer:
         """Take part in the rounds of the stream, with as many partitions as it has now."""
         plans = self._plans
         if plans.link.client is None:
+            _log.warning(
+                "stream %s: learn=True without service=: tasks place each batch by its own rows, and nothing is "
+                "learned from batch to batch. Without a service plans do as well, and need no Python: learn=False",
+                plans.stream.name,
+            )
             return None
         spec = plans.spec_for(self._types)
         stream, pace = plans.stream, self._settings.pace
