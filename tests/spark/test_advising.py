@@ -116,6 +116,9 @@ def test_the_run_is_as_the_session_is_set_up(spark: SparkSession) -> None:
     with setting(spark, spark__sql__shuffle__partitions="31"):
         job = job_of(frame(spark, "id", splits=5), 8, 1 << 20)
     assert (job.partitions, job.slots, job.shuffle_partitions, job.inputs) == (8, 2, 31, 5)
+    with setting(spark, spark__sql__adaptive__coalescePartitions__initialPartitionNum="10000"):
+        most = job_of(frame(spark, "id"), 8, 1 << 20)
+    assert (most.shuffle_partitions, most.setting.rpartition(".")[2]) == (8192, "initialPartitionNum")
     assert job.coalescing == Coalescing(1 << 20, 1 << 20, 64 << 20, 2)
     with setting(spark, spark__sql__adaptive__coalescePartitions__enabled="false"):
         assert job_of(frame(spark, "id"), 8, 1 << 20).coalescing is None

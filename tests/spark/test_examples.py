@@ -108,12 +108,10 @@ def test_even_parquet_writes_files_of_one_size(printed: Printed) -> None:
     assert "same rows: True" in text
 
 
-def test_before_and_after_says_what_to_do_and_does_it(printed: Printed, request: pytest.FixtureRequest) -> None:
-    """The advice for these clicks is to use the operator on eight slots, and not to on the two of the Spark that is
-    there; the job gives the same with it."""
+def test_before_and_after_says_what_to_do_and_does_it(printed: Printed) -> None:
+    """The advice for these clicks is to use the operator; the job gives the same with it."""
     text = printed("before_and_after")
-    few = request.node.callspec.params["printed"] == "here"
-    assert ("leave it to Spark" if few else "use sk.group_apply: by hash it takes") in text
+    assert "use sk.group_apply: by hash it takes" in text
     assert "same result: True" in text
 
 

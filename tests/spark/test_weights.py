@@ -88,6 +88,13 @@ def test_rows_without_a_weight_weigh_nothing(spark: SparkSession, sk: Unskew) ->
     assert found.count(hash_keys(np.array([3])))[0] == found.total == ROWS
 
 
+def test_one_row_may_weigh_more_than_all_others(spark: SparkSession, sk: Unskew) -> None:
+    """Beside it keys weigh next to nothing, and are left out."""
+    rows = frame(spark).selectExpr("*", "if(id = 777, 1e12, 1.0) some")
+    found = sk.histogram(rows, "k", weight="some")
+    assert found.count(hash_keys(np.array([777])))[0] == found.total == ROWS
+
+
 @pytest.mark.parametrize(
     ("weight", "message"),
     [

@@ -219,6 +219,13 @@ def test_a_key_that_is_hot_to_this_application_only_stays_where_its_hash_puts_it
     assert len(set(out[keys == KEYS[0]].tolist())) >= 4
 
 
+def test_a_key_of_which_the_round_knows_no_row_is_no_measure_of_it() -> None:
+    """One that it is unsure of: nothing says then how large this application's part is."""
+    keys, spread, pin = hot_here(others=0.0)
+    unsure = replace(pin, table=QTable.of(KEYS[:1], np.full((1, 8), -0.5), [0], np.ones((1, 8), bool)))
+    assert np.bincount(decide(unsure, keys, spread).partitions, minlength=8).max() < 1.1 * len(keys) / 8
+
+
 def test_tasks_that_see_other_rows_of_a_key_take_the_same_partitions() -> None:
     """16 tasks of one batch: a key that fills 25 of 64 partitions is on few more in all, the others stay as whole."""
     rng = np.random.default_rng(12)

@@ -117,6 +117,33 @@ def test_an_end_is_of_the_last_batch_only(tmp_path: Path) -> None:
     assert bind(binding(tmp_path), 2, 2) == PLANS[0].digest
 
 
+def test_an_end_is_forgotten_where_sparks_log_was_set_back(tmp_path: Path) -> None:
+    """Batches 0 to 5 and a clean end; then batch 3 again, and a run that stays with its plan and dies in batch 6."""
+    first = binding(tmp_path)
+    for batch in range(6):
+        bind(first, batch, 0)
+    first.end(5)
+    again = binding(tmp_path)
+    for batch in range(3, 7):
+        bind(again, batch, 0)
+    assert bind(binding(tmp_path), 6, 1) == PLANS[0].digest
+
+
+def test_a_query_that_is_being_stopped_may_begin_a_batch_after_its_end(tmp_path: Path) -> None:
+    """It stays with its plan, and says so under the batch's name: the next run finds that."""
+    run = binding(tmp_path)
+    bind(run, 0, 0)
+    run.end(0)
+    assert bind(run, 1, 0) == PLANS[0].digest
+    assert bind(binding(tmp_path), 1, 1) == PLANS[0].digest
+
+
+def test_runs_of_one_batch_leave_no_more_pins_than_others(tmp_path: Path) -> None:
+    for batch in range(140):
+        ended(tmp_path, batch, 0)
+    assert len(files(tmp_path)) == 101
+
+
 def test_the_first_batch_of_all_is_bound_once(tmp_path: Path) -> None:
     one, other = binding(tmp_path), binding(tmp_path)
     assert one.bound(0) is other.bound(0) is None

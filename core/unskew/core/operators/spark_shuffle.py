@@ -19,7 +19,7 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.planners import make_planner
 from unskew.core.quality.measures import makespan
 
-__all__ = ["Coalescing", "Job", "SparkTimes", "spark_times"]
+__all__ = ["PARTITIONS", "Coalescing", "Job", "SparkTimes", "spark_times"]
 
 COALESCE, PARTITIONS = "spark.sql.adaptive.coalescePartitions.enabled", "spark.sql.shuffle.partitions"
 
@@ -56,13 +56,14 @@ class Coalescing:
 @dataclass(frozen=True)
 class Job:
     """What the driver knows of the run: partitions of the plan; tasks at a time; partitions that Spark would shuffle
-    into; input splits; and how it merges those partitions (None: it does not)."""
+    into, and the setting that says so; input splits; and how it merges those partitions (None: it does not)."""
 
     partitions: int
     slots: int
     shuffle_partitions: int = 200
     inputs: int = 1
     coalescing: Coalescing | None = None
+    setting: str = PARTITIONS
 
     def __post_init__(self) -> None:
         for name in ("partitions", "slots", "shuffle_partitions", "inputs"):
@@ -88,7 +89,7 @@ def spark_times(costs: Histogram, job: Job, rows: Histogram | None = None) -> Sp
         loads, counts = by_hash[n]
         return makespan(merge.merged(loads, counts) if merged and merge is not None else loads, job.slots)
 
-    changes = {f"{PARTITIONS}={job.partitions}": time(job.partitions, merged=True)}
+    changes = {f"{job.setting}={job.partitions}": time(job.partitions, merged=True)}
     if merge is not None:
         changes[f"{COALESCE}=false"] = time(job.shuffle_partitions, merged=False)
     setting = min(changes, key=changes.__getitem__)

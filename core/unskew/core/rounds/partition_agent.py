@@ -190,7 +190,7 @@ def _hot(choice: RoutingChoice, table: QTable, histogram: Histogram) -> tuple[In
 def _ours(counts: I64, expected: F64, least: float) -> float:
     """What part of the stream's rows seems to be this application's: a key that only it has is the rarer in the table
     the more rows the others have. 1 where no key of the table is heavy here."""
-    heavy = counts >= least
+    heavy = (counts >= least) & (expected > 0)  # of a key that the round is unsure of it may know no row
     return min(float(expected[heavy].sum() / counts[heavy].sum()), 1.0) if heavy.any() else 1.0
 
 

@@ -130,7 +130,7 @@ def _exact_counts(
         table = df.select(group, weights.alias("w")).groupBy("g").agg(count, F.sum("w").alias("w")).toArrow()
         table = table.sort_by("g")
         rows = _weighed(_longs(table, "n"), table.column("w").to_numpy())
-    groups = _longs(table, "g")
+    groups, rows = _longs(table, "g")[rows > 0], rows[rows > 0]  # what weighs next to nothing is not there
     host = _is_host(groups, bits)
     return counted(chosen, groups[~host].view(np.uint64), rows[~host], groups[host] ^ _HOSTS, rows[host], bits)
 

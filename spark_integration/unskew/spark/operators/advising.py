@@ -12,10 +12,11 @@ from pyspark.sql import Column
 
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
+from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.operators.advice import OPERATORS, Advice, Job, advise
 from unskew.core.operators.join_advice import advise_join
 from unskew.core.operators.join_plan import HOWS, LEFT, RIGHT
-from unskew.core.operators.spark_shuffle import Coalescing
+from unskew.core.operators.spark_shuffle import PARTITIONS, Coalescing
 from unskew.spark.frame.jvm import estimated_bytes, input_splits, shuffle_partitions, slots_of
 from unskew.spark.frame.keys import Columns
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["advise_on_frame", "advise_on_join", "bytes_in", "job_of", "names_of"]
 
 _COLUMN = 8  # bytes
+_INITIAL = "spark.sql.adaptive.coalescePartitions.initialPartitionNum"
 
 
 def job_of(df: DataFrame, partitions: int, size: int) -> Job:
@@ -35,12 +37,16 @@ def job_of(df: DataFrame, partitions: int, size: int) -> Job:
     are: as many as partitions."""
     spark = df.sparkSession
     slots = slots_of(spark) or partitions
+    merging = _coalescing(spark, size, slots)
+    first = None if merging is None else spark.conf.get(_INITIAL, None)  # what is merged may have a number of its own
+    many = shuffle_partitions(spark) if first is None else int(str(first))
     return Job(
         partitions,
         slots,
-        shuffle_partitions=shuffle_partitions(spark),
+        shuffle_partitions=min(many, MAX_PARTITIONS),
         inputs=max(input_splits(df), 1),
-        coalescing=_coalescing(spark, size, slots),
+        coalescing=merging,
+        setting=PARTITIONS if first is None else _INITIAL,
     )
 
 

@@ -14,6 +14,8 @@ nobody has begun it, and it is bound anew; it gets a pin of its own whatever it 
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 from unskew.core.errors import ConfigError, PlanError, PlanFormatError
@@ -36,6 +38,7 @@ class PinLog:
 
     def __init__(self, folder: Folder, identity: StoredPin) -> None:
         self._folder, self._identity = folder, identity
+        self._binding = threading.Lock()  # who says that the run has ended is another thread than who binds
         self._forget_all()
 
     def _forget_all(self) -> None:
@@ -59,6 +62,7 @@ class PinLog:
         run ended cleanly with the batch before; ``present`` is that one's pin then."""
         self._firsts = None  # what is on the disk counts
         self._folder.tidy()
+        self._drop_ends(lambda last: last >= batch)  # no longer so: Spark's log was set back
         firsts = self._first_batches()
         first = max((one for one in firsts if one <= batch), default=None)
         if first is not None and first == firsts[-1] < batch and self._ended_before(batch):
@@ -73,31 +77,46 @@ class PinLog:
         if first is None:
             return None
         pin = self._read(first)
-        return self._take(batch, pin if first == batch else self._write(batch, pin))
+        if first == batch:
+            return self._take(batch, pin)
+        return self._own(batch, pin)
 
     def stay(self, batch: int) -> StoredPin:
         """The batch goes by the pin of the one before: nothing is written, but in the first batch of a run."""
-        present = self._present
-        if present is None:
-            raise PlanError(f"batch {batch} has no pin to stay with")
-        return self._take(batch, self._write(batch, present) if self._after_end else present)
+        with self._binding:
+            present = self._present
+            if present is None:
+                raise PlanError(f"batch {batch} has no pin to stay with")
+            return self._own(batch, present) if self._after_end else self._take(batch, present)
 
     def end(self, batch: int) -> None:
-        """The run is over, and has committed this batch: if it was the last to be bound, nobody has begun the next."""
-        if batch < 0 or batch != self._newest:
-            return
-        self._folder.create(f"{_ENDED}/{batch}", b"")
-        self._folder.delete(*(f"{_ENDED}/{name}" for name in self._folder.names(_ENDED) if name != str(batch)))
+        """The run is over, and has committed this batch: if it was the last to be bound, nobody has begun the next. (A
+        query that is being stopped may still begin one: that is written then.)"""
+        with self._binding:
+            if batch < 0 or batch != self._newest:
+                return
+            self._after_end = True
+            self._folder.create(f"{_ENDED}/{batch}", b"")
+        self._drop_ends(lambda last: last != batch)
 
     def _ended_before(self, batch: int) -> bool:
         return str(batch - 1) in self._folder.names(_ENDED)
 
+    def _drop_ends(self, which: Callable[[int], bool]) -> None:
+        marks = [name for name in self._folder.names(_ENDED) if name.isdecimal()]
+        self._folder.delete(*(f"{_ENDED}/{name}" for name in marks if which(int(name))))
+
+    def _own(self, batch: int, pin: StoredPin) -> StoredPin:
+        """The same under the batch's own name, or what another driver has written there."""
+        mine = self._take(batch, self._write(batch, pin))
+        self._forget(batch)
+        return mine
+
     def bind(self, batch: int, bound: RoutingChoice, reason: str, began: int) -> StoredPin:
         """Bind the batch and those after it. Where another driver was first, its pin counts."""
         mine = replace(self._identity, bound=replace(bound, batch=batch), reason=reason, began=began)
-        pin = self._take(batch, self._write(batch, mine))
-        self._forget(batch)
-        return pin
+        with self._binding:
+            return self._own(batch, mine)
 
     def _take(self, batch: int, pinned: StoredPin) -> StoredPin:
         self._present, self._newest, self._after_end = pinned, batch, False

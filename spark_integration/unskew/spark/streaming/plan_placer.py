@@ -106,12 +106,11 @@ class PlanPlacer:
 
     def begin(self, pin: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - the learning placer needs it
         """The batch has a pin of an earlier run: its plan is the first to go on from."""
-        self.go_on(pin)
-        self._next, self._counting = self._begun().next, None
+        self._next, self._counting = self._begun(_plan_of(pin)).next, None
 
     def go_on(self, pin: StoredPin) -> None:
-        """Batches before this one went by the pin: its plan is the first to go on from."""
-        self._begun(_plan_of(pin))
+        """Batches before this one went by the pin: the service's plan is the first to go on from, else the pin's."""
+        self._begun(self._latest() or _plan_of(pin))
 
     def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
         """The newest plan, else the last one, else plain hash: chosen once, here (DESIGN, promise 4)."""
