@@ -46,7 +46,7 @@ def test_a_key_counts_for_what_its_rows_weigh(spark: SparkSession, sk: Unskew, f
         found = sk.histogram(rows, "k", weight=weight)
         assert found.total == pytest.approx(rows.count(), abs=1)
         heavy = hash_keys(np.arange(KEYS)[np.arange(KEYS) % 200 == 7])
-        mean = rows.agg(F.avg("w")).head()[0]  # type: ignore[index]
+        mean = rows.agg(F.avg("w")).head()[0]  # type: ignore[index]  # there is a row
         assert found.count(heavy).sum() == pytest.approx(rows.where("w > 1").count() * 60 / mean, abs=20)
     rows.unpersist()
 

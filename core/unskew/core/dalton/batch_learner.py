@@ -16,7 +16,15 @@ from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import LearningSettings, UpdateRule
 from unskew.core.limits import slot_budget
 
-__all__ = ["BatchRouting", "learning", "place_hot_keys", "table_after", "workers_allowed", "workers_within_budget"]
+__all__ = [
+    "BatchRouting",
+    "learning",
+    "place_hot_keys",
+    "table_after",
+    "within_budget",
+    "workers_allowed",
+    "workers_within_budget",
+]
 
 _ALL = (1 << 64) - 1
 
@@ -53,9 +61,13 @@ def workers_allowed(learning: LearningSettings, counts: I64, total: int, workers
 
 
 def workers_within_budget(learning: LearningSettings, counts: I64, total: int, workers: int) -> I64:
-    """The same; fewer for all keys where the plan would be too large."""
-    most = workers_allowed(learning, counts, total, workers)
-    over = most.sum() / max(slot_budget(workers, len(counts)) // 2, 1)
+    """The same, as far as a plan may be large."""
+    return within_budget(workers_allowed(learning, counts, total, workers), workers)
+
+
+def within_budget(most: I64, workers: int) -> I64:
+    """As many workers for each key; fewer for all of them where the plan would be too large."""
+    over = most.sum() / max(slot_budget(workers, len(most)) // 2, 1)
     return most if over <= 1 else np.maximum((most / over).astype(np.int64), 1)
 
 

@@ -17,10 +17,9 @@ import numpy as np
 from unskew.core.arrays.mixing import mix
 from unskew.core.arrays.ranking import find
 from unskew.core.arrays.types import F64, I32, I64, U64, Index
-from unskew.core.dalton.batch_learner import BatchRouting, table_after
+from unskew.core.dalton.batch_learner import BatchRouting, table_after, within_budget
 from unskew.core.dalton.qtable import UNTRIED, QTable
 from unskew.core.dalton.settings import UpdateRule
-from unskew.core.limits import slot_budget
 
 __all__ = ["fill_hot_keys", "workers_needed"]
 
@@ -32,8 +31,7 @@ def workers_needed(counts: I64, total: int, workers: int) -> I64:
     """How many workers each hot key may be on: twice as many as its share of the rows fills, as workers have other
     rows, too; fewer for all keys where the plan would be too large."""
     most = np.clip(np.ceil(2.0 * counts * workers / max(total, 1)).astype(np.int64), 2, workers)
-    over = most.sum() / max(slot_budget(workers, len(counts)) // 2, 1)
-    return most if over <= 1 else np.maximum((most / over).astype(np.int64), 1)
+    return within_budget(most, workers)
 
 
 def fill_hot_keys(
