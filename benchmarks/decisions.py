@@ -3,11 +3,14 @@
 Runs the machine that ships (``unskew.core.freshness.ways``, policy ``auto``) over streams in batches, and measures what
 was really routed: the slowest partition's rows and keys plus the merging of cut keys, in even shares (1.0 is the best).
 A counted batch pays ``COUNT_SHARE`` on top. Streams: Zipf that stays; Zipf 1.0 and 1.5 whose keys all change every
-batch, every 10 and every 50; a slow ramp (keys swap ranks batch by batch); changed_folders, a real stream; with
-``--file F --column C`` any other.
+batch, every 10 and every 50; a slow ramp (keys swap ranks batch by batch); changed_folders, a real stream; web_paths,
+of whose 10,000 real requests batches are drawn at random; with ``--file F --column C`` any other.
 
 The first miss is excepted, as no machine can know it: the first batch in which a way from the batches before costs half
 as much again as it did so far. It is left out on both sides of the ratio, and printed.
+
+With ``--key-cost K`` a key costs K rows, and the machine gets the times of each batch's tasks: a tenth of noise, one
+task in twenty ten times as long. ``--without-times`` keeps them from it.
 
 Run: ``python -m benchmarks.decisions`` (10 minutes; ``--quick`` for batches of 10,000 rows at n = 16 and 64 only)
 """
@@ -30,21 +33,22 @@ from unskew.core import Histogram, Plan, hash_keys
 from unskew.core.freshness.batch_price import COUNT_SHARE
 from unskew.core.freshness.stream_planner import StreamPlanner
 from unskew.core.freshness.ways import Ways
+from unskew.core.quality.cost_fit import TaskTimes
 from unskew.core.quality.measures import LinearCost, cardinalities, loads, makespan
 from unskew.core.stream_spec import StreamSpec
 from unskew.simulate.key_streams import zipf_probabilities
 
 U64 = NDArray[np.uint64]
-DATA = Path(__file__).parent / "data" / "changed_folders.parquet"
+DATA = Path(__file__).parent / "data"
 KEYS, BATCHES = 100_000, 30
 SIZES, WORKERS = (10_000, 60_000), (8, 16, 64)
 SURPRISE = 1.5
-_COST = LinearCost()
 
 
 @dataclass(frozen=True)
 class Source:
-    """A stream: Zipf whose keys all change every ``every`` batches, or ``swaps`` of them each batch; or a file's."""
+    """A stream: Zipf whose keys all change every ``every`` batches, or ``swaps`` of them each batch; or a file's, in
+    its order or ``drawn`` from it at random."""
 
     name: str
     exponent: float = 0.0
@@ -52,12 +56,15 @@ class Source:
     swaps: int = 0
     file: Path | None = None
     column: str = "key"
+    drawn: bool = False
 
     def batches(self, size: int) -> Iterator[U64]:
         """The key hashes of one batch after another."""
         if self.file is not None:
             column = pq.read_table(self.file, columns=[self.column]).column(0).combine_chunks()
             hashes = np.asarray(hash_keys(column))
+            if self.drawn:
+                hashes = np.random.default_rng(1).choice(hashes, size * BATCHES)
             yield from (hashes[at : at + size] for at in range(0, len(hashes) - size + 1, size))
             return
         rng = np.random.default_rng(round(10 * self.exponent) + self.every + self.swaps)
@@ -76,7 +83,8 @@ SOURCES = (
     *(Source(f"zipf {z:g}", z) for z in (0.0, 0.5, 1.0, 1.5, 2.0)),
     *(Source(f"zipf {z:g}, others every {every}", z, every) for z in (1.0, 1.5) for every in (1, 10, 50)),
     Source("zipf 1.5, slow ramp", 1.5, swaps=20),
-    Source("changed_folders", file=DATA),
+    Source("changed_folders", file=DATA / "changed_folders.parquet"),
+    Source("web_paths", file=DATA / "web_paths.parquet", drawn=True),
 )
 
 
@@ -119,7 +127,7 @@ class Cell:
         return self.mean(self.costs, without=miss) / self.mean(self.ways[self.best], without=miss)
 
 
-def run(source: Source, size: int, n: int, *, splits: bool) -> Cell:
+def run(source: Source, size: int, n: int, cost: LinearCost, *, splits: bool, timed: bool) -> Cell:
     machine = Ways(StreamPlanner("", StreamSpec(n, "auto", {"splits": splits})))
     ways: dict[str, list[float]] = {}
     taken, floors, planned = [], [], False
@@ -131,22 +139,33 @@ def run(source: Source, size: int, n: int, *, splits: bool) -> Cell:
         if number:  # the first finds no plan, and is counted
             for way, plan in plans.items():
                 if plan.digest not in memo:
-                    memo[plan.digest] = cost_of(plan, hashes, spread, batch)
+                    memo[plan.digest] = cost_of(plan, hashes, spread, batch, cost)
                 ways.setdefault(way, []).append(memo[plan.digest] + (COUNT_SHARE if way == "same" else 0.0))
             taken.append(machine.next.way)
-            floors.append(1.0 if splits else max(1.0, (int(batch.counts.max()) + 1) * n / (batch.total + batch.keys)))
+            heaviest, whole = cost.tasks([batch.counts.max(), batch.total], [1, batch.keys])
+            floors.append(1.0 if splits else max(1.0, heaviest * n / whole))
             planned |= taken[-1] != "hash" and len(plans[taken[-1]].hot) > 0
+        if timed:
+            machine.add_times(times_of(plans[machine.next.way], hashes, spread, cost, number))
         machine.score(batch, number)
         machine.plan_ahead(number)
     return Cell(source.name, size, n, splits, ways, taken, fmean(floors), planned)
 
 
-def cost_of(plan: Plan, hashes: U64, spread: U64, batch: Histogram) -> float:
+def cost_of(plan: Plan, hashes: U64, spread: U64, batch: Histogram, cost: LinearCost) -> float:
     n = plan.partitions
     at = plan.route(hashes, spread)
     keys = cardinalities(hashes, at, n)
-    cuts = _COST.per_fragment * (int(keys.sum()) - batch.keys) / n
-    return (makespan(_COST.tasks(loads(at, n), keys)) + cuts) / float(_COST.tasks(batch.total / n, batch.keys / n))
+    cuts = cost.per_fragment * (int(keys.sum()) - batch.keys) / n
+    return (makespan(cost.tasks(loads(at, n), keys)) + cuts) / float(cost.tasks(batch.total / n, batch.keys / n))
+
+
+def times_of(plan: Plan, hashes: U64, spread: U64, cost: LinearCost, number: int) -> TaskTimes:
+    """What Spark would say of the tasks of a batch that went by this plan."""
+    at, rng = plan.route(hashes, spread), np.random.default_rng(number)
+    rows, keys = loads(at, plan.partitions), cardinalities(hashes, at, plan.partitions)
+    slow = np.where(rng.random(len(rows)) < 0.05, 10.0, 1.0)
+    return TaskTimes(rows, keys, 1e-5 * cost.tasks(rows, keys) * rng.lognormal(0.0, 0.1, len(rows)) * slow)
 
 
 def show(cell: Cell) -> None:
@@ -172,13 +191,17 @@ def main() -> int:
     options.add_argument("--file", type=Path, help="a Parquet file instead of the streams above")
     options.add_argument("--column", default="key")
     options.add_argument("--only", default="", help="streams whose name has this in it")
+    options.add_argument("--key-cost", type=float, help="a key's cost in rows, and the machine gets task times")
+    options.add_argument("--without-times", action="store_true", help="the machine does not get them")
     given = options.parse_args()
+    cost = LinearCost() if given.key_cost is None else LinearCost(per_key=given.key_cost)
+    timed = given.key_cost is not None and not given.without_times
     sources = SOURCES if given.file is None else (Source(given.file.stem, file=given.file, column=given.column),)
     sizes, workers = (SIZES[:1], WORKERS[1:]) if given.quick else (SIZES, WORKERS)
     cells = []
     for source, size, n, splits in product(sources, sizes, workers, (True, False)):
         if given.only in source.name:
-            cells.append(run(source, size, n, splits=splits))
+            cells.append(run(source, size, n, cost, splits=splits, timed=timed))
             show(cells[-1])
     return judge(cells)
 

@@ -45,7 +45,7 @@ from unskew.core.planners import Origin
 from unskew.spark import Unskew
 from unskew.spark.stateful import Stateful
 from unskew.spark.stateful.blocks import Reader
-from unskew.spark.stateful.log import Log, state_folder
+from unskew.spark.stateful.manifest_log import Log, state_folder
 from unskew.wire.manifests import Manifest, manifest_to_bytes
 
 PARTITIONS, EVENTS, SMALL, LARGE = 16, 1_000, 1_000, 200_000

@@ -35,7 +35,7 @@ def before(clicks: DataFrame) -> DataFrame:
 
 def after(clicks: DataFrame) -> DataFrame:
     sk = Unskew(clicks.sparkSession, stream="sessions", partitions=3 * SLOTS)
-    print(sk.advise(clicks, key="host", operator="group_apply"))
+    print(sk.advise(clicks, key="host", operator="group_apply", row_seconds=2e-4))
     return sk.group_apply(clicks, key="host", fn=sessions, schema=SCHEMA)
 
 

@@ -25,7 +25,10 @@ _ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 _HOME = Path(sys.prefix) / "spark-home"
 _SERVICES = "META-INF/services/"
 _MANIFEST = "Manifest-Version: 1.0\nMulti-Release: true\n\n"
-_SHORT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+# Hadoop starts a process for each file that it makes on a local disk; forking into it directly is the cheaper way.
+_SHORT = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m -Djdk.lang.Process.launchMechanism=VFORK"
+)
 _LONGEST = 120.0
 OPTIONS = "JDK_JAVA_OPTIONS"  # read by every java from 9 on
 

@@ -1,8 +1,8 @@
 """Spark's ``hash(col, ...)`` (Murmur3) over numpy arrays: what Spark's own exchanges place rows by.
 
-The product only inverts it for one int (``unskew.core.keys.murmur3``); tests need it whole, to show that the inverse is
-right and that columns are laid out as Spark lays them out. Spark's variant of Murmur3_x86_32 differs from the public
-one in the tail: each of the last 1-3 bytes is taken as a sign-extended int through a full round.
+The product only inverts it for one int (``unskew.core.keys.murmur3_inverse``); tests need it whole, to show that the
+inverse is right and that columns are laid out as Spark lays them out. Spark's variant of Murmur3_x86_32 differs from
+the public one in the tail: each of the last 1-3 bytes is taken as a sign-extended int through a full round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from unskew.core.arrays.mixing import SEED
 from unskew.core.keys.byte_rows import ByteRows
 from unskew.core.keys.columns import Column, Values
-from unskew.core.keys.murmur3 import invert_u32
+from unskew.core.keys.murmur3_inverse import invert_u32
 from unskew.core.keys.types import KeyType
 
 __all__ = ["hash_u32", "placement_salt", "spark_hash"]

@@ -37,6 +37,7 @@ from unskew.client import (
 from unskew.client.channel import Target
 from unskew.client.credentials import Credentials
 from unskew.core.errors import ConfigError, UnskewError
+from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.histogram.histogram import Histogram, Tail
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.agent import Agent as Machine
@@ -44,6 +45,7 @@ from unskew.core.rounds.agent import AgentSettings, AgentTick, SendReport, Tuple
 from unskew.core.rounds.messages import Report
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.v1 import partitioner_pb2 as pb
+from unskew.wire import plan_to_bytes
 
 Code = grpc.StatusCode
 HASHES = np.arange(1, 9, dtype=np.uint64)
@@ -93,8 +95,14 @@ class TestVerbs:
         assert sent.HasField("batch")
         assert sent.fresh
         assert len(sent.histogram.hashes) == 64
-        client.build_plan("clicks")
+        assert client.build_plan("clicks").advice is None
         assert not service.seen[-1][1].HasField("batch")
+
+    def test_the_advised_way_comes_with_the_plan(self, client: Client, service: ServiceInTest) -> None:
+        """Of a release to come, too, that knows ways which this one does not."""
+        plan, advice = plan_to_bytes(plan_of(3)), pb.WayChoice(way="inflight", runner_up="same", reason="cheapest")
+        service.does["BuildPlan"] = lambda request, context: pb.BuildPlanResponse(plan=plan, advice=advice)
+        assert client.build_plan("clicks", 4).advice == WayChoice("inflight", "same", "cheapest")
 
     def test_a_report_gets_its_answer_or_none_yet(self, client: Client, service: ServiceInTest) -> None:
         """The answer names the report; no answer is not an error."""

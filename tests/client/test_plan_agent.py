@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tests.client.service_in_test import Running, ServiceInTest, fails, free_port, plan_of, until
 from unskew.client import Breaker, Client, ClientClosedError, PlanAgent
 from unskew.core.errors import ConfigError, KeyTypeError
+from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Version
 from unskew.core.planners import make_planner
@@ -129,12 +130,15 @@ class TestSlots:
 
         def build(request: Any, context: grpc.ServicerContext) -> Any:
             plan = plan_of(next(numbers, 4))
-            return pb.BuildPlanResponse(plan=plan_to_bytes(plan), digest=plan.digest)
+            advice = pb.WayChoice(way="previous", runner_up="same", reason="cheapest so far")
+            return pb.BuildPlanResponse(plan=plan_to_bytes(plan), digest=plan.digest, advice=advice)
 
         stream.does["BuildPlan"] = build
         with PlanAgent("clicks", running.target, workers=N, slot=SLOT) as agent:
+            assert agent.status.advice is None
             agent.route(rows())
             until(lambda: len(asked(stream)) >= 4)
+            until(lambda: agent.status.advice == WayChoice("previous", "same", "cheapest so far"))
             assert agent.plan.version == Version(1, 9)
             until(lambda: "older than" in agent.chosen.reason)
             assert agent.chosen.rung == "last"

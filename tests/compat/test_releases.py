@@ -121,6 +121,9 @@ def test_replicas_of_two_releases_share_a_store(fleet: tuple[Client, Client]) ->
     assert newer.version > built.plan.version
     assert one.get_plan("clicks").plan.digest == newer.digest
 
+    advised = [client.build_plan("clicks", batch=4 + at).advice for at, client in enumerate((one, other, one))]
+    assert [choice.reason for choice in advised if choice is not None], "also from plans of the one that knows no ways"
+
 
 def test_agents_learn_together_through_two_releases(fleet: tuple[Client, Client]) -> None:
     """A round with an agent at either replica: both get the answer that has both reports in it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
@@ -409,6 +410,24 @@ async def the_latest_plans_are_kept_and_a_dropped_one_frees_its_purpose(backend:
     assert kept == [4, 5, 6, 7, 8]
     assert [n for n in range(1, 9) if await store.plan_for("clicks", f"batch:{n}") is not None] == kept
     assert await store.put_plan("clicks", plan(incarnation, 9, "batch:1"), last) is PlanOutcome.STORED
+
+
+@law
+async def advice_stays_with_its_plan_and_what_it_was_learned_from_with_the_latest(backend: Backend) -> None:
+    """Each plan that is asked for again has the advice that it had; scores are of use to the next plan only."""
+    store, incarnation = await with_stream(backend)
+    first = replace(plan(incarnation, 1, "batch:1"), advice=b"same \x00", ways=b"of batch 0 \x00")
+    second = replace(plan(incarnation, 2, "batch:2"), advice=b"hash", ways=b"of batches 0 and 1")
+    assert await store.put_plan("clicks", first, None) is PlanOutcome.STORED
+    found = await backend.open().plan("clicks")
+    assert found is not None
+    assert (found.advice, found.ways) == (first.advice, first.ways)
+    other = replace(first, advice=b"another")
+    assert await store.put_plan("clicks", other, None) is PlanOutcome.PURPOSE_TAKEN, "it was made from other batches"
+    assert await store.put_plan("clicks", second, first.version) is PlanOutcome.STORED
+    assert await store.put_plan("clicks", second, first.version) is PlanOutcome.STORED, "the same again"
+    kept = [await store.plan("clicks"), await store.plan_for("clicks", "batch:1")]
+    assert [(one.advice, one.ways) for one in kept if one] == [(b"hash", second.ways), (b"same \x00", b"")]
 
 
 @law

@@ -28,7 +28,7 @@ from unskew.core.stream_spec import BatchWork, Part, Work
 TOKENS = f"{digest_of('root')} root admin *\n{digest_of('scraper')} prometheus reader *\n"
 CLICKS, LEARNED = "clicks", "learned"
 PARTITIONS = 8
-_TURN = 0.2  # seconds from batch to batch
+_TURN = 0.5  # seconds from batch to batch
 _AGENTS = 2
 
 
@@ -121,6 +121,7 @@ def _batches(made: World) -> Callable[[int], None]:
     def turn(number: int) -> None:
         client = made.clients[number % 2]
         plan = batch(client, CLICKS, number, seed=number // 5)
+        client.build_plan(CLICKS, number + 1)  # how should the next batch go?
         client.get_scale(CLICKS)
         client.get_plan(CLICKS)
         client.get_plan(CLICKS, plan.version)

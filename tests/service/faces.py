@@ -17,6 +17,7 @@ import httpx
 import numpy as np
 
 from unskew.core.dalton.qtable import QTable
+from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Explanation, Version
 from unskew.core.planners import make_planner
@@ -49,6 +50,7 @@ class FakeVerbs:
 
     streams: dict[str, StreamSpec] = field(default_factory=dict)
     plans: dict[str, bytes] = field(default_factory=dict)
+    advice: WayChoice | None = None
     histograms: dict[tuple[str, Part], Histogram] = field(default_factory=dict)
     batches: list[tuple[str, Part, BatchWork]] = field(default_factory=list)
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -116,7 +118,7 @@ class FakeVerbs:
         plan = planner.plan(counted if counted is not None else Histogram.empty())
         self.plans[stream] = plan_to_bytes(plan)
         outcome = "new" if counted is not None else "nothing reported"
-        return BuiltPlan(self.plans[stream], plan.digest, plan.version, outcome, "as it was asked")
+        return BuiltPlan(self.plans[stream], plan.digest, plan.version, outcome, "as it was asked", self.advice)
 
     async def get_plan(self, stream: str, version: Version | None = None, if_none_match: str = "") -> Fetched:
         self._take("get_plan", stream)

@@ -18,7 +18,8 @@ from unskew.core.errors import ConfigError
 from unskew.core.stream_spec import Part, StreamSpec
 from unskew.service.auth.access import Access, audit
 from unskew.service.auth.credentials import ANYBODY as anybody  # noqa: N811
-from unskew.service.auth.credentials import ROLE_OF, Role, read_credentials
+from unskew.service.auth.credentials import read_credentials
+from unskew.service.auth.roles import ROLE_OF, Role
 from unskew.service.errors import DeniedError, UnauthenticatedError
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import histograms, round_messages

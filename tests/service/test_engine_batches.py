@@ -7,7 +7,7 @@ import pytest
 from tests.service.engines import Log, engines, run, skewed
 from unskew.core.errors import ConfigError
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
-from unskew.service.engine.batches import feedback_of
+from unskew.service.engine.batches import feedback_of, whole
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import BatchSeen, ScaleAdvised
 from unskew.service.stores.records import PartKey, StoredPart
@@ -29,42 +29,41 @@ def stored(*batches: BatchWork) -> list[StoredPart]:
 
 def test_feedback_is_what_the_partitions_took_and_who_is_busy():
     """The busiest first, the idlest first, by their share of the interval."""
-    feedback = feedback_of(stored(work([0.1, 1.2, 0.8, 0.9, 0.3], interval=1.0)))
-    assert feedback.loads.tolist() == [100, 200, 300, 400, 500]
-    assert feedback.seconds.tolist() == [0.1, 1.2, 0.8, 0.9, 0.3]
+    feedback = feedback_of([whole(stored(work([0.1, 1.2, 0.8, 0.9, 0.3], interval=1.0)))])
+    assert feedback.times[0].rows.tolist() == [100, 200, 300, 400, 500]
+    assert feedback.times[0].seconds.tolist() == [0.1, 1.2, 0.8, 0.9, 0.3]
     assert (feedback.busy, feedback.idle) == ((1, 3), (0, 4))
 
 
 def test_without_an_interval_partitions_are_compared_with_each_other():
-    feedback = feedback_of(stored(work([1.0, 1.0, 2.0, 0.5])))
+    feedback = feedback_of([whole(stored(work([1.0, 1.0, 2.0, 0.5])))])
     assert (feedback.busy, feedback.idle) == ((2,), (3, 0, 1))
-    assert feedback_of(stored(work([0.0, 0.0]))).seconds is None
-    assert feedback_of(stored(work([]))).loads is None
+    assert feedback_of([whole(stored(work([0.0, 0.0])))]).times == ()
+    assert feedback_of([whole(stored(work([])))]).times == ()
 
 
 def test_parts_of_a_batch_add_up():
-    feedback = feedback_of(stored(work([0.5, 0.5], interval=2.0), work([1.5, 0.5], interval=2.0)))
-    assert feedback.loads.tolist() == [200, 400]
-    assert feedback.keys.tolist() == [20, 20]
-    assert feedback.seconds.tolist() == [2.0, 1.0]
+    feedback = feedback_of([whole(stored(work([0.5, 0.5], interval=2.0), work([1.5, 0.5], interval=2.0)))])
+    (times,) = feedback.times
+    assert (times.rows.tolist(), times.keys.tolist(), times.seconds.tolist()) == ([200, 400], [20, 20], [2.0, 1.0])
     assert (feedback.busy, feedback.idle) == ((0,), (1,))
 
 
 def test_what_waits_counts_where_the_capacity_is_known():
     waiting = BatchWork((Work(0, seconds=0.5, queue=50, capacity=100.0), Work(1, seconds=0.5)), 1.0)
-    assert (feedback_of(stored(waiting)).busy, feedback_of(stored(waiting)).idle) == ((0,), (1,))
+    assert (feedback_of([whole(stored(waiting))]).busy, feedback_of([whole(stored(waiting))]).idle) == ((0,), (1,))
 
 
 def test_feedback_says_how_much_each_wants():
     """What it had of the rows, times what it can bear of that; 2 is as it should be and wants nothing."""
-    feedback = feedback_of(stored(work([1.6, 0.4, 0.8], interval=1.0)))
+    feedback = feedback_of([whole(stored(work([1.6, 0.4, 0.8], interval=1.0)))])
     assert (feedback.busy, feedback.idle, feedback.fine) == ((0,), (1,), (2,))
     assert feedback.shares == pytest.approx({0: 100 / 600 / 2, 1: 200 / 600 * 2})
 
 
 def test_partitions_that_have_not_reported_yet_are_taken_to_have_had_as_much_as_the_others():
     """A plan is made while reports come in: half of them make nobody ask for the double."""
-    feedback = feedback_of(stored(work([1.6, 0.8], interval=1.0)), partitions=4)
+    feedback = feedback_of([whole(stored(work([1.6, 0.8], interval=1.0)))], partitions=4)
     assert feedback.shares == pytest.approx({0: 100 / 600 / 2})
 
 

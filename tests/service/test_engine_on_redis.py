@@ -20,6 +20,7 @@ from tests.service import (
     test_engine_plans,
     test_engine_rounds,
     test_engine_watch,
+    test_engine_ways,
 )
 from unskew.core.stream_spec import StreamSpec
 from unskew.service.engine.base import Tuning
@@ -54,6 +55,7 @@ EVERY = _tests(
     test_engine_plans,
     test_engine_rounds,
     test_engine_watch,
+    test_engine_ways,
 )
 
 

@@ -21,10 +21,11 @@ from tests.service.engines import engines, run
 from tests.service.faces import Served, channel, report, served, web
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.keys.types import parse
+from unskew.core.quality.cost_fit import fit_cost
 from unskew.core.rounds.round_log import RoundView
 from unskew.core.stream_spec import BatchWork, StreamSpec, Work
 from unskew.service.api.problems import Fault
-from unskew.service.engine.batches import feedback_of
+from unskew.service.engine.batches import feedback_of, whole
 from unskew.service.engine.scaling_advice import scale_of, timed_of
 from unskew.service.stores.memory import MemoryStore
 from unskew.service.stores.records import PartKey, StoredPart
@@ -147,17 +148,18 @@ def _stored(*batches: BatchWork) -> list[StoredPart]:
 def test_work_at_the_ends_of_a_double_can_be_planned_from(stub, work: Work, interval: float) -> None:
     """It was taken, and then each plan was refused because of a utilisation that is infinite, or no number."""
     other = Work(1, rows=5, keys=1, seconds=1.0)
-    feedback = feedback_of(_stored(BatchWork((work, other), interval), BatchWork((work, other), interval)), 4)
-    assert feedback.loads is not None
-    assert feedback.loads.tolist() == [20, 10]
-    assert feedback.seconds is None or math.isfinite(float((feedback.seconds**2).sum()))
+    feedback = feedback_of([whole(_stored(BatchWork((work, other), interval), BatchWork((work, other), interval)))], 4)
+    (times,) = feedback.times
+    assert times.rows.tolist() == ([20, 10] if work.seconds else [10])
+    assert math.isfinite(float((times.seconds**2).sum()))
+    assert math.isfinite(fit_cost([times] * 8).unit)
 
 
 def test_parts_that_are_more_together_than_a_batch_can_be_teach_nothing() -> None:
     """Each was right by itself; their sum did not fit 64 bits, and each plan failed from then on."""
     many = BatchWork((Work(0, rows=2**62), Work(1, rows=2**62 - 1)))
-    found = feedback_of(_stored(many, many), 4)
-    assert (found.loads, found.seconds, found.keys, found.busy, found.idle) == (None, None, None, (), ())
+    found = feedback_of([whole(_stored(many, many))], 4)
+    assert (found.times, found.busy, found.idle) == ((), (), ())
 
 
 def test_histograms_that_are_more_together_than_one_can_be_are_refused_with_what_to_do(stub) -> None:

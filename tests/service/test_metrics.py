@@ -121,6 +121,13 @@ def planned(name: str, **labels: object) -> Callable[[World], object]:
     return act
 
 
+def advised(world: World) -> object:
+    """Before the first batch: count it."""
+    stream = world.stream()
+    world.stub.BuildPlan(pb.BuildPlanRequest(stream=stream, batch=1), metadata=world.me)
+    return key("ways_advised_total", stream=stream, way="same")
+
+
 def synced(name: str, **labels: object) -> Callable[[World], object]:
     def act(world: World) -> object:
         stream = world.stream()
@@ -207,6 +214,7 @@ def plain(name: str, **labels: object) -> Callable[[World], object]:
 
 ACTIONS: dict[str, Callable[[World], Any]] = {
     "plan_builds_total{stream,policy,outcome}": planned("plan_builds_total", policy="balanced", outcome="new"),
+    "ways_advised_total{stream,way}": advised,
     "plan_build_seconds": plain("plan_build_seconds_count"),
     "plan_version": planned("plan_version"),
     "plan_age_seconds": aged,
@@ -246,7 +254,7 @@ def test_every_metric_of_the_design_is_tried_here() -> None:
     """By its name and, where the design gives them, its labels."""
     text = DESIGN.read_text().partition("Metrics (`unskew_` prefix")[2].partition("\n\n")[0]
     listed = {found.removeprefix("unskew_") for found in re.findall(r"`(unskew_[a-z_]+(?:\{[a-z,]+\})?)`", text)}
-    assert len(listed) == 21
+    assert len(listed) == 22
     assert listed <= set(ACTIONS) | BELOW
 
 
@@ -258,7 +266,7 @@ def test_no_label_has_a_key_and_no_series_outlives_its_stream(world: World) -> N
     world.worked(stream, 1, 2, 3, 4, version=world.version(stream))
     mine = [labels for _, labels in world.page() if ("stream", stream) in labels]
     assert len(mine) > 20
-    allowed = {"stream", "policy", "outcome", "partition", "routing", "stage", "what"}
+    allowed = {"stream", "policy", "outcome", "partition", "routing", "stage", "what", "way"}
     assert {name for labels in mine for name, _ in labels} <= allowed
     world.stub.DeleteStream(pb.DeleteStreamRequest(stream=stream), metadata=world.me)
     assert not [labels for _, labels in world.page() if ("stream", stream) in labels]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.service.faces import FakeVerbs, Served, histogram, report, served, web
 from unskew.core import hash_keys
+from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.stream_spec import Part, StreamSpec
 from unskew.service.errors import ConflictError, LimitError, ServiceError, UnavailableError
 from unskew.service.rest import models
@@ -21,6 +22,7 @@ from unskew.service.rest.models.base import packed
 from unskew.service.rest.overview import OverviewPage, StreamOverview
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import histograms, plan_from_bytes, round_messages
+from unskew.wire.ways import choice_from_message
 
 STREAM = "eu/clicks"
 PATH = "/v1/streams/eu%2Fclicks"
@@ -119,6 +121,19 @@ def test_a_histogram_is_the_same_in_json_and_protobuf(client: httpx.Client, verb
     assert (taken.rows, taken.repeated_report) == (histogram().total, True)
     assert verbs.histograms == {(STREAM, Part("job/query", 7)): histogram()}
     assert client.post(f"{PATH}/plans", json={"batch": 7}).json()["plan"] == plan
+
+
+def test_the_advised_way_comes_with_the_plan_in_both_formats(client: httpx.Client, verbs: FakeVerbs) -> None:
+    """Null, or left out, where nothing was advised."""
+    bare = client.post(f"{PATH}/plans", headers={"accept": PROTOBUF})
+    assert client.post(f"{PATH}/plans").json()["advice"] is None
+    assert not pb.BuildPlanResponse.FromString(bare.content).HasField("advice")
+    verbs.advice = WayChoice("same", "previous", "same would have cost 1.1 a batch")
+    built = client.post(f"{PATH}/plans").json()
+    models.Built.model_validate(built)
+    assert built["advice"] == {"way": "same", "runner_up": "previous", "reason": "same would have cost 1.1 a batch"}
+    message = pb.BuildPlanResponse.FromString(client.post(f"{PATH}/plans", headers={"accept": PROTOBUF}).content)
+    assert choice_from_message(message.advice) == verbs.advice
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,9 @@ SETTINGS = {
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # it looks for IPython at each use of a column
     "spark.python.daemon.module": "unskew.spark.demo.daemon",  # workers that need not load pandas anew
 }
+# Spark's default starts a process, `readlink`, for each file of a checkpoint: a hundred in a streaming test, a sixth of
+# what it costs. The tests that kill drivers have the default.
+_CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 @pytest.fixture(scope="session")
@@ -43,12 +46,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A classic session on two cores; its warehouse and metastore live in a temporary folder."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # the gateway's pipes, closed when the session stops
+        from pyspark import __version__ as version
         from pyspark.sql import SparkSession
 
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers: this Python and what is installed in it
         builder = SparkSession.builder.master("local[2]").appName("unskew-tests")
         for name, value in SETTINGS.items():
             builder = builder.config(name, value)
+        if version >= "4.3":  # before it the class has another name
+            builder = builder.config("spark.sql.streaming.checkpointFileManagerClass", _CHECKPOINTS)
         builder = builder.config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("OFF")

@@ -75,7 +75,7 @@ def verbs(spark: SparkSession, rows: DataFrame, sk: Unskew) -> dict[str, Callabl
             words(sk.aggregate(rows, "word", partial, merge, STATE, spread="id", form="arrow")) == expected
         ),
         "join": joined,
-        "advise": lambda: sk.advise(rows, "word", "repartition").choice,
+        "advise": lambda: sk.advise(rows, "word", "repartition", row_seconds=1e-3).choice,
         "partition_by": lambda: refused(lambda: sk.partition_by(rows, key=str)),  # type: ignore[arg-type, type-var]
     }
 

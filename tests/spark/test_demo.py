@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 import pytest
 from rich.console import Console
 
@@ -33,6 +34,7 @@ from unskew.service.app.settings import Settings
 from unskew.spark import demo as package
 from unskew.spark.demo import Demo, DemoBatch, Outcome, Step
 from unskew.spark.demo.agents import Round
+from unskew.spark.demo.local import is_own
 from unskew.spark.demo.stream import folder_of, make_stream
 from unskew.spark.demo.work import Digest, MeasuredRun, Proof, counted, prove
 
@@ -125,8 +127,10 @@ def test_the_quick_demo_shows_proves_and_reports(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "processes"),
     [
-        pytest.param("starting Spark", 2, marks=pytest.mark.long),  # itself and Java
-        ("warming up", 3 + 6),  # the service, too, and a Python worker for each task
+        ("starting Spark", 2),  # itself and Java
+        pytest.param(
+            "warming up", 3 + 6, marks=pytest.mark.long
+        ),  # the service, too, and a Python worker for each task
     ],
 )
 def test_an_interrupt_ends_it_with_nothing_left(tmp_path: Path, line: str, processes: int) -> None:
@@ -221,6 +225,13 @@ def test_a_missing_or_old_java_is_told(
         assert (done.code, done.out) == (2, "")
         assert told in done.err
         assert "Spark needs Java 17 or newer" in done.err
+
+
+def test_only_a_home_of_the_installed_spark_is_kept(tmp_path: Path) -> None:
+    """Its own folder, or one of links to it; another Spark's, which may be of another version, is not."""
+    own = Path(pyspark.__file__).parent
+    (tmp_path / "bin").symlink_to(own / "bin")
+    assert [is_own(str(home)) for home in (own, tmp_path, tmp_path / "other", "")] == [True, True, False, False]
 
 
 def test_the_stream_is_its_seed_and_its_hot_keys_change() -> None:

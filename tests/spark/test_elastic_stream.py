@@ -23,7 +23,7 @@ from tests.servers import wait_for
 from unskew.core.errors import ConfigError
 from unskew.spark import Elastic, Unskew
 from unskew.spark.frame.jvm import request_slots
-from unskew.spark.streaming import elasticity
+from unskew.spark.streaming import batch_times
 from unskew.spark.streaming.clean_end import note_ended_runs
 from unskew.spark.streaming.foreach import ForEachBatch
 
@@ -122,7 +122,7 @@ def test_batches_that_take_too_long_get_more_partitions_same_results(
 ) -> None:
     """And executors are asked for with each step up, however late Spark tells what a batch took."""
     asked: list[int] = []
-    monkeypatch.setattr(elasticity, "request_slots", lambda _, slots: asked.append(slots))
+    monkeypatch.setattr(batch_times, "request_slots", lambda _, slots: asked.append(slots))
     query = Query(spark, tmp_path, interval=0.001, elastic=replace(BOUNDS, executors=True), wait=0.4)
     query.land(0, BATCHES)
     query.run()

@@ -105,22 +105,6 @@ def test_a_side_that_spark_broadcasts_is_left_to_it(spark: SparkSession, events:
         assert max(loads) < 1.15 * sum(loads) / 8
 
 
-def test_the_sizes_by_which_aqe_splits_a_side_are_told(spark: SparkSession, events: DataFrame, dim: DataFrame) -> None:
-    """Of sides that may be split, where AQE is on and Spark has an idea of the size; no job."""
-    known, unknown = Join.of(events, dim, "sku", partitions=4), spark.createDataFrame([(1,)], "sku bigint")
-    rows = spark.createDataFrame(unknown.rdd, "sku bigint")
-    threshold = "spark__sql__adaptive__skewJoin__skewedPartitionThresholdInBytes"
-    with no_job(spark), setting(spark, **{threshold: "1k"}):
-        size, least = known.split_by_spark("left") or (0, 0)
-        assert (20_000 <= size < 20_000_000, least) == (True, 1024)
-        assert Join.of(events, dim, "sku", "left", partitions=4).split_by_spark("right") is None
-        assert Join.of(events, dim, "sku", "full", partitions=4).split_by_spark("left") is None
-        assert Join.of(rows, dim, "sku", partitions=4).split_by_spark("left") is None
-        for name in ("spark__sql__adaptive__enabled", "spark__sql__adaptive__skewJoin__enabled"):
-            with setting(spark, **{name: "false"}):
-                assert known.split_by_spark("left") is None
-
-
 def test_bad_use_is_refused_before_any_job(spark: SparkSession, events: DataFrame, dim: DataFrame) -> None:
     """By name, with what is allowed."""
     sk = Unskew(spark, stream="s", partitions=4)

@@ -13,14 +13,16 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.sampling import sample_for
 from unskew.core.keys.hashing import hash_keys
+from unskew.spark.frame.histogram import weight_of
 from unskew.spark.streaming.batch_sampling import BatchSample, every_for, near_for, sampled
 
 pytestmark = pytest.mark.xdist_group("spark")
 
 
-def run(df: DataFrame, every: int, *, split: bool = True) -> BatchSample:
+def run(df: DataFrame, every: int, *, split: bool = True, weight: str | None = None) -> BatchSample:
     spread = F.xxhash64(F.lit(1), "id") if split else None
-    noted, watch = sampled(df, F.xxhash64("user"), spread, 8, every)
+    weights = None if weight is None else weight_of(df, weight)
+    noted, watch = sampled(df, F.xxhash64("user"), spread, 8, every, weight=weights)
     assert watch.sample(0.0) is None, "no job has run yet"
     assert noted.columns == df.columns
     noted.write.format("noop").mode("overwrite").save()
@@ -59,6 +61,27 @@ def test_a_share_of_the_rows_tells_of_all(clicks: DataFrame) -> None:
     at = int(np.searchsorted(found.histogram.hashes, hot[0]))
     assert found.histogram.spread is not None
     assert found.histogram.spread[at] > 4000, "its rows differ in their spread, so it may be split"
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_a_key_is_estimated_by_what_its_rows_weigh(clicks: DataFrame, split: bool) -> None:
+    """A tiny weight and a huge one; without a weight, and below 0, rows weigh nothing."""
+    weight = "case when user = 'u7' then 1e15 when user = 'u8' then 5e14 when user = 'hot' then null else -1 end"
+    few = clicks.where("id < 30000")
+    found, rows = run(few, 1, split=split, weight=weight), few.groupBy("user").count()
+    sevens, eights = (rows.where(F.col("user") == user).head()["count"] for user in ("u7", "u8"))
+    seven, eight = found.histogram.count(hash_keys(["u7", "u8"])).tolist()
+    assert (found.rows, seven + eight, len(found.histogram.hashes)) == (30_000, 30_000, 2)
+    assert seven == pytest.approx(30_000 * sevens / (sevens + eights / 2), abs=2)
+
+
+@pytest.mark.parametrize("weight", ["double('nan')", "1e308 * 10", "0"])
+def test_a_batch_whose_weights_say_nothing_is_estimated_by_rows(
+    clicks: DataFrame, weight: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = run(clicks.where("id < 3000"), 1, weight=weight)
+    assert int(found.histogram.count(hash_keys(["hot"]))[0]) == 1_000
+    assert "counted by rows" in caplog.text
 
 
 def test_rows_that_are_all_equal_are_sampled_like_others(spark: SparkSession) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.frames import setting, typed_frame
-from unskew.core.keys.murmur3 import invert_u32
+from unskew.core.keys.murmur3_inverse import invert_u32
 from unskew.spark.place.repartition import salt_column
 
 if TYPE_CHECKING:

@@ -66,6 +66,10 @@ def table(page: Page, name: str) -> list[list[str]]:
         following.click()
 
 
+def sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
 # -- what it shows
 
 
@@ -150,6 +154,9 @@ def test_the_figures_hot_keys_and_history_are_those_of_the_api(opened: Opened, b
     assert f"{scale['reduce_tasks']} reduce" in figures[3]
     assert scale["reason"] in page.locator(".tile").nth(3).text_content()
     assert figures[4] == f"{found['stream']['agents']} agents" != "0 agents"
+    advised = found["plans"][-1]
+    assert advised["way"] in ("hash", "previous", "last", "same")
+    expect(page.locator(".way")).to_have_text(f"Way advised: {advised['way']}. {sentence(advised['way_reason'])}")
     keys = table(page, "Hot keys")
     assert [row[0] for row in keys] == [key["hash"] for key in found["plan"]["hot"]]
     assert str(int(hash_keys([hot_name(5)])[0])) in {row[0] for row in keys}

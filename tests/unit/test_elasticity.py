@@ -6,7 +6,7 @@ import pytest
 
 from unskew.core.errors import ConfigError
 from unskew.core.scaling.elastic import Decider, Elastic, StageTimes
-from unskew.spark.streaming.elasticity import ProgressListener
+from unskew.spark.streaming.batch_times import ProgressListener
 
 HELD = 1000, 1000  # rows and keys
 STAGES = StageTimes(map_time=0.2, reduce_time=0.8, maps=2)

@@ -26,7 +26,8 @@ from unskew.core.freshness.ways import Fresh
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import make_planner
-from unskew.core.quality.measures import load_imbalance
+from unskew.core.quality.cost_fit import COST_BATCHES, TaskTimes
+from unskew.core.quality.measures import LinearCost, load_imbalance
 from unskew.core.scaling.elastic import Decider, Elastic, StageTimes
 from unskew.core.stream_spec import StreamSpec
 from unskew.simulate.key_streams import zipf_keys
@@ -338,3 +339,56 @@ def test_the_owner_of_the_number_changes_it_and_who_takes_over_begins_with_what_
     taken_over = Partitions(others.spec, owner=True)
     assert ahead.add_seconds(2, 9.0, taken_over).plan.partitions == 16
     assert ahead.add_seconds(3, 9.0, taken_over).plan.partitions == 6
+
+
+# -- what rows and keys cost --------------------------------------------------------------------------------
+
+DEAR = LinearCost(per_key=50.0)
+
+
+def timed(number: int, plan: Plan, histogram: Histogram, seconds: float = 1e-5) -> BatchFacts:
+    """A batch whose keys cost fifty rows each."""
+    rows, keys = plan.loads(histogram), plan.cardinalities(histogram)
+    times = TaskTimes(rows, keys, seconds * DEAR.tasks(rows, keys))
+    return replace(facts_of(number, plan, histogram), times=times)
+
+
+def test_the_machine_compares_ways_in_the_fitted_seconds() -> None:
+    """Also where no stage was timed; the times of the last batches go with what the next batch is bound to."""
+    nobody: Any = None
+    planner = Plans.open(nobody, "clicks", spec_of(N, "auto", {"splits": False}, (), 7)).planner(TYPES)
+    machine, session = PlanAhead(planner, planner.by_hash(), "auto"), Partitions(planner.spec)
+    assert machine.fit.tasks == 0
+    for number in range(COST_BATCHES + 3):
+        machine.after(timed(number, machine.next.plan, histogram_of(1)), session)
+        step = machine.answered(None)
+    assert machine.fit.tells_keys
+    assert machine.fit.seconds_per_key == pytest.approx(50e-5, rel=0.1)
+    assert len(step.feedback.times) == COST_BATCHES
+    histogram = histogram_of(1)
+    even = 1e-5 * float(DEAR.tasks(histogram.total, histogram.keys)) / N
+    cost = float(step.reason.partition("have cost ")[2].partition(" a batch")[0])
+    assert even * 0.9 < cost < even * 4.0
+
+
+def test_the_service_makes_the_driver_s_plans_of_the_same_times() -> None:
+    """One record: what a batch is reported with gives the fit that the driver has."""
+    digests: dict[str | None, list[str]] = {None: [], "embedded": []}
+    for service, made in digests.items():
+        nobody: Any = None
+        plans = Plans.open(nobody, "clicks", spec_of(N, "auto", {"splits": False}, (), 7), service, timeout=5.0)
+        planner = plans.planner(TYPES)
+        ahead = PlanAheadThread(plans, "app/q", TYPES, PlanAhead(planner, planner.by_hash(), "previous"))
+        try:
+            for number in range(4):
+                facts = timed(number, ahead.next.plan, histogram_of(number))
+                ahead.finished(Ran(lambda facts=facts: facts))  # type: ignore[misc]
+                assert ahead.settle(30.0)
+                made.append(ahead.next.plans["previous"].digest)
+                assert ("a key" in ahead.next.plans["previous"].info.reason) or "plan in force" in ahead.next.reason
+            assert plans.stream.cost is not None
+            assert plans.stream.cost.tells_keys
+        finally:
+            ahead.end(give_up=True)
+            plans.close()
+    assert digests[None] == digests["embedded"]

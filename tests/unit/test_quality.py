@@ -108,8 +108,6 @@ def test_nothing_is_perfectly_even() -> None:
         ("after", lambda: quality.moved_share(OUT, OUT[:1])),
         ("rows", lambda: quality.moved_share(OUT, OUT, rows=[1])),
         ("keys", lambda: LinearCost().tasks([1, 2], [1])),
-        ("keys", lambda: LinearCost.fit([1, 2], [1], [1, 2])),
-        ("seconds", lambda: LinearCost.fit([1, 2], [1, 2], [1])),
         ("slots", lambda: quality.makespan([], slots=0)),
     ],
 )
@@ -136,20 +134,6 @@ def test_makespan_with_and_without_enough_slots() -> None:
         quality.makespan([1, 2], slots=0)
 
 
-def test_linear_cost_is_fitted_from_task_times() -> None:
-    """Tasks that took 2 us a row and 10 us a key are understood as 1 and 5."""
-    rng = np.random.default_rng(1)
-    rows, keys = rng.integers(1_000, 9_000, 16), rng.integers(10, 900, 16)
-    fitted = LinearCost.fit(rows, keys, 2e-6 * rows + 10e-6 * keys)
-    assert fitted.per_row == 1.0
-    assert fitted.per_key == pytest.approx(5.0)
-
-
-def test_a_fit_is_never_negative_and_never_needs_data() -> None:
-    rows, keys = np.array([100, 200, 300]), np.array([30, 20, 10])
-    assert LinearCost.fit(rows, keys, rows * 1e-6).per_key == pytest.approx(0.0, abs=1e-9)
-    assert LinearCost.fit(rows, keys, np.array([5.0, 3.0, 1.0])).per_row == 0.0
-    assert LinearCost.fit([], [], []) == LinearCost()
-    assert LinearCost.fit([1, 2, 3], [1, np.nan, 2], [1, 2, 3]) == LinearCost()
+def test_a_cost_is_never_negative() -> None:
     with pytest.raises(ConfigError, match="per_key"):
         LinearCost(per_key=-1)

@@ -13,6 +13,7 @@ from unskew.core.plan.plan import Plan
 from unskew.core.planners import Feedback, make_planner
 from unskew.core.planners.base import Place
 from unskew.core.planners.prompt import zigzag
+from unskew.core.quality.cost_fit import TaskTimes
 from unskew.core.quality.measures import load_imbalance, metrics_of
 
 EXPONENTS = (0.5, 1.0, 1.5, 2.0)
@@ -270,8 +271,8 @@ def test_auto_weighs_keys_as_task_times_show_it() -> None:
     histogram = some_histogram(rows=1_000_000, keys=50_000, exponent=1.1)
     rng = np.random.default_rng(1)
     rows, keys = rng.integers(10_000, 90_000, 16), rng.integers(500, 9_000, 16)
-    by_key = Feedback(loads=rows, keys=keys, seconds=keys * 1e-3)
-    by_row = Feedback(loads=rows, keys=keys, seconds=rows * 1e-6)
+    by_key = Feedback(times=[TaskTimes(rows, keys, keys * 1e-3)])
+    by_row = Feedback(times=[TaskTimes(rows, keys, rows * 1e-6)])
     planner = make_planner("auto", 16, per_fragment=500.0)
     assert load_imbalance(planner.plan(histogram, feedback=by_row).loads(histogram)) < 1.01
     cut = planner.plan(histogram, feedback=by_key)
@@ -279,20 +280,19 @@ def test_auto_weighs_keys_as_task_times_show_it() -> None:
 
 
 @pytest.mark.parametrize("field", ["keys", "seconds"])
-def test_auto_refuses_feedback_of_unequal_lengths_by_field(field: str) -> None:
-    """Rows, keys and seconds are of the same tasks; the error says which does not fit, whatever is decided."""
-    figures = {"loads": np.arange(100, 116), "keys": np.arange(10, 26), "seconds": np.linspace(0.1, 0.2, 16)}
+def test_task_times_of_unequal_lengths_are_refused_by_field(field: str) -> None:
+    """Rows, keys and seconds are of the same tasks; the error says which does not fit."""
+    figures = {"rows": np.arange(100, 116), "keys": np.arange(10, 26), "seconds": np.linspace(0.1, 0.2, 16)}
     figures[field] = figures[field][:5]
-    for histogram in (some_histogram(exponent=1.5), Histogram.empty()):
-        with pytest.raises(ConfigError, match=r"16 tasks") as caught:
-            make_planner("auto", 16).plan(histogram, feedback=Feedback(**figures))  # type: ignore[arg-type]
-        assert caught.value.parameter == field
+    with pytest.raises(ConfigError, match=r"16 tasks") as caught:
+        TaskTimes(**figures)
+    assert caught.value.parameter == field
 
 
 def test_auto_learns_from_tasks_of_another_number_of_partitions() -> None:
     """What a row and a key cost does not depend on how many tasks there were: times outlive a change of n."""
-    rows, keys = np.array([100, 200, 300, 450]) * 100, np.array([50, 90, 20, 60]) * 100
-    feedback = Feedback(loads=rows, keys=keys, seconds=1e-6 * (rows + 100 * keys))
+    rows, keys = np.array([100, 200, 300, 450] * 2) * 100, np.array([50, 90, 20, 60] * 2) * 100
+    feedback = Feedback(times=[TaskTimes(rows, keys, 1e-6 * (rows + 100 * keys))])
     histogram = some_histogram(rows=1_000_000, keys=50_000, exponent=1.1)
     for n in (4, 16):
         planner = make_planner("auto", n, per_fragment=500.0)

@@ -151,7 +151,40 @@ def test_a_batch_is_scored_by_the_plans_that_were_there_when_it_began() -> None:
 
 
 def test_a_query_on_plain_hash_counts_nothing() -> None:
-    assert follow(ways("hash"), [histogram_of(1)] * 3).count("same") == 0
+    assert set(follow(ways("hash"), [histogram_of(1)] * 3)) == {"previous"}
+
+
+@pytest.mark.parametrize("policy", ["auto", "balanced", "kip"])
+def test_a_machine_goes_on_where_another_one_ended(policy: str) -> None:
+    """Whether one machine lives through all batches or each batch has another one, the choices are the same."""
+    batches = [histogram_of(hot) for hot in (1, 1, 1, 2, 3, 3, 3)]
+    whole, part = ways(policy), ways(policy)
+    for number, histogram in enumerate(batches):
+        for machine in (whole, part):
+            machine.score(histogram, number)
+            machine.plan_ahead(number)
+        assert part.next == whole.next
+        assert {way: plan.digest for way, plan in part.plans.items()} == {
+            way: plan.digest for way, plan in whole.plans.items()
+        }
+        part = Ways(part.planner, state=part.state)
+
+
+def test_a_machine_that_goes_on_with_other_partitions_has_no_plans_of_before() -> None:
+    machine = ways()
+    follow(machine, [histogram_of(1)] * 3)
+    resized = Ways(StreamPlanner("clicks", StreamSpec(N + 8)), state=machine.state)
+    assert set(resized.plans) == {"hash"}
+    resized.plan_ahead(2)
+    resized.score(histogram_of(1), 3)
+    assert "the last 3 batches" in resized.next.reason, "those in which all ways could be scored"
+
+
+def test_the_plan_of_the_last_batch_is_the_one_that_was_made_to_score_counting() -> None:
+    """It is made once."""
+    machine = ways()
+    follow(machine, [histogram_of(1), histogram_of(2)])
+    assert machine.plans["last"] is machine.counted
 
 
 # -- seconds
@@ -176,6 +209,28 @@ def test_a_slow_first_count_is_not_held_against_counting() -> None:
     for _ in range(30):
         dear = dear.after(1_000, 0.0, None)
     assert dear.seconds(1_000, default=0.2) < 0.23
+
+
+def test_rows_are_persisted_or_read_again_by_what_was_the_quicker() -> None:
+    """Each is tried twice, a slow first time is not held against it; then the quicker, the other now and then."""
+
+    def follow(costs: dict[bool, float], batches: int) -> list[bool]:
+        times, ways = CountingTime().after(1_000, 0.0, 9.0, persisted=True), [True]
+        for _ in range(batches - 1):
+            ways.append(times.persists)
+            times = times.after(1_000, 0.1, costs[ways[-1]], persisted=ways[-1])
+        return ways
+
+    assert follow({True: 0.2, False: 0.5}, 10) == [True, False, False, True, *[True] * 6]
+    again = follow({True: 0.5, False: 0.2}, 40)
+    assert again[:4] == [True, False, False, True]
+    assert [at for at, persisted in enumerate(again) if persisted and at > 3] == [32]
+
+
+def test_where_rows_cannot_be_read_again_counting_costs_what_it_costs_persisted() -> None:
+    times = CountingTime().after(1_000, 0.0, 0.4).after(1_000, 0.0, 0.4).after(1_000, 0.0, 0.4)
+    assert not times.persists, "it may be asked for, and persisted all the same"
+    assert times.seconds(1_000, default=9.0) == pytest.approx(0.4)
 
 
 # -- the cost of a plan

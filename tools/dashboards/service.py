@@ -127,6 +127,13 @@ _PLANNING = [
         unit="ops",
     ),
     lines(
+        "Ways advised",
+        "How batches should go, by what each way would have cost so far. Mostly same: keys change from batch to batch, "
+        "and counting first pays. Mostly hash: the stream is even.",
+        Query(per_second("ways_advised_total", "way"), "{{way}}"),
+        unit="ops",
+    ),
+    lines(
         "Time to make a plan",
         "Grows with the keys that are listed. Over some seconds: fewer keys in the reports, or more CPU.",
         Query(quantile(0.5, "plan_build_seconds"), "half"),

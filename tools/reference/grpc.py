@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2 as pb
 
 from tools.protolint import compiled
 from tools.reference.page import anchor, paragraphs, prose, table
-from unskew.service.auth.credentials import ROLE_OF
+from unskew.service.auth.roles import ROLE_OF
 
 __all__ = ["page"]
 

@@ -16,7 +16,7 @@ from tools.reference.page import anchor, folded, number, paragraphs, prose, tabl
 from unskew.service.api.calls import Calls
 from unskew.service.api.problems import Fault
 from unskew.service.auth.access import Access
-from unskew.service.auth.credentials import ROLE_OF
+from unskew.service.auth.roles import ROLE_OF
 from unskew.service.rest.app import RestApp
 
 __all__ = ["face", "page"]

@@ -189,7 +189,7 @@ class Client:
         histogram: Histogram | None = None,
         timeout: float | None = None,
     ) -> Built:
-        """Make the plan for a batch, once; repeated calls get the same plan.
+        """Make the plan for a batch, once; repeated calls get the same plan, and the same ``advice`` how to go.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class Client:
         answer = self._channel.call("BuildPlan", stream, request, pb.BuildPlanResponse, self._time(timeout))
         plan = wire.plan_from_bytes(answer.plan)
         self._plans.keep(stream, plan)
-        return Built(plan, Built.outcome_of(answer.outcome), answer.reason)
+        return Built.of(plan, answer)
 
     def get_plan(self, stream: str, version: Version | None = None, *, timeout: float | None = None) -> Fetched:
         """The latest plan, or the plan of a version.

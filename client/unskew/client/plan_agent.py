@@ -35,6 +35,7 @@ from unskew.core.arrays.mixing import mix
 from unskew.core.arrays.ranking import heaviest
 from unskew.core.breaker import Breaker
 from unskew.core.errors import ConfigError
+from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import host_bits
 from unskew.core.plan.plan import Plan, Version
@@ -61,6 +62,7 @@ class PlanStatus:
     told : histograms that the service took
     failed, error : calls that failed, and why the last one did; empty if it did not
     breaker : "closed", "open" or "half open": whether the service is called
+    advice : the way that the service advises for the present slot; None if it has not advised any
 
     Examples
     --------
@@ -80,6 +82,7 @@ class PlanStatus:
     failed: int
     error: str
     breaker: str
+    advice: WayChoice | None = None
 
 
 class PlanAgent:
@@ -131,6 +134,7 @@ class PlanAgent:
         self._plain = make_planner("hash", workers, seed).plan(Histogram.empty())
         self._key_types, self._breaker, self._closed = tuple(key_types), breaker, False
         self._chosen = PlanChoice(self._plain, HASH, "no plan was fetched yet: plain hashing")
+        self._advice: WayChoice | None = None
         self._client, self._owns_client = open_client(service, timeout, access)
         self._start_counting()
         register_after_fork(self)
@@ -230,6 +234,7 @@ class PlanAgent:
             )
             self._reported += 1
         built = self._client.build_plan(self.stream, self._slot_planned + 1, timeout=self._timeout)
+        self._advice = built.advice
         self._adopt(Fetched(built.plan))
 
     def _adopt(self, fetched: Fetched) -> None:
@@ -265,6 +270,7 @@ class PlanAgent:
             failed=background.failed,
             error=background.error,
             breaker=background.breaker.state(time.monotonic()),
+            advice=self._advice,
         )
 
     def close(self, timeout: float = 2.0) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.plan.plan import Plan, Version
 from unskew.core.rounds.messages import Answer
 from unskew.core.stream_spec import StreamSpec
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import ACTIONS, OUTCOMES, spec_from_message, version_from_message
+from unskew.wire.ways import choice_from_message
 
 __all__ = ["Built", "Explained", "Fetched", "Reported", "Scale", "StreamInfo", "Synced"]
 
@@ -86,6 +88,9 @@ class Built:
     plan : the plan
     outcome : "new", "kept" (the present plan stays), "nothing reported" or "repeated" (it was made before)
     reason : why this plan
+    advice : the way that would have been cheapest so far: "previous" (this plan), "last" (a plan of the last batch
+        alone), "same" (count the batch, then plan with ``fresh=True``) or "hash"; with the runner-up and the reason.
+        None where the service has not advised any
 
     Examples
     --------
@@ -97,11 +102,13 @@ class Built:
     plan: Plan
     outcome: str
     reason: str
+    advice: WayChoice | None = None
 
-    @staticmethod
-    def outcome_of(number: int) -> str:
-        """The outcome with this ``number`` in the message."""
-        return _OUTCOMES.get(number, "unknown")
+    @classmethod
+    def of(cls, plan: Plan, message: pb.BuildPlanResponse) -> Built:
+        """From the ``message`` of the service, which has this ``plan``."""
+        advice = choice_from_message(message.advice) if message.HasField("advice") else None
+        return cls(plan, _OUTCOMES.get(message.outcome, "unknown"), message.reason, advice)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,17 @@
 """Pure decisions: numpy in, numpy out. No I/O, no clock, no threads, no ambient randomness.
 
+What is decided where, from the bottom up:
+
+- ``arrays``: helpers; ``keys``: which columns can be keys, and their hashes, which equal Spark's;
+- ``sketches``, ``histogram``: how many rows each key has, estimated or counted;
+- ``plan``: the table that says where each key goes, and how a row is routed by it, rows of split keys included;
+- ``quality``: how even a routing is, and what it costs; ``planners``: plans from histograms, one algorithm a file;
+- ``routers`` (loops in ``kernels``): workers chosen row by row; ``grouping``: signals of busy workers;
+- ``dalton``: what one learner knows; ``rounds``: how several agree: when a round is sealed, what a late report does;
+- ``freshness``: **which plan the next micro-batch gets**, by its own counts or by those before it;
+- ``scaling``: **how many partitions the next batches get**;
+- ``operators``: what joins, groups, keyed state and ``sk.advise`` need decided.
+
 >>> from unskew.core import Histogram, hash_keys, make_planner
 >>> hashes = hash_keys(["a", "b", "a", "c", "a"])
 >>> plan = make_planner("kip", partitions=4).plan(Histogram.from_hashes(hashes))

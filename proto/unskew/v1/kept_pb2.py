@@ -22,15 +22,20 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from unskew.v1 import plan_pb2 as unskew_dot_v1_dot_plan__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14unskew/v1/kept.proto\x12\tunskew.v1\"\x1a\n\tKeptBatch\x12\r\n\x04\x63\x61me\x18\xe8\x07 \x01(\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14unskew/v1/kept.proto\x12\tunskew.v1\x1a\x14unskew/v1/plan.proto\"\x1a\n\tKeptBatch\x12\r\n\x04\x63\x61me\x18\xe8\x07 \x01(\x06\"\'\n\x0bKeptWayCost\x12\x0b\n\x03way\x18\x01 \x01(\t\x12\x0b\n\x03sum\x18\x02 \x01(\x01\"\x9e\x01\n\x08KeptWays\x12%\n\x05\x63osts\x18\x01 \x03(\x0b\x32\x16.unskew.v1.KeptWayCost\x12\x0f\n\x07\x62\x61tches\x18\x02 \x01(\r\x12\x0e\n\x06weight\x18\x03 \x01(\x01\x12\x0f\n\x07numbers\x18\x04 \x03(\x03\x12(\n\x08previous\x18\x05 \x01(\x0b\x32\x16.unskew.v1.PlanVersion\x12\x0f\n\x07\x63ounted\x18\x06 \x01(\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'unskew.v1.kept_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_KEPTBATCH']._serialized_start=35
-  _globals['_KEPTBATCH']._serialized_end=61
+  _globals['_KEPTBATCH']._serialized_start=57
+  _globals['_KEPTBATCH']._serialized_end=83
+  _globals['_KEPTWAYCOST']._serialized_start=85
+  _globals['_KEPTWAYCOST']._serialized_end=124
+  _globals['_KEPTWAYS']._serialized_start=127
+  _globals['_KEPTWAYS']._serialized_end=285
 # @@protoc_insertion_point(module_scope)

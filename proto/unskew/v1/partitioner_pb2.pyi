@@ -204,17 +204,29 @@ class Histogram(_message.Message):
     tail_keys: bytes
     def __init__(self, hashes: _Optional[bytes] = ..., counts: _Optional[bytes] = ..., spread: _Optional[bytes] = ..., tail_rows: _Optional[bytes] = ..., tail_keys: _Optional[bytes] = ...) -> None: ...
 
+class WayChoice(_message.Message):
+    __slots__ = ("way", "runner_up", "reason")
+    WAY_FIELD_NUMBER: _ClassVar[int]
+    RUNNER_UP_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    way: str
+    runner_up: str
+    reason: str
+    def __init__(self, way: _Optional[str] = ..., runner_up: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
 class BuildPlanResponse(_message.Message):
-    __slots__ = ("plan", "digest", "outcome", "reason")
+    __slots__ = ("plan", "digest", "outcome", "reason", "advice")
     PLAN_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    ADVICE_FIELD_NUMBER: _ClassVar[int]
     plan: bytes
     digest: str
     outcome: PlanOutcome
     reason: str
-    def __init__(self, plan: _Optional[bytes] = ..., digest: _Optional[str] = ..., outcome: _Optional[_Union[PlanOutcome, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+    advice: WayChoice
+    def __init__(self, plan: _Optional[bytes] = ..., digest: _Optional[str] = ..., outcome: _Optional[_Union[PlanOutcome, str]] = ..., reason: _Optional[str] = ..., advice: _Optional[_Union[WayChoice, _Mapping]] = ...) -> None: ...
 
 class GetPlanRequest(_message.Message):
     __slots__ = ("stream", "version", "if_none_match")

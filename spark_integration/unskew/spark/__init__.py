@@ -1,11 +1,13 @@
 """Everything that touches pyspark. ``session`` is what a job writes: ``Unskew`` and its verbs.
 
-- ``planning``, ``service_link``, ``session_stream``: what all verbs of a session share;
+- ``service_link``: ask the service within the deadline, else decide alone; ``planning`` and ``session_stream``: what
+  else all verbs of a session share;
 - ``frame``: what is read from a frame before anything is placed; ``place``: how rows get to their partitions;
 - ``operators``: groups, aggregates, joins and advice on placed rows;
 - ``streaming`` and ``stateful``: micro-batches bound to their plans, and state of our own; ``demo``: ``unskew demo``.
 
-Begin with ``session``. Which plan a row goes by is decided in ``planning``, for micro-batches in ``streaming``.
+Begin with ``session``. A new verb is a method there and a module in one of these folders. Which plan a job's rows
+go by is decided in ``planning``; which one a micro-batch is bound to, in ``unskew.core.freshness``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ Each verb hands over to the module of its name; what they share is in ``unskew.s
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql import Column, SparkSession
@@ -23,7 +24,7 @@ from unskew.spark.frame.histogram import Sampling, Weight, histogram_of
 from unskew.spark.frame.jvm import input_splits, slots_of, spark_version, unpersist
 from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, key_without_frame, spread_without_frame
 from unskew.spark.frame.physical import dropped_exchange
-from unskew.spark.operators.advising import advise_on_frame, advise_on_join, names_of
+from unskew.spark.operators.advising import WorkSeconds, advise_on_frame, advise_on_join, names_of
 from unskew.spark.operators.aggregation import Aggregation, aggregation_of, at_input, at_plan, place_for
 from unskew.spark.operators.groups import groups_of, run_groups
 from unskew.spark.operators.join_keys import On
@@ -223,8 +224,11 @@ class Unskew:
         how: str = "inner",
         spread: Columns = AUTO,
         weight: Weight | None = None,
+        row_seconds: float | None = None,
+        key_seconds: float | None = None,
     ) -> Advice:
-        """Whether to use an operator, and why, without running it. Print the answer.
+        """Whether to use an operator, and why, without running it: Spark as it is set, Spark with one setting changed
+        and the operator are compared in seconds. Print the answer, or ``explain()`` of it.
 
         Parameters
         ----------
@@ -233,29 +237,34 @@ class Unskew:
             ``"group_apply"``, ``"aggregate"``, ``"join"``, ``"repartition"``, or ``"sql"`` for Spark's own aggregates.
         other, how : For a join its right side and type.
         weight : As for ``histogram``; a join takes none.
+        row_seconds, key_seconds
+            What a row, and a group, costs a task in your own work after the shuffle; of a join a row that comes out. By
+            default what rows cost without any.
 
         Returns
         -------
-        Advice : What to use, and the reason.
+        Advice : What to use, the reason, and the predicted seconds of each way.
 
         Raises
         ------
-        ConfigError : The operator is none of these, or a join lacks its right side.
+        ConfigError : The operator is none of these, a join lacks its right side, or a cost is below 0.
 
         Examples
         --------
         >>> sk.advise(clicks, "user", "sql").choice
         'spark'
         """
+        work = WorkSeconds(row_seconds, key_seconds)
         if operator == "join":
             if other is None:
                 raise ConfigError("other", other, "the right side, which decides what a join costs")
             if weight is not None:
                 raise ConfigError("weight", weight, "None for a join: its cost is the rows that go in and come out")
             join = self._join(df, other, names_of(key), how, spread, None)
-            return advise_on_join(join, self._sampling)
+            return advise_on_join(join, self._sampling, work)
         key_of(df, key)
-        return advise_on_frame(df, operator, self.partitions, lambda: self.histogram(df, key, spread, weight))
+        counted = partial(self.histogram, df, key, spread, weight)
+        return advise_on_frame(df, key, operator, self.partitions, counted, work)
 
     # -- placement --------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from unskew.core.plan.plan import Plan
+from unskew.core.quality.cost_fit import CostFit
 from unskew.core.stream_spec import StreamSpec, check_name
 from unskew.spark.frame.jvm import unpersist
 from unskew.spark.frame.keys import AUTO, Columns, has_all, is_auto, key_names
@@ -32,7 +33,8 @@ class SessionStream:
     """Shared by the threads of a session: handlers, those that plan, Spark's listeners.
 
     ``began`` (milliseconds) is where the numbers start by which the service knows this session's batches. A query with
-    ``elastic=`` claims the number of partitions; of several the one that started last owns it.
+    ``elastic=`` claims the number of partitions; of several the one that started last owns it. ``cost`` is what a row
+    and a key took in the last batches of its queries, None before there were any.
     """
 
     def __init__(self, spark: SparkSession, name: str, spec: StreamSpec) -> None:
@@ -42,6 +44,7 @@ class SessionStream:
         self._spec, self._batch = spec, -1
         self._owned = False
         self._claims: list[object] = []
+        self.cost: CostFit | None = None
 
     @property
     def spec(self) -> StreamSpec:

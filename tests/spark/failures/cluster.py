@@ -55,10 +55,10 @@ SPECULATION = {
 
 
 def spark_home(folder: Path) -> Path:
-    """A home with the installed Spark in it, by links."""
-    home = folder / "spark"
+    """A home with the tests' Spark in it (``tests.jvm``), else the installed one, by links."""
+    home, own = folder / "spark", os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
     home.mkdir()
-    for part in Path(pyspark.__file__).parent.iterdir():
+    for part in Path(own).iterdir():
         if part.name != "work":
             (home / part.name).symlink_to(part)
     return home

@@ -192,7 +192,7 @@ def test_a_driver_that_dies_changes_nothing(
 
 def garbage(query: Stateful) -> set[str]:
     """Files that the last two manifests do not list."""
-    from unskew.spark.stateful.log import Log, state_folder
+    from unskew.spark.stateful.manifest_log import Log, state_folder
 
     log = Log(state_folder(query.settings.checkpoint, query.settings.name))
     kept = [log.read(batch) for batch in log.committed()]
@@ -231,7 +231,7 @@ def test_a_checkpoint_that_was_set_back_is_refused(spark: SparkSession, tmp_path
 def test_damaged_and_missing_files_are_named(spark: SparkSession, tmp_path: Path) -> None:
     """A job that would go on with a wrong state fails instead."""
     from unskew.spark.stateful.blocks import Reader
-    from unskew.spark.stateful.log import Log, state_folder
+    from unskew.spark.stateful.manifest_log import Log, state_folder
 
     clicks = Clicks.drawn(spark, 1, rows=50)
     counting(spark, tmp_path, Seen())(clicks.frame(0), 0)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.spark.stateful.query_job import FAILS, STEPS
-from unskew.spark.stateful.log import Log, state_folder
+from unskew.spark.stateful.manifest_log import Log, state_folder
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-cluster")]
 

@@ -45,6 +45,10 @@ def test_what_does_not_fit_is_said_in_the_first_batch(spark: SparkSession, sk: U
     assert "nobody" in bad(spark, folder, missing)
     assert done == []
 
+    for weight in ("user", "no_such", "size("):
+        assert f"weight: '{weight}'" in bad(spark, folder, batches(sk, handle, folder, weight=weight))
+    assert done == []
+
     good = batches(sk, handle, folder)
     run(spark, folder, good)
     assert done == [0, 1, 2, 3]
@@ -71,6 +75,8 @@ def test_what_does_not_fit_is_said_in_the_first_batch(spark: SparkSession, sk: U
         ({"fresh": "next"}, "fresh: 'next' is not allowed; use one of auto, previous, same"),
         ({"deadline": -1.0}, "deadline: -1.0"),
         ({"threshold": -1}, "threshold: -1"),
+        ({"weight": 2.0}, "weight: 2.0 is not allowed; use a column's name or an expression in SQL, as text"),
+        ({"weight": "id", "learn": True}, "weight: 'id' is not allowed; use None where learn=True"),
         ({"handle": "no function"}, "handle: 'no function'"),
     ],
 )

@@ -252,6 +252,34 @@ def test_a_batch_may_be_counted_before_it_is_placed(spark: SparkSession, sk: Uns
     assert max(imbalance(even[0].astype(np.int32), PARTITIONS) for even in notes.runs.values()) < 1.15
 
 
+def test_a_counted_batch_that_is_read_twice_runs_again_by_its_plan(
+    spark: SparkSession, sk: Unskew, folder: Path
+) -> None:
+    """Files are read again rather than persisted; of a batch that fails in the middle every row is there once."""
+    notes, before = Notes(fails={1}), persisted(spark)
+    kept: dict[int, list[int]] = {}
+
+    def handle(df: DataFrame, batch: int) -> None:
+        kept.setdefault(batch, []).append(persisted(spark) - before)
+        notes(df, batch)
+
+    made = batches(sk, handle, folder, fresh="same")
+    fails(lambda: run(spark, folder, settled(made)))
+    run(spark, folder, settled(made))
+    assert kept == {0: [1], 1: [0, 0], 2: [0], 3: [1]}, "one of each is tried, then the other"
+    assert (notes.wrong(4), notes.moved(), notes.strayed(folder / "cp")) == (0, 0, 0)
+    assert firsts(folder / "cp") == [0, 1, 2, 3]
+    assert persisted(spark) == before
+
+
+def test_a_counted_batch_is_known_though_its_handler_reads_nothing(
+    spark: SparkSession, sk: Unskew, short: Path
+) -> None:
+    run(spark, short, settled(batches(sk, lambda _df, _batch: None, short, fresh="auto")))
+    assert "nothing is known" in pin_at(short / "cp", 0).reason
+    assert "over the last batch" in pin_at(short / "cp", 1).reason
+
+
 def test_a_copied_checkpoint_takes_its_pins_with_it(spark: SparkSession, sk: Unskew, folder: Path) -> None:
     """The copy's batch that had been begun goes by the same plan, in a query of another policy; what the folder is
     called, and how that is written, does not matter."""

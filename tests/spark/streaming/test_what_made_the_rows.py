@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from tests.spark.streaming.job import SCHEMA
 from tests.spark.streaming.queries import batches, pin_at, settled
 from unskew.spark import Unskew
-from unskew.spark.frame.lineage import DRAWN, ORDERED, SAME, unsteady
+from unskew.spark.frame.lineage import DRAWN, ORDERED, SAME, read_from_files, unsteady
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -70,6 +70,34 @@ def test_levels_are_those_of_the_stream(spark: SparkSession, short: Path, make: 
     run(spark, short, make, handle)
     assert len(seen) >= 6
     assert all(one == wanted for one in seen), seen
+
+
+@pytest.mark.parametrize(
+    ("make", "files"),
+    [
+        (lambda rows: rows.withColumn("more", F.col("id") + 1).where("more > 3"), True),
+        (with_event, False),
+        (lambda rows: rows.withColumn("more", F.rand(3)), False),
+        (lambda rows: rows.mapInArrow(lambda batches: batches, SCHEMA), False),
+        (listed, False),
+        (lambda rows: rows.dropDuplicates(["user"]), False),
+    ],
+    ids=["expressions", "python", "drawn", "opaque", "aggregate", "state"],
+)
+def test_only_files_that_spark_alone_reads_may_be_read_twice(
+    spark: SparkSession, short: Path, make: Make, files: bool
+) -> None:
+    """Whatever the handler is given of it; a frame that no query made is not one of its batches."""
+    seen: list[bool] = []
+
+    def handle(df: DataFrame, _: int) -> None:
+        seen.extend((read_from_files(df), read_from_files(df.where("user is not null"))))
+        seen.append(read_from_files(df.sparkSession.range(3).toDF("user")) or files)
+        df.count()
+
+    run(spark, short, make, handle)
+    assert seen == [files] * len(seen)
+    assert len(seen) >= 6
 
 
 @pytest.mark.parametrize(("make", "told"), [(with_event, ("user", "id")), (listed, ("window", "user", "n"))])

@@ -34,7 +34,7 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.history import History
 from unskew.core.keys.hashing import mix
 from unskew.core.plan.plan import Plan
-from unskew.core.planners import Feedback, Origin, Planner, make_planner
+from unskew.core.planners import Origin, Planner, make_planner
 
 __all__ = ["cut", "replay", "steps"]
 
@@ -137,20 +137,18 @@ class _PlansAhead:
     def __init__(self, planner: Planner, clock: Clock, way: str) -> None:
         self.planner, self._clock, self._way = planner, clock, way
         self._plan: Plan | None = None
-        self._feedback: Feedback | None = None
 
     def plan(self, batch: _Batch) -> tuple[Plan, str, float]:
         """The plan, the way that it stands for, and the seconds that it took to make."""
         assert batch.window is not None
         began = self._clock()
-        self._plan = self.planner.plan(batch.window, self._plan, self._feedback, batch.origin)
+        self._plan = self.planner.plan(batch.window, self._plan, origin=batch.origin)
         return self._plan, self._way, self._clock() - began
 
     def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> dict[str, float]:  # noqa: ARG002 - the other plans measure their ways
         """What each way would have cost the batch, without counting it."""
         if routed is None:
             return {}
-        self._feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))
         return {self._way: routed.cost}
 
 
@@ -173,14 +171,13 @@ class _PlansByWay:
 
     def after(self, batch: _Batch, routed: RoutedBatch | None, measure: Measure) -> dict[str, float]:
         """What each way would have cost the batch, without counting it; then the plans for the next one."""
-        costs, feedback = {}, None
+        costs = {}
         if routed is not None and self._counted is not None:
-            feedback = Feedback(loads=np.array(routed.loads), keys=np.array(routed.keys))
             plans = {**self._ways.plans, "same": self._counted}
             costs = {way: measure.planned(plan)[1].cost for way, plan in plans.items()}
         self._ways.score(batch.own, batch.number, BatchPrice(1.0 / self._ways.cost.even(batch.own), self._count_cost))
         began = self._clock()
-        self._ways.plan_ahead(batch.number, feedback=feedback)
+        self._ways.plan_ahead(batch.number)
         self._seconds = self._clock() - began
         return costs
 

@@ -20,6 +20,8 @@ from unskew.core.freshness.stream_planner import StreamPlanner
 from unskew.core.freshness.ways import Fresh, Ways
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan
+from unskew.core.planners import Feedback
+from unskew.core.quality.cost_fit import CostFit, TaskTimes
 from unskew.core.scaling.elastic import Decider, StageTimes
 from unskew.core.scaling.values import ScaleDecision
 from unskew.core.stream_spec import StreamSpec
@@ -36,8 +38,10 @@ class BatchFacts:
     ``batch`` is its number in the query and ``number`` in reports. ``plan`` is what it was bound to; ``histogram`` is
     of ``rows`` rows, estimated from ``sampled`` of them. ``seconds``: how long its handler ran; ``took``: the whole
     batch, where nobody will say so later. ``interval``: seconds from one batch to the next, 0 where that is not known.
-    ``counting``: the seconds that counting the batch took, None where it was not counted. ``slots``: how many tasks ran
-    at once, None where that is not known. ``plans``: of each way, those that were there when the batch began.
+    ``counting``: the seconds that counting the batch took, None where it was not counted; ``persisted``: whether its
+    rows were kept for that, and not read again. ``slots``: how many tasks ran at once, None where that is not known.
+    ``plans``: of each way, those that were there when the batch began. ``times``: rows, keys and seconds of each
+    partition, None where they are not known.
     """
 
     batch: int
@@ -53,6 +57,8 @@ class BatchFacts:
     counting: float | None = None
     slots: int | None = None
     plans: Mapping[str, Plan] | None = None
+    times: TaskTimes | None = None
+    persisted: bool = True
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,8 @@ class Partitions:
 class NextBatch:
     """What the next batch is bound to, and why: ``plan``, or with ``way="same"`` the plan that a count of its own rows
     gives, made after this one. ``rows`` and ``tasks`` are those of the batch before (0: not known). ``plans``: of each
-    way."""
+    way. ``feedback``: what a plan from its own rows goes by besides. ``persist``: whether a batch that is counted is
+    better persisted than read again."""
 
     way: str
     plan: Plan
@@ -75,6 +82,8 @@ class NextBatch:
     rows: int = 0
     tasks: int = 0
     plans: Mapping[str, Plan] = field(default_factory=dict)
+    feedback: Feedback = field(default_factory=Feedback)
+    persist: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,15 +127,24 @@ class PlanAhead:
         """What plans are made by."""
         return self._ways.planner
 
+    @property
+    def fit(self) -> CostFit:
+        """What a row and a key cost, by the task times of the last batches."""
+        return self._ways.fit
+
     def after(self, facts: BatchFacts, session: Partitions) -> NextBatch | PlanRequest:
         """What the next batch is bound to, or the plan that is needed first."""
         self.decision, self._slots = self._decide(facts), facts.slots
         partitions = self._partitions(session)
         self._tasks = facts.stages.maps or self._tasks
-        self._counting = self._counting.after(facts.rows, facts.stages.map_time, facts.counting)
-        self.next = replace(self.next, rows=facts.rows, tasks=self._tasks)
+        reading, persisted = facts.stages.map_time, facts.persisted
+        self._counting = self._counting.after(facts.rows, reading, facts.counting, persisted=persisted)
+        self.next = replace(self.next, rows=facts.rows, tasks=self._tasks, persist=self._counting.persists)
         if facts.rows:
             self._last = facts
+        if facts.times is not None:
+            self._ways.add_times(facts.times)
+            self.next = replace(self.next, feedback=self._ways.feedback)
         self._small_batches = self._small_batches + 1 if facts.rows < self._threshold else 0
         if self._small_batches:
             return self._small(partitions)
@@ -152,9 +170,12 @@ class PlanAhead:
     # -- plans ------------------------------------------------------------------------------------------------
 
     def _price(self, facts: BatchFacts) -> BatchPrice | None:
-        """In seconds, by the last batch whose tasks were timed; None where none was."""
+        """In seconds, by the fitted cost of rows and keys, else by the last batch whose stages were timed; None where
+        none was."""
         histogram, cost = facts.histogram, self._ways.cost
-        if facts.stages.reduce_work > 0.0 and histogram.total:
+        if self.fit.unit:
+            self._unit = self.fit.unit
+        elif facts.stages.reduce_work > 0.0 and histogram.total:
             self._unit = facts.stages.reduce_work / float(cost.model.tasks(histogram.total, histogram.keys))
         if not self._unit:
             return None

@@ -29,7 +29,8 @@ class WayChoice:
 
 @dataclass(frozen=True)
 class WayScores:
-    """The decayed sums of what each way would have cost. A value: ``after`` gives another one.
+    """The decayed sums of what each way would have cost, of batches that weigh ``weight`` in all. A value: ``after``
+    gives another one.
 
     Only ways that are scored in the last batch can be chosen, and only batches in which all of them were scored count:
     where a way can be scored that could not before, the sums begin with that batch.
@@ -42,7 +43,7 @@ class WayScores:
     decay: float = DECAY
     batches: int = 0
     sums: Mapping[str, float] = field(default_factory=dict)
-    _weight: float = 0.0
+    weight: float = 0.0
 
     def __post_init__(self) -> None:
         if not 0.0 < self.decay <= 1.0:
@@ -53,11 +54,11 @@ class WayScores:
         if self.sums.keys() != costs.keys():
             return WayScores(self.decay, 1, dict(costs), 1.0)
         sums = {way: self.decay * self.sums[way] + cost for way, cost in costs.items()}
-        return WayScores(self.decay, self.batches + 1, sums, self.decay * self._weight + 1.0)
+        return WayScores(self.decay, self.batches + 1, sums, self.decay * self.weight + 1.0)
 
     def mean(self, way: str) -> float:
         """The mean cost of a batch by this way, as far as it is remembered."""
-        return self.sums[way] / self._weight
+        return self.sums[way] / self.weight
 
     def choice(self, extra: Mapping[str, float] | None = None) -> WayChoice:
         """The way that would have been cheapest so far. ``extra``: what a way costs on top in each batch, by what is

@@ -3,20 +3,33 @@
 A sample says which keys may be heavy and how many spread values they have; an exact pass counts those keys one by one
 and all others by host. Counting distinct keys in that pass would cost too much. They are estimated from one key in 256
 or so, chosen by its hash: hashes are uniform, so every host has about the same number of them.
+
+Where rows have weights they are weighed instead: a key counts for its weight, in rows of the mean weight.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from unskew.core.arrays.ranking import find, heaviest, new_values
-from unskew.core.arrays.types import I64, U64
+from unskew.core.arrays.types import F64, I64, U64
+from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram, Tail, host_of
-from unskew.core.limits import listed_budget
+from unskew.core.limits import host_bits, listed_budget
 
-__all__ = ["Candidates", "candidates", "counted", "listed_for", "one_in", "sample_for"]
+__all__ = [
+    "Candidates",
+    "candidates",
+    "counted",
+    "draw_by_weight",
+    "listed_for",
+    "one_in",
+    "rows_of_mean_weight",
+    "sample_for",
+    "sample_histogram",
+]
 
 
 _SAMPLED_KEYS = 1 << 15  # at most: groups of their own in the exact pass
@@ -91,6 +104,39 @@ def counted(chosen: Candidates, keys: U64, key_rows: I64, hosts: I64, host_rows:
         Tail(rows, _keys_of(rows, unlisted)),
         None if chosen.spread is None else chosen.spread[at[listed]][order],
     )
+
+
+def sample_histogram(
+    keys: U64, spread: U64 | None, rows: int, partitions: int, weights: F64 | None = None
+) -> Histogram:
+    """The histogram of so many rows of which these are a sample, or all."""
+    at = slice(None) if weights is None else draw_by_weight(weights)
+    chosen = candidates(keys[at], None if spread is None else spread[at], listed_for(partitions))
+    distinct, where = np.unique(keys, return_inverse=True)
+    sums = np.bincount(where, weights, len(distinct)).astype(np.float64)
+    counts = rows_of_mean_weight(sums, rows)
+    none, kept = np.zeros(0, np.int64), counts > 0
+    return counted(replace(chosen, every=1), distinct[kept], counts[kept], none, none, host_bits(partitions))
+
+
+def draw_by_weight(weights: F64) -> I64:
+    """As many rows again, each as often as its weight says: at even steps through the weights."""
+    sums = np.cumsum(weights)
+    if not len(sums) or not 0.0 < sums[-1] < np.inf:
+        return np.arange(len(weights))
+    steps = (np.arange(len(sums)) + 0.5) * (sums[-1] / len(sums))
+    drawn: I64 = np.searchsorted(sums, steps, side="right").astype(np.int64)
+    return drawn
+
+
+def rows_of_mean_weight(weights: F64, rows: int) -> I64:
+    """What groups weigh, in rows of the mean weight: whole numbers with this sum."""
+    whole = float(weights.sum())
+    if not np.isfinite(whole) or (len(weights) and whole <= 0.0):
+        raise ConfigError("weight", f"{whole:g} in all", "finite numbers, above 0 for some rows")
+    sums: F64 = np.rint(np.cumsum(weights) * (rows / whole if whole else 1.0))
+    counts: I64 = np.diff(sums, prepend=0.0).astype(np.int64)
+    return counts
 
 
 def _keys_of(rows: I64, keys: int) -> I64:

@@ -1,9 +1,9 @@
 """Whether an operator should place rows by a plan at all, decided before anything runs, and why.
 
 Spark's own way is often as good: where work is even already, where Spark combines rows before it shuffles them, where
-one side of a join fits in every task. Then the advice is to leave it, after a change of one setting where that is what
-it takes (``spark_shuffle``). Times are predicted in rows, by list scheduling of the tasks on the slots that there are,
-so they do not cover work whose cost is not per row.
+one side of a join fits in every task, where there is little work. Then the advice is to leave it, after a change of
+one setting where that is what it takes (``spark_shuffle``). The ways are compared in seconds (``job_seconds``): by what
+a row costs, given or by default, and list scheduling of the tasks on the slots that there are.
 
 Aggregates have a third way: each task makes partial states of its own input, and only states are shuffled. That is
 balanced whatever the keys are if there are splits enough, and expensive where there are many states: a key has up to
@@ -13,30 +13,42 @@ where a state stands for a thousand rows or more it is advised in any case: a pl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unskew.core.arrays.types import F64
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.operators.group_plan import group_partitions, group_plan
-from unskew.core.operators.spark_shuffle import Job, SparkTimes, spark_times
+from unskew.core.operators.job_seconds import JobCosts, costs_of, verdict
+from unskew.core.operators.spark_shuffle import HashedRows, Job, spark_tasks
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import make_planner
 from unskew.core.quality.measures import makespan
 
-__all__ = ["OPERATORS", "PIECE", "Advice", "Job", "States", "advise", "judged", "states"]
+__all__ = [
+    "FEW",
+    "OPERATORS",
+    "PIECE",
+    "SPARK",
+    "SQL",
+    "UNSKEW",
+    "Advice",
+    "Job",
+    "States",
+    "advise",
+    "judged",
+    "states",
+]
 
 INPUT, SPARK, UNSKEW = "input", "spark", "unskew"
 JOIN = "join"  # both sides decide: join_advice
 SQL = "sql"  # any aggregate of Spark itself that combines: sum, count, max, approximate distinct counts ...
 
-F64 = NDArray[np.float64]
-
 PIECE = 1 << 16  # rows that a task holds at the input before it makes states of them
-FEW = 10_000  # rows: below it a histogram costs more than the skew
+FEW = 10_000  # rows: below it a histogram costs more than the skew, unless a row is known to be dear
 WORTH = 1.1  # how much longer Spark's own way has to take
 _HALF = 2.0  # times as many states the other way
 _COMBINES = 1000  # rows per state from which moving rows costs more than any state
@@ -63,8 +75,10 @@ class States:
 @dataclass(frozen=True)
 class Advice:
     """``choice``: "unskew" (use the operator), "spark" (leave it to Spark), or "input" (partial states at the input).
-    ``by_spark`` and ``by_plan`` are predicted times as multiples of the least possible: 1.0 is perfect. ``setting``:
-    what to set first, where that is all that Spark's own way needs; ``by_setting`` is its time then."""
+    ``by_spark`` and ``by_plan`` are how even the work is, as multiples of the least possible time: 1.0 is perfect.
+    ``setting``: what to set first, as ``name=value``, where that is all that Spark's own way needs; ``by_setting`` is
+    how even it is then. ``spark_seconds``, ``setting_seconds`` (of ``best_setting``, the one that helps most) and
+    ``unskew_seconds`` are the predicted times of the three ways, ``costs`` what they are predicted by."""
 
     operator: str
     choice: str
@@ -74,6 +88,11 @@ class Advice:
     states: States | None = None
     setting: str | None = None
     by_setting: float | None = None
+    spark_seconds: float | None = None
+    setting_seconds: float | None = None
+    unskew_seconds: float | None = None
+    best_setting: str | None = None
+    costs: str = ""
 
     def __str__(self) -> str:
         action = {
@@ -83,74 +102,127 @@ class Advice:
         }
         return f"{action[self.choice]}: {self.reason}"
 
+    def explain(self) -> str:
+        """The advice, the predicted seconds of each way, and where the cost of a row comes from."""
+        ways = {
+            "Spark as it is set": self.spark_seconds,
+            f"Spark with {self.best_setting}": self.setting_seconds,
+            f"sk.{self.operator}": self.unskew_seconds,
+        }
+        lines = [f"  {name}: {seconds:.2f} s" for name, seconds in ways.items() if seconds is not None]
+        return "\n".join([str(self), *lines, *([f"  {self.costs}"] if self.costs else [])])
 
-def advise(operator: str, histogram: Histogram, job: Job) -> Advice:
-    """The advice for rows distributed like these. No row is read."""
+
+def advise(operator: str, histogram: Histogram, job: Job, costs: JobCosts | None = None) -> Advice:
+    """The advice for rows distributed like these. No row is read. ``costs``: what a row, a group and a task cost, by
+    default what is usual for the operator (``costs_of``)."""
     if operator not in OPERATORS:
         raise ConfigError("operator", operator, OPERATORS)
     if operator == JOIN:
         raise ConfigError("operator", operator, "advise_join, which looks at both sides")
     if operator == SQL:
-        return Advice(SQL, SPARK, _COMBINED)
-    if histogram.total < FEW:
+        raise ConfigError("operator", operator, "advise_sql, which knows whether Spark combines rows")
+    costs = costs or costs_of(operator)
+    if histogram.total < FEW and not costs.given:
         return Advice(operator, SPARK, f"{histogram.total:,} rows are too few to be worth counting")
-    return _JUDGES[operator](operator, histogram, job)
+    return _JUDGES[operator](operator, histogram, job, costs)
 
 
-def _groups(operator: str, histogram: Histogram, job: Job) -> Advice:
+def _groups(operator: str, histogram: Histogram, job: Job, costs: JobCosts) -> Advice:
     """Groups are never split, so a task takes at least as long as its largest group."""
     plan = group_plan(histogram, group_partitions(job.partitions, job.slots))
     heaviest = int(histogram.counts.max(initial=0))
-    limit = max(heaviest, histogram.total / job.slots)
-    why = _EVEN
+    even = _EVEN
     if heaviest > histogram.total / job.slots:
-        why = f"one group has {heaviest / histogram.total:.0%} of the rows and {_ONE}"
-    by_plan = makespan(plan.loads(histogram), job.slots) / limit
-    return judged(operator, spark_times(histogram, job), by_plan, limit, why)
+        even = f"one group has {heaviest / histogram.total:.0%} of the rows and {_ONE}"
+    return _compared(operator, histogram, job, costs, plan, heaviest * costs.row + costs.key, even)
 
 
-def _split(operator: str, histogram: Histogram, job: Job) -> Advice:
+def _split(operator: str, histogram: Histogram, job: Job, costs: JobCosts) -> Advice:
     """Heavy keys may be split, so the limit is the work shared out evenly. Spark's own way is ``repartition(n, key)``,
-    whose partitions it does not merge."""
-    job = replace(job, shuffle_partitions=job.partitions, coalescing=None)
-    return _compared(operator, histogram, job, make_planner("balanced", job.partitions).plan(histogram))
-
-
-def _aggregate(operator: str, histogram: Histogram, job: Job) -> Advice:
+    whose partitions it does not merge and no setting changes."""
     plan = make_planner("balanced", job.partitions).plan(histogram)
-    advice = _compared(operator, histogram, job, plan)
+    fixed = replace(job, shuffle_partitions=job.partitions, coalescing=None, unused=None)
+    return _compared(operator, histogram, fixed, costs, plan)
+
+
+def _aggregate(operator: str, histogram: Histogram, job: Job, costs: JobCosts) -> Advice:
+    plan = make_planner("balanced", job.partitions).plan(histogram)
+    advice = _compared(operator, histogram, job, costs, plan)
     if advice.choice == SPARK:
         return advice
     count = states(histogram, plan, max(job.inputs, -(-histogram.total // PIECE)))
     by_input = -(-job.inputs // job.slots) * job.slots / job.inputs  # times the least possible: splits are even
     if count.plan_pays or by_input >= WORTH * (advice.by_plan or 1.0):
-        return Advice(operator, UNSKEW, f"{advice.reason}; {_shipped(count)}", advice.by_spark, advice.by_plan, count)
+        return replace(advice, reason=f"{advice.reason}; {_shipped(count)}", states=count)
+    few = f"partial states of the {job.inputs} input splits are as even, move no rows, and are few"
+    return replace(advice, choice=INPUT, reason=f"{few}: {_shipped(count)}", states=count)
+
+
+def _compared(
+    operator: str,
+    histogram: Histogram,
+    job: Job,
+    costs: JobCosts,
+    plan: Plan,
+    least: float = 0.0,
+    even: str = "",
+) -> Advice:
+    """``least``: seconds that no placement ends before."""
+
+    def hashed(n: int) -> HashedRows:
+        by_hash = make_planner("hash", n).plan(histogram)
+        rows = job.heavy.loads(by_hash, histogram)
+        return HashedRows(rows * costs.row + by_hash.cardinalities(histogram) * costs.key, rows)
+
+    work = _work(plan, histogram, costs)
+    limit = max(least, float(work.sum()) / job.slots)
+    return judged(operator, spark_tasks(job, hashed), work, costs, job, histogram.total, limit, even or _EVEN)
+
+
+def _work(plan: Plan, histogram: Histogram, costs: JobCosts) -> F64:
+    """Seconds by partition."""
+    return plan.loads(histogram) * costs.row + plan.cardinalities(histogram) * costs.key
+
+
+def judged(
+    operator: str,
+    spark: Mapping[str, F64],
+    plan: F64,
+    costs: JobCosts,
+    job: Job,
+    rows: int,
+    limit: float,
+    even: str,
+) -> Advice:
+    """The fastest of Spark as it is set, Spark with one setting changed, and a plan. What asks for more has to save a
+    tenth, and a part of a second. ``even``: why nothing needs to be done."""
+    found = verdict(spark, plan, costs, job, rows)
+    limit = limit or 1.0
+    by_spark, by_plan = makespan(spark[""], job.slots) / limit, makespan(plan, job.slots) / limit
+    by_setting = None if found.setting is None else makespan(spark[found.setting], job.slots) / limit
+    if found.plan_pays:
+        reason = f"{_faster(by_spark, by_plan)}: {found.seconds}"
+    elif found.setting is not None:
+        reason = f"{found.seconds}; {_setting(by_spark, by_setting or 1.0, len(spark['']), len(spark[found.setting]))}"
+    elif by_spark < WORTH * by_plan:
+        reason = f"{even}: {found.seconds}"
+    else:
+        reason = f"{_faster(by_spark, by_plan)}, but there is too little work: {found.seconds}"
+    if not found.plan_pays and found.row is not None:
+        row = "a row that comes out" if costs.out else "a row"
+        reason += f". A plan is worth it where {row} costs {found.row * 1e6:.2g} us or more"
     return Advice(
-        operator,
-        INPUT,
-        f"partial states of the {job.inputs} input splits are as even, move no rows, and are few: {_shipped(count)}",
-        advice.by_spark,
-        advice.by_plan,
-        count,
-    )
+        operator, UNSKEW if found.plan_pays else SPARK, reason, by_spark, by_plan, None,
+        None if found.plan_pays else found.setting, None if found.plan_pays else by_setting,
+        found.spark, found.changed, found.unskew, found.best, costs.words(operator),
+    )  # fmt: skip
 
 
-def _compared(operator: str, histogram: Histogram, job: Job, plan: Plan) -> Advice:
-    limit = histogram.total / job.slots
-    by_plan = makespan(plan.loads(histogram), job.slots) / limit
-    return judged(operator, spark_times(histogram, job), by_plan, limit, _EVEN)
-
-
-def judged(operator: str, spark: SparkTimes, by_plan: float, limit: float, even: str) -> Advice:
-    """The cheapest of Spark as it is set, Spark with one setting changed, and a plan: each has to be faster by a tenth
-    than what asks for less. ``even``: why nothing needs to be done."""
-    by_spark, by_setting = spark.as_set / limit, spark.changed / limit
-    if by_spark < WORTH * min(by_plan, by_setting):
-        return Advice(operator, SPARK, even, by_spark, by_plan)
-    if by_setting < WORTH * by_plan:
-        reason = f"as it is set it takes {by_spark:.1f} times the least possible time, so {by_setting:.1f} times"
-        return Advice(operator, SPARK, reason, by_spark, by_plan, None, spark.setting, by_setting)
-    return Advice(operator, UNSKEW, _faster(by_spark, by_plan), by_spark, by_plan)
+def _setting(by_spark: float, by_setting: float, before: int, after: int) -> str:
+    if by_spark > WORTH * by_setting:
+        return f"as it is set it takes {by_spark:.1f} times the least possible time, so {by_setting:.1f} times"
+    return f"as it is set it makes {before:,} tasks, so {after:,}"
 
 
 def _faster(by_spark: float, by_plan: float) -> str:
@@ -187,12 +259,7 @@ def _splits_met(rows: F64, inputs: int) -> F64:
 
 _EVEN = "the rows are even enough as Spark's own hash puts them"
 _ONE = "nothing that keeps groups whole can end before it; Spark's own way ends with it too"
-_COMBINED = (
-    "Spark combines the rows of a key in every task before it shuffles, so at most one row a key and task moves and a "
-    "hot key costs no more than another"
-)
-
-_JUDGES: dict[str, Callable[[str, Histogram, Job], Advice]] = {
+_JUDGES: dict[str, Callable[[str, Histogram, Job, JobCosts], Advice]] = {
     "group_apply": _groups,
     "aggregate": _aggregate,
     "repartition": _split,

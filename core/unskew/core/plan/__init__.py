@@ -2,5 +2,7 @@
 routed.
 
 Nothing is decided here about which key goes where; that is ``planners``. ``plan`` is the value and the rule, ``build``
-makes one from a planner's decision, ``check`` says which tables are refused. Begin with ``plan``.
+makes one from a planner's decision, ``check`` says which tables are refused. ``hot_keys`` has the keys with a route of
+their own and how a row of a split one is routed, ``slots`` the shares that it is split into; ``lookup`` finds a hash in
+a table. Begin with ``plan``.
 """

@@ -1,7 +1,7 @@
 """The keys that a plan routes one by one: whole keys, the slots of split keys, and the look-up table.
 
-The tables of ``plan``, and how rows of hot keys are looked up and routed in them. The routing rule is in ``plan``,
-which tables are refused in ``check``.
+The tables of ``plan``, and how rows of hot keys are looked up and routed in them, those of split keys included.
+``plan`` applies it; which tables are refused is in ``check``.
 """
 
 from __future__ import annotations

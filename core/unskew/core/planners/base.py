@@ -14,13 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from unskew.core.arrays.frozen import by_fields, frozen
-from unskew.core.arrays.types import F64, I64
+from unskew.core.arrays.types import F64
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.plan.build import Placement, build_plan
 from unskew.core.plan.plan import Plan, PlanInfo, Version
+from unskew.core.quality.cost_fit import TaskTimes
 
 __all__ = [
     "Decision",
@@ -91,17 +92,14 @@ def common(partitions: int, seed: int = 7, weights: ArrayLike | None = None) -> 
 class Feedback:
     """What was observed since the last plan. Everything is optional; each planner uses what it needs.
 
-    ``loads``, ``seconds``, ``keys`` and ``fragments`` are per task. ``busy`` and ``idle`` are partitions in the order
-    in which they signalled (CG's FCFS queues), ``fine`` those that are neither; ``shares`` is the share of all rows
-    that a busy or idle partition asks for, where it said how much (docs/decisions, 0009). ``state`` counts the rows of
-    state that would move with each key, where that is not the histogram itself. ``table`` is the Q-table of the
-    partitioners (Dalton).
+    ``times`` are rows, keys and seconds of the tasks of the last batches, the latest last. ``busy`` and ``idle`` are
+    partitions in the order in which they signalled (CG's FCFS queues), ``fine`` those that are neither; ``shares`` is
+    the share of all rows that a busy or idle partition asks for, where it said how much (docs/decisions, 0009).
+    ``state`` counts the rows of state that would move with each key, where that is not the histogram itself. ``table``
+    is the Q-table of the partitioners (Dalton).
     """
 
-    loads: I64 | None = None
-    seconds: F64 | None = None
-    keys: I64 | None = None
-    fragments: I64 | None = None
+    times: Sequence[TaskTimes] = ()
     busy: Sequence[int] = ()
     idle: Sequence[int] = ()
     fine: Sequence[int] = ()

@@ -39,6 +39,7 @@ from unskew.core.planners.base import Feedback, KeepPrevious, Place, PlannerSett
 from unskew.core.planners.gate import Gate
 from unskew.core.planners.hashed import hash_tail
 from unskew.core.planners.rehost import TailHosts, first_fit, relieve
+from unskew.core.quality.cost_fit import fit_cost
 
 __all__ = ["Kip"]
 
@@ -88,7 +89,8 @@ class Kip:
         if not self.gate:
             return Place(placement, "forced: the gate is off")
         candidate = build_plan(placement, self.common.partitions, PlanInfo())
-        verdict = self._gate.judge(candidate, previous, histogram, state, self.common.relative)
+        fit = fit_cost(feedback.times) if feedback is not None else None
+        verdict = self._gate.judge(candidate, previous, histogram, state, self.common.relative, fit)
         return Place(placement, verdict.reason) if verdict.switch else KeepPrevious(verdict.reason)
 
 

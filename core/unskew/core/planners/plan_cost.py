@@ -14,12 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unskew.core.histogram.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram, Tail
 from unskew.core.plan.plan import Plan
 from unskew.core.planners.base import PlannerSettings
 from unskew.core.quality.measures import LinearCost, makespan
 
-__all__ = ["PlanCost", "chance_excess"]
+__all__ = ["PlanCost", "chance_excess", "weighed"]
+
+_EXACT = 2**53  # in doubles
 
 
 def chance_excess(rows: int, partitions: int) -> float:
@@ -33,6 +35,26 @@ def chance_excess(rows: int, partitions: int) -> float:
     if rows == 0 or partitions == 1:
         return 0.0
     return math.sqrt(2.0 * math.log(partitions) * partitions / rows)
+
+
+def weighed(histogram: Histogram, model: LinearCost) -> Histogram:
+    """The histogram with what each key costs in place of its rows, in rows of the mean cost: what a planner makes even
+    of it is even in cost.
+
+    >>> from unskew.core import Histogram
+    >>> weighed(Histogram.from_hashes(np.array([1, 1, 1, 2], np.uint64)), LinearCost(per_key=9.0)).counts.tolist()
+    [2, 2]
+    """
+    tail, whole = histogram.tail, float(model.tasks(histogram.total, histogram.keys))
+    if not whole:
+        return histogram
+    scale = min(histogram.total, _EXACT) / whole
+    counts = np.rint(model.tasks(histogram.counts, np.ones(len(histogram.counts))) * scale).astype(np.int64)
+    if tail is not None:
+        tail = Tail(
+            np.maximum(np.rint(model.tasks(tail.rows, tail.keys) * scale).astype(np.int64), tail.keys), tail.keys
+        )
+    return Histogram(histogram.hashes, np.maximum(counts, 1), tail, histogram.spread)
 
 
 @dataclass(frozen=True, eq=False)

@@ -359,36 +359,6 @@ class LinearCost:
             raise ConfigError("keys", f"an array of shape {distinct.shape}", f"the shape of rows, {read.shape}")
         return np.asarray(self.per_row * read + self.per_key * distinct)
 
-    @classmethod
-    def fit(cls, rows: ArrayLike, keys: ArrayLike, seconds: ArrayLike, per_fragment: float = 2.0) -> LinearCost:
-        """Least squares over the ``rows``, ``keys`` and ``seconds`` of measured tasks; never negative.
-
-        Costs are in units of the fitted cost of a row; the default where a figure is not finite. ``per_fragment`` stays
-        in rows: a task's time does not show what merging its output will cost.
-        """
-        values, measured = np.asarray(rows, np.float64), np.asarray(seconds, np.float64)
-        distinct = np.asarray(keys, np.float64)
-        _same_length("keys", distinct, values, "tasks")
-        _same_length("seconds", measured, values, "tasks")
-        table = np.stack([values, distinct], axis=1)
-        finite = np.isfinite(table).all() and np.isfinite(measured).all()
-        if len(table) < 2 or not finite or measured.max(initial=0.0) <= 0:
-            return cls(per_fragment=per_fragment)
-        per_row, per_key = _positive(table, measured)
-        if per_row <= 0:
-            return cls(0.0, 1.0, per_fragment)
-        return cls(1.0, per_key / per_row, per_fragment)
-
-
-def _positive(table: F64, measured: F64) -> tuple[float, float]:
-    """Two-column least squares with both coefficients >= 0."""
-    both = np.linalg.lstsq(table, measured, rcond=None)[0]
-    if (both >= 0).all():
-        return float(both[0]), float(both[1])
-    single = [float(max(column @ measured / max(column @ column, 1e-300), 0.0)) for column in table.T]
-    error = [float(((measured - value * column) ** 2).sum()) for value, column in zip(single, table.T, strict=True)]
-    return (single[0], 0.0) if error[0] <= error[1] else (0.0, single[1])
-
 
 def makespan(tasks: ArrayLike, slots: int | None = None) -> float:
     """When the last of these ``tasks`` ends, if they start in order of their number, as Spark's roughly do.

@@ -1,6 +1,6 @@
 """What one task decides for its partition of a batch (DESIGN section 7).
 
-A batch goes by a plan, by an online router (``row_routing``), or by the Q-table that all partitioners have learned
+A batch goes by a plan, by an online router (``task_router``), or by the Q-table that all partitioners have learned
 together. By a plan rows go where it says. By a Q-table this is Dalton for micro-batches (section 3.4): the partition is
 seen whole, and its hot keys are placed on top of the loads that the others make (``dalton/task_fill``). What was
 learned on the way is this partitioner's report to the next round.
@@ -37,7 +37,7 @@ from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.limits import host_bits, listed_budget
 from unskew.core.plan.plan import Plan, PlanInfo
-from unskew.core.rounds.row_routing import check_router, route_rows
+from unskew.core.rounds.task_router import check_router, route_rows
 
 if TYPE_CHECKING:
     from unskew.core.rounds.messages import Answer, Report

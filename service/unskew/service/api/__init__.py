@@ -5,6 +5,8 @@ implements it, and tests put a fake in its place. ``calls`` is what both transpo
 and who sent it, makes every check, writes the audit log, calls the verb, and returns a message. ``problems`` turns
 every error into a gRPC status or an HTTP problem document.
 
-A new RPC is: its messages in ``proto/`` (``make stubs``), a method in ``verbs``, ``engine.engine`` and ``calls``, its
-role in ``auth.credentials.ROLE_OF``, a line in the table of ``grpc.server``, and for REST what ``rest/__init__`` lists.
+A new RPC is: its messages in ``proto/unskew/v1/partitioner.proto`` (``make stubs``); a method in ``verbs``,
+``engine.engine`` and ``calls``; its role in ``auth.roles.ROLE_OF``; a line in the table of ``grpc.server``; a handler,
+with models, in a module of ``rest``; a method of ``client.client`` with its value in ``client.results``; a module of
+``unskew.wire`` where messages carry a new value of core's. Tests have ``FakeVerbs`` in ``tests/service/faces.py``.
 """

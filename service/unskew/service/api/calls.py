@@ -22,6 +22,7 @@ from unskew.service.errors import FieldError
 from unskew.service.events.spans import note
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import ACTIONS, OUTCOMES, histograms, round_messages, streams
+from unskew.wire.ways import choice_to_message
 
 __all__ = ["Calls", "check_size", "created_at", "stream_to_message", "synced_in_bytes"]
 
@@ -127,8 +128,14 @@ class Calls:
             histogram = await in_thread(decode, len(request.histogram.hashes), _LARGE)
         batch = request.batch if request.HasField("batch") else None
         built = await self.verbs.build_plan(stream, batch, fresh=request.fresh, histogram=histogram)
-        outcome = OUTCOMES[built.outcome]
-        return pb.BuildPlanResponse(plan=built.plan, digest=built.digest, outcome=outcome, reason=built.reason), built
+        response = pb.BuildPlanResponse(
+            plan=built.plan,
+            digest=built.digest,
+            outcome=OUTCOMES[built.outcome],
+            reason=built.reason,
+            advice=None if built.advice is None else choice_to_message(built.advice),
+        )
+        return response, built
 
     async def get_plan(self, request: pb.GetPlanRequest, who: Identity) -> pb.GetPlanResponse:
         stream = self._allowed(who, "GetPlan", request.stream)

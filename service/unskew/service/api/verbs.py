@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Explanation, Plan, Version
 from unskew.core.rounds.messages import Answer, Report
@@ -37,13 +38,15 @@ class StreamInfo:
 
 @dataclass(frozen=True)
 class BuiltPlan:
-    """A plan's bytes, what happened ("new", "kept", "nothing reported", "repeated"), and why."""
+    """A plan's bytes, what happened ("new", "kept", "nothing reported", "repeated"), and why; and which way the batch
+    should go, where that was advised."""
 
     plan: bytes
     digest: str
     version: Version
     outcome: str
     reason: str
+    advice: WayChoice | None = None
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from unskew.core.errors import ConfigError, UnskewError
-from unskew.service.auth.credentials import ANYBODY, ROLE_OF, CallerTable, Identity, read_credentials
+from unskew.service.auth.credentials import ANYBODY, CallerTable, Identity, read_credentials
+from unskew.service.auth.roles import ROLE_OF
 from unskew.service.errors import DeniedError, ServiceError, UnauthenticatedError
 
 __all__ = ["Access", "audit", "audited_change"]

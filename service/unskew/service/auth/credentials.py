@@ -12,7 +12,6 @@ grants, and the limits of each.
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import hmac
 import json
@@ -21,53 +20,14 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime, timezone
-from enum import IntEnum
 
 from unskew.core.errors import ConfigError
+from unskew.service.auth.roles import ROLE_OF, Grant, Role
 
-__all__ = ["ANYBODY", "ROLE_OF", "Allowance", "CallerTable", "Entry", "Grant", "Identity", "Role", "read_credentials"]
+__all__ = ["ANYBODY", "Allowance", "CallerTable", "Entry", "Identity", "read_credentials"]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FORM = "sha256 identity role streams [expires] [max_streams=..]"
-
-
-class Role(IntEnum):
-    """What may be done, each more than the one before it."""
-
-    READER = 1
-    REPORTER = 2
-    ADMIN = 3
-
-
-ROLE_OF: Mapping[str, Role] = {
-    "PutStream": Role.ADMIN,
-    "DeleteStream": Role.ADMIN,
-    "ReportHistogram": Role.REPORTER,
-    "BuildPlan": Role.REPORTER,
-    "Sync": Role.REPORTER,
-    "ReportBatch": Role.REPORTER,
-    "GetStream": Role.READER,
-    "ListStreams": Role.READER,
-    "GetPlan": Role.READER,
-    "WatchPlans": Role.READER,
-    "GetScale": Role.READER,
-    "Explain": Role.READER,
-    "GetOverview": Role.READER,
-    "ListOverviews": Role.READER,
-    "Metrics": Role.READER,  # of all streams: their names are in it
-    "Describe": Role.READER,  # of any: the OpenAPI document, reflection
-}
-
-
-@dataclass(frozen=True)
-class Grant:
-    """A role on the streams whose names match. ``*`` matches any run of characters, ``/`` included."""
-
-    role: Role
-    pattern: str
-
-    def covers(self, role: Role, stream: str) -> bool:
-        return self.role >= role and (self.pattern == "*" or fnmatch.fnmatchcase(stream, self.pattern))
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,12 @@ from unskew.core.histogram.histogram import MAX_ROWS, Histogram
 from unskew.core.histogram.history import History
 from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.planners import Feedback
+from unskew.core.quality.cost_fit import COST_BATCHES, TaskTimes
 from unskew.core.scaling.values import BatchStats
 from unskew.core.stream_spec import UNKNOWN_PARTS, BatchWork, Part, Work
 from unskew.service.engine.base import Base
 from unskew.service.engine.streams import CachedStream, Streams
+from unskew.service.engine.way_advice import Batch
 from unskew.service.errors import ConflictError
 from unskew.service.events.events import WorkSeen
 from unskew.service.stores.records import PartKey, PartOutcome, StoredPart
@@ -41,10 +43,12 @@ _COUNTS = ("rows", "keys", "fragments")
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a plan is made from, and a text that says so. No histogram: nothing was reported."""
+    """What a plan is made from, and a text that says so. No histogram: nothing was reported. ``batches``: those before
+    the one that is planned for, by number, the earliest first; None where it was counted itself."""
 
     histogram: Histogram | None
     source: str
+    batches: Sequence[Batch] | None = None
 
 
 class Batches:
@@ -90,26 +94,30 @@ class Batches:
             numbers = await self._base.store.batches(stream, HISTOGRAM, batch, 1 if fresh else spec.history)
         history = History(spec.history if spec.decay else 1, spec.decay or 1.0)
         names: list[str] = []
+        batches: list[Batch] = []
         for number, parts in await self.parts(stream, HISTOGRAM, numbers):
             merged = await self._base.heavy(_merged, parts, spec.key_types)
             if merged is not None:
                 history = history.add(merged)
                 names.append(_batch_name(number, parts))
+                batches.append((number, merged))
         if not names:
             why = f"no histogram of {_batches_of(batch, fresh=fresh)} was reported for keys of these types"
-            return Evidence(None, why)
+            return Evidence(None, why, None if fresh else ())
         source = names[0] if len(names) == 1 else f"{len(names)} batches, {names[0]} to {names[-1]}"
-        return Evidence(await self._base.heavy(history.merged), f"from {source}")
+        merged = await self._base.heavy(history.merged)
+        return Evidence(merged, f"from {source}", None if fresh else batches)
 
     async def feedback(self, cached: CachedStream, before: int | None) -> Feedback:
-        """The work and times of the last batch that reported them."""
-        stream = cached.record.name
-        numbers = await self._base.store.batches(stream, WORK, before, 1)
-        for number, parts in await self.parts(stream, WORK, numbers):
-            partitions = cached.spec.partitions
-            self._base.observer(WorkSeen(stream, number, await self._base.run(whole, parts), partitions))
-            return await self._base.run(feedback_of, parts, partitions)
-        return Feedback()
+        """The work of the last batch that was reported, and task times of as many as costs are fitted from."""
+        stream, partitions = cached.record.name, cached.spec.partitions
+        numbers = await self._base.store.batches(stream, WORK, before, COST_BATCHES)
+        batches = await self.parts(stream, WORK, numbers)
+        if not batches:
+            return Feedback()
+        reported = [await self._base.run(whole, parts) for _, parts in batches]
+        self._base.observer(WorkSeen(stream, batches[-1][0], reported[-1], partitions))
+        return await self._base.run(feedback_of, reported, partitions)
 
     async def parts(self, stream: str, kind: str, numbers: Sequence[int]) -> list[tuple[int, Sequence[StoredPart]]]:
         """The parts of these batches, the earliest batch first."""
@@ -212,24 +220,32 @@ def _plus(one: Work, other: Work) -> Work:
     )
 
 
-def feedback_of(parts: Sequence[StoredPart], partitions: int | None = None) -> Feedback:
-    """Rows and times by partition, in their order; which partitions are busy (the busiest first), idle, or neither, and
+def feedback_of(batches: Sequence[BatchWork], partitions: int | None = None) -> Feedback:
+    """Task times of these batches; of the last one which partitions are busy (the busiest first), idle, or neither, and
     the share that each of them should have. ``partitions``: how many there are; None: as many as have reported."""
-    batch = whole(parts)
-    if not batch.work or any(sum(getattr(work, name) for work in batch.work) > MAX_ROWS for name in _COUNTS):
-        return Feedback()  # parts that are valid one by one may sum up to more than the maximum: ignore them
-    timed = any(work.seconds for work in batch.work)
+    batch, times = batches[-1], tuple(times for times in map(_times_of, batches) if times is not None)
+    if not _countable(batch):
+        return Feedback(times=times)
     signals = _signals(batch)
     return Feedback(
-        loads=np.array([work.rows for work in batch.work], np.int64),
-        seconds=np.array([min(work.seconds, _AGES) for work in batch.work]) if timed else None,
-        keys=np.array([work.keys for work in batch.work], np.int64),
-        fragments=np.array([work.fragments for work in batch.work], np.int64),
+        times=times,
         busy=tuple(one.worker for one in sorted(signals, key=_by_urgency) if one.kind == "busy"),
         idle=tuple(one.worker for one in sorted(signals, key=_by_urgency) if one.kind == "idle"),
         fine=tuple(one.worker for one in signals if one.kind == "fine"),
         shares=_wanted_shares(batch, signals, partitions or len(batch.work)),
     )
+
+
+def _countable(batch: BatchWork) -> bool:
+    """Whether it has work that can be added up: parts that are valid one by one may be more than a batch can be."""
+    return bool(batch.work) and all(sum(getattr(work, name) for work in batch.work) <= MAX_ROWS for name in _COUNTS)
+
+
+def _times_of(batch: BatchWork) -> TaskTimes | None:
+    """Rows, keys and seconds of the partitions that were timed; None where none was."""
+    timed = [work for work in batch.work if work.seconds] if _countable(batch) else []
+    columns = zip(*((work.rows, work.keys, min(work.seconds, _AGES)) for work in timed), strict=True)
+    return TaskTimes(*(np.array(column, np.float64) for column in columns)) if timed else None
 
 
 def _signals(batch: BatchWork) -> list[Signal]:

@@ -7,13 +7,17 @@ from; where another replica was faster the decision is made again, or that repli
 - A decision with the same routes as the present plan keeps that plan. For a batch it is stored once more, under the
   batch's name and the next version, so that the batch gets the same plan whenever it asks; its digest says that
   nothing changed.
+- With a batch's plan comes the way that is advised for it (``way_advice``); what that was learned from is stored with
+  the plan, at once, so that no batch counts twice.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from unskew.core.freshness.stream_planner import StreamPlanner
+from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Explanation, Plan, Version
 from unskew.core.planners import Feedback, Origin, make_planner
@@ -25,10 +29,12 @@ from unskew.service.engine.batches import Batches, Evidence
 from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.engine.rounds import Rounds
 from unskew.service.engine.streams import CachedStream, Streams
+from unskew.service.engine.way_advice import WayAdvice, advise
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.events.events import PlanBuilt, Skipped
 from unskew.service.stores.records import PlanOutcome, PlanRecord
 from unskew.wire.plans import plan_to_bytes
+from unskew.wire.ways import choice_from_bytes, choice_to_bytes, ways_from_bytes, ways_to_bytes
 
 __all__ = ["Draft", "PlanRequest", "Planning", "draft"]
 
@@ -47,12 +53,14 @@ class PlanRequest:
     purpose: str
     version: Version
     previous: Plan | None = None
+    ways: WayAdvice = field(default_factory=WayAdvice)
 
 
 @dataclass(frozen=True, eq=False)
 class Draft:
     """A plan to answer with; ``data`` is empty where it is the present one, which is stored already. ``by_hash`` and
-    ``by_plan`` are for display: the rows per partition by plain hashing and by this plan, of what was reported."""
+    ``by_plan`` are for display: the rows per partition by plain hashing and by this plan, of what was reported.
+    ``advice``: the way for the batch; ``ways``: what it was learned from, in bytes."""
 
     plan: Plan
     data: bytes
@@ -60,11 +68,14 @@ class Draft:
     reason: str
     by_hash: tuple[int, ...] = ()
     by_plan: tuple[int, ...] = ()
+    advice: WayChoice | None = None
+    ways: bytes = b""
 
 
 def draft(request: PlanRequest) -> Draft:
     """The decision, and its bytes. Pure."""
-    plan_draft, histogram, spec = _drafted(request), request.evidence.histogram, request.spec
+    histogram, spec = request.evidence.histogram, request.spec
+    plan_draft = _with_advice(request, _drafted(request))
     if histogram is None or plan_draft.outcome == NOTHING:
         return plan_draft
     hashed = make_planner("hash", spec.partitions, spec.seed, spec.weights or None).plan(histogram)
@@ -72,6 +83,15 @@ def draft(request: PlanRequest) -> Draft:
     # The loads in a plan that is kept are of the time when it was made.
     loads = plan.info.loads if plan_draft.outcome == NEW else tuple(plan.loads(histogram).tolist())
     return replace(plan_draft, by_hash=hashed.info.loads, by_plan=loads)
+
+
+def _with_advice(request: PlanRequest, made: Draft) -> Draft:
+    """Where the plan is for a batch, and from those before it, the way is chosen anew; else it is what it was."""
+    ways, batches = request.ways, request.evidence.batches
+    if request.purpose and batches is not None:
+        planner = StreamPlanner(request.stream, request.spec)
+        ways = advise(planner, batches, ways, made.plan, request.feedback.times)
+    return replace(made, advice=ways.choice, ways=b"" if ways.stored is None else ways_to_bytes(ways.stored))
 
 
 def _drafted(request: PlanRequest) -> Draft:
@@ -192,12 +212,16 @@ class Planning:
         latest = await self._base.store.plan(stream)
         if latest is not None:
             previous = await self._plan_cache.plan(stream, latest)
-            request = replace(request, previous=previous, version=max(request.version, latest.version.next()))
+            version = max(request.version, latest.version.next())
+            ways = await self._ways(stream, latest, previous)
+            request = replace(request, previous=previous, version=version, ways=ways)
         made = await self._base.heavy(draft, request)
         if not made.data and latest is not None:
             return self._built(cached, made, latest, started)
         purpose = "" if made.outcome == NOTHING else request.purpose
-        record = PlanRecord(request.version, made.plan.digest, made.data, purpose)
+        record = PlanRecord(
+            request.version, made.plan.digest, made.data, purpose, choice_to_bytes(made.advice), made.ways
+        )
         outcome = await self._base.store.put_plan(stream, record, None if latest is None else latest.version)
         if outcome is PlanOutcome.STORED:
             self._plan_cache.add(stream, record, made.plan)
@@ -210,6 +234,17 @@ class Planning:
             raise UnavailableError(f"stream {stream!r} began anew meanwhile; try again")
         return None
 
+    async def _ways(self, stream: str, latest: PlanRecord, present: Plan) -> WayAdvice:
+        """What the latest plan's record has of them."""
+        choice = choice_from_bytes(latest.advice)
+        if not latest.ways:
+            return WayAdvice(choice)
+        stored = ways_from_bytes(latest.ways)
+        if stored.previous == latest.version:
+            return WayAdvice(choice, stored, present)
+        record = await self._plan_cache.at(stream, stored.previous)
+        return WayAdvice(choice, stored, None if record is None else await self._plan_cache.plan(stream, record))
+
     async def _feedback(self, cached: CachedStream, batch: int | None) -> Feedback:
         feedback = await self._batches.feedback(cached, batch)
         if cached.spec.policy != "dalton":
@@ -219,7 +254,8 @@ class Planning:
     async def _repeated(self, cached: CachedStream, record: PlanRecord, purpose: str, started: float) -> BuiltPlan:
         plan = await self._plan_cache.plan(cached.record.name, record)
         reason = f"the plan of {purpose} was made before: {plan.info.reason}"
-        return self._built(cached, Draft(plan, b"", REPEATED, reason), record, started)
+        again = Draft(plan, b"", REPEATED, reason, advice=choice_from_bytes(record.advice))
+        return self._built(cached, again, record, started)
 
     def _built(self, cached: CachedStream, made: Draft, record: PlanRecord, started: float) -> BuiltPlan:
         plan = made.plan
@@ -237,6 +273,7 @@ class Planning:
                 plan.info,
                 made.by_hash,
                 made.by_plan,
+                made.advice,
             )
         )
-        return BuiltPlan(record.data, record.digest, record.version, made.outcome, made.reason)
+        return BuiltPlan(record.data, record.digest, record.version, made.outcome, made.reason, made.advice)

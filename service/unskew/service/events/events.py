@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.plan.plan import PlanInfo, Version
 from unskew.core.stream_spec import BatchWork, Part
 from unskew.service.stores.metered import StoreCalled
@@ -36,7 +37,8 @@ class StreamChanged:
 class PlanBuilt:
     """``outcome`` as in ``BuiltPlan``; ``info`` is that of the plan in the answer. ``by_hash``: the rows per partition
     that plain hashing would have given for the same histogram, where they were counted; ``by_plan``: those that the
-    plan gives for it, which differ from those of ``info`` where an older plan was kept."""
+    plan gives for it, which differ from those of ``info`` where an older plan was kept. ``advice``: the way for the
+    batch, where there is one."""
 
     stream: str
     policy: str
@@ -50,6 +52,7 @@ class PlanBuilt:
     info: PlanInfo
     by_hash: tuple[int, ...] = ()
     by_plan: tuple[int, ...] = ()
+    advice: WayChoice | None = None
 
 
 @dataclass(frozen=True)

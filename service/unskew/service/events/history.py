@@ -41,7 +41,7 @@ N = TypeVar("N", bound=AnyNote)
 
 class PlanNote(AnyNote):
     """A plan was made, or kept. ``imbalance`` is what it predicts for the rows that it was made from, and ``by_hash``
-    what plain hashing would give."""
+    what plain hashing would give. ``way``: how the batch should go, and why; empty where nothing was advised."""
 
     kind: ClassVar[str] = "plan"
 
@@ -53,6 +53,8 @@ class PlanNote(AnyNote):
     by_hash: Imbalance
     moved_rows: float
     hot_keys: int
+    way: str = ""
+    way_reason: str = Field("", max_length=_LONGEST)
 
 
 class BatchNote(AnyNote):

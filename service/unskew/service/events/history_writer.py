@@ -103,6 +103,8 @@ class HistoryWriter:
             by_hash=by_hash,
             moved_rows=info.moved_rows if event.outcome == "new" else 0.0,
             hot_keys=event.hot_keys,
+            way=event.advice.way if event.advice else "",
+            way_reason=history.clipped(event.advice.reason) if event.advice else "",
         )
         self._put(event.stream, expected, note)
 

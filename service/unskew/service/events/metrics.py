@@ -115,6 +115,7 @@ class Metrics:
         text = "When this replica last heard of it: of several, the one that did last is right."
         self._heard = self._metric(Gauge, "heard_timestamp_seconds", text, "stream", "what")
         self._builds = self._metric(Counter, "plan_builds", "Plans asked for.", "stream", "policy", "outcome")
+        self._ways = self._metric(Counter, "ways_advised", "Plans asked for, by the way advised.", "stream", "way")
         self._build_seconds = self._histogram("plan_build_seconds", "Time to make a plan.")
         self._version = self._metric(Gauge, "plan_version", "Number of the latest plan.", "stream")
         self._age = self._metric(Gauge, "plan_age_seconds", "Since the latest plan was first seen here.", "stream")
@@ -226,6 +227,8 @@ class Metrics:
         stream, info = event.stream, event.info
         self._of(self._builds, stream, event.policy, event.outcome).inc()
         self._build_seconds.observe(event.seconds)
+        if event.advice is not None and event.outcome != "repeated":
+            self._of(self._ways, stream, event.advice.way).inc()
         if not self._version_exists(stream, info.version):
             return  # an earlier plan, asked for again
         self._received(stream, "plan")

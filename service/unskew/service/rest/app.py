@@ -17,12 +17,12 @@ from unskew.service.auth.access import Access
 from unskew.service.rest.bodies import Bodies
 from unskew.service.rest.explain import ExplainOperations
 from unskew.service.rest.learning import LearningOperations
+from unskew.service.rest.middleware import Observe, RestMiddleware, guarded_routes
 from unskew.service.rest.negotiation import JSON
 from unskew.service.rest.operations import Operations
 from unskew.service.rest.page import PageOperations
 from unskew.service.rest.plans import PlanOperations
 from unskew.service.rest.refusals import framework_problem, problem
-from unskew.service.rest.routing import Observe, RestMiddleware, guarded_routes
 from unskew.service.rest.streams import StreamOperations
 
 __all__ = ["RestApp"]

@@ -14,9 +14,9 @@ from starlette.requests import ClientDisconnect
 from unskew.service.api.problems import BodyError, TooLargeError
 from unskew.service.concurrency import in_thread
 from unskew.service.errors import FieldError
+from unskew.service.rest.middleware import who_asks
 from unskew.service.rest.negotiation import JSON, PROTOBUF, content_type, header, wrong_media_type
 from unskew.service.rest.refusals import invalid_body
-from unskew.service.rest.routing import who_asks
 
 __all__ = ["Bodies"]
 

@@ -17,10 +17,10 @@ from unskew.service.api.calls import Calls
 from unskew.service.errors import FieldError
 from unskew.service.rest import models
 from unskew.service.rest.bodies import Bodies
+from unskew.service.rest.middleware import STREAM, CheckedStreamName, StreamName, who_asks
 from unskew.service.rest.models.arrays import hash_of
 from unskew.service.rest.negotiation import answer
 from unskew.service.rest.operations import Operations
-from unskew.service.rest.routing import STREAM, CheckedStreamName, StreamName, who_asks
 from unskew.v1 import partitioner_pb2 as pb
 
 __all__ = ["ExplainOperations"]

@@ -18,9 +18,9 @@ from unskew.service.concurrency import SingleFlight
 from unskew.service.rest import models
 from unskew.service.rest.bodies import Bodies
 from unskew.service.rest.encoder import Encoded, decimals, encode_with
+from unskew.service.rest.middleware import STREAM, StreamName, who_asks
 from unskew.service.rest.negotiation import PROTOBUF, answer, json_answer, wants_protobuf
 from unskew.service.rest.operations import Operations
-from unskew.service.rest.routing import STREAM, StreamName, who_asks
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import ACTIONS
 

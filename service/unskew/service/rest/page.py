@@ -17,10 +17,10 @@ from starlette.exceptions import HTTPException
 
 from unskew.service.api.calls import Calls
 from unskew.service.rest.encoder import encode
+from unskew.service.rest.middleware import STREAM, StreamName, who_asks
 from unskew.service.rest.negotiation import JSON, caller_has
 from unskew.service.rest.operations import Operations
 from unskew.service.rest.overview import OverviewPage, Overviews, StreamOverview, summaries_document
-from unskew.service.rest.routing import STREAM, StreamName, who_asks
 
 __all__ = ["PageOperations"]
 

@@ -23,9 +23,9 @@ from unskew.service.concurrency import SingleFlight
 from unskew.service.rest import models
 from unskew.service.rest.bodies import Bodies
 from unskew.service.rest.encoder import Encoded, decimals, encode_with
+from unskew.service.rest.middleware import STREAM, CheckedStreamName, StreamName, who_asks
 from unskew.service.rest.negotiation import JSON, PROTOBUF, answer, entity_tags, json_answer, wants_protobuf
 from unskew.service.rest.operations import BYTES, Operations
-from unskew.service.rest.routing import STREAM, CheckedStreamName, StreamName, who_asks
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import plan_from_bytes
 
@@ -109,6 +109,7 @@ class PlanOperations:
             "digest": built.digest,
             "outcome": built.outcome,
             "reason": built.reason,
+            "advice": built.advice,
             "plan": Encoded(await self.encoded.of(built.plan)),
         }
         return json_answer(document, headers=headers)

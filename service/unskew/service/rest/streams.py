@@ -12,9 +12,9 @@ from unskew.service.api.verbs import StreamInfo
 from unskew.service.auth.access import audited_change
 from unskew.service.rest import models
 from unskew.service.rest.bodies import Bodies
+from unskew.service.rest.middleware import STREAM, StreamName, who_asks
 from unskew.service.rest.negotiation import answer
 from unskew.service.rest.operations import Operations
-from unskew.service.rest.routing import STREAM, StreamName, who_asks
 from unskew.v1 import partitioner_pb2 as pb
 
 __all__ = ["StreamOperations", "stream_document"]

@@ -1,7 +1,8 @@
 """What must be atomic and survive a replica: streams, reports, plans, rounds, history. Begin with ``ports``.
 
 ``memory`` and ``redis`` implement the ports, ``metered`` and ``recovering`` wrap either of them, ``records`` has the
-values. One URL says which store is used (``address``).
+values. One URL says which store is used (``address``). A new operation is a line in ``ports``, and a method in
+``memory`` and ``redis.store`` (with a script in ``redis.scripts``).
 """
 
 from __future__ import annotations

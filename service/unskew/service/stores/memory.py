@@ -90,6 +90,8 @@ class _StoredStream:
             return PlanOutcome.NOT_NEXT
         if plan.version.incarnation != self.record.incarnation:
             return PlanOutcome.NOT_NEXT
+        if latest is not None:
+            self.plans[latest.version] = replace(latest, ways=b"")
         self.plans[plan.version] = plan
         if plan.purpose:
             self.purposes[plan.purpose] = plan.version

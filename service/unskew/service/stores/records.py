@@ -64,12 +64,15 @@ class Marks:
 
 @dataclass(frozen=True)
 class PlanRecord:
-    """A plan's bytes. ``purpose`` says what it was made for ("batch:17"), so that it is made once."""
+    """A plan's bytes. ``purpose`` says what it was made for ("batch:17"), so that it is made once. ``advice``: the way
+    that was advised with it. ``ways``: what that was learned from, which only the latest plan has."""
 
     version: Version
     digest: str
     data: bytes
     purpose: str = ""
+    advice: bytes = b""
+    ways: bytes = field(default=b"", compare=False)
 
 
 class PlanOutcome(Enum):

@@ -43,6 +43,7 @@ export class Stream {
     };
     this.about = make("p", { class: "lead" });
     this.why = make("p", { class: "why" });
+    this.way = make("p", { class: "muted way" });
     this.heavy = make("p", { class: "muted" });
     this.hot = new Table({
       caption: "Hot keys",
@@ -83,6 +84,7 @@ export class Stream {
           { name: "Hash", number: true, text: (row) => ratio(row.by_hash) },
           { name: "Plan", number: true, text: (row) => ratio(row.imbalance) },
           { name: "Moved", number: true, text: (row) => percent(row.moved_rows) },
+          { name: "Way advised", text: (row) => row.way || "–" },
           { name: "Why", text: (row) => `${row.outcome}: ${row.reason}` },
         ],
       }),
@@ -125,7 +127,7 @@ export class Stream {
       make("section", { class: "card", "aria-labelledby": "load" },
         make("div", { class: "head" }, make("h2", { id: "load" }, "Load per partition"),
           legend(key("hash", "plain hash"), key("plan", "plan"), key("observed", "observed"), key("mean", "the mean of each"))),
-        this.why, this.bars.element),
+        this.why, this.way, this.bars.element),
       make("section", { class: "card", "aria-labelledby": "hot" },
         make("div", { class: "head" }, make("h2", { id: "hot" }, "Hot keys"), this.heavy), this.hot.element),
       this.explain.element,
@@ -180,6 +182,8 @@ export class Stream {
   }
 
   history({ plans, batches, rounds }) {
+    const { way, way_reason: reason } = plans.at(-1) ?? {};
+    write(this.way, way ? `Way advised: ${way}. ${sentence(reason)}` : "");
     const every = [...plans, ...batches, ...rounds].map((one) => one.at);
     const from = Math.min(...every);
     const span = every.length ? [from, Math.max(...every, from + 10)] : [Date.now() / 1000 - 60, Date.now() / 1000];

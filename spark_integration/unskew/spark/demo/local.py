@@ -18,12 +18,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from unskew.core.errors import UnskewError
 from unskew.spark.frame.jvm import end_gateway
 
-__all__ = ["QUICK", "STEADY", "DemoError", "check_java", "local_spark"]
+__all__ = ["QUICK", "STEADY", "DemoError", "check_java", "is_own", "local_spark"]
 
 _OLDEST_JAVA = 17
 _SPARE = 2  # slots for the jobs that plan while a batch runs
@@ -32,7 +33,13 @@ _LAST_LINES = 8
 STEADY = "-XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 # The JVM's compiler uses the same two cores: in a run of two minutes C1 alone is better, for both arms.
 QUICK = f"-XX:TieredStopAtLevel=1 {STEADY}"
-_OTHER_SPARK = ("SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_SUBMIT_ARGS")
+_OTHER_SPARK = (  # settings of another Spark in the environment
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "SPARK_REMOTE",
+    "SPARK_CONNECT_MODE_ENABLED",
+    "PYSPARK_SUBMIT_ARGS",
+)
 _INSTALL = (
     f"Spark needs Java {_OLDEST_JAVA} or newer: install a JRE (Debian, Ubuntu: apt-get install "
     "openjdk-17-jre-headless) or set JAVA_HOME; `make demo` in a clone finds or installs one"
@@ -120,8 +127,9 @@ def _interrupts() -> Iterator[_Interrupts]:
 
 
 def _started(partitions: int, folder: Path, java: str) -> SparkSession:
-    for name in _OTHER_SPARK:  # settings of another Spark in the environment
-        os.environ.pop(name, None)
+    for name in _OTHER_SPARK:
+        if name != "SPARK_HOME" or not is_own(os.environ.get(name, "")):
+            os.environ.pop(name, None)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{partitions + _SPARE}]").appName("unskew-demo")
     for name, value in _settings(partitions, folder, java).items():
@@ -129,6 +137,11 @@ def _started(partitions: int, folder: Path, java: str) -> SparkSession:
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     return spark
+
+
+def is_own(home: str) -> bool:
+    """Whether a SPARK_HOME is that of the installed PySpark, or made of links to it."""
+    return (Path(home) / "bin").resolve() == (Path(pyspark.__file__).parent / "bin").resolve()
 
 
 def _settings(partitions: int, folder: Path, java: str) -> dict[str, str]:

@@ -30,7 +30,17 @@ from pyspark.sql.types import NumericType
 
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
-from unskew.core.histogram.sampling import Candidates, candidates, counted, listed_for, one_in, sample_for
+from unskew.core.histogram.sampling import (
+    Candidates,
+    candidates,
+    counted,
+    draw_by_weight,
+    listed_for,
+    one_in,
+    rows_of_mean_weight,
+    sample_for,
+    sample_histogram,
+)
 from unskew.core.limits import host_bits
 from unskew.core.operators.join_plan import LEFT, RIGHT, JoinRows
 from unskew.core.plan.lookup import find_lookup
@@ -91,19 +101,17 @@ def histogram_of(
     """How many rows each heavy key has, and each host; with ``spread``, whether the heavy ones can be split."""
     key_hash, spread_hash = key_of(df, key).hash, None if spread is None else spread_of(df, spread).hash
     weights = None if weight is None else weight_of(df, weight)
-    chosen, every_row = _first_pass(df, key_hash, spread_hash, partitions, sampling or Sampling(), weights)
-    if every_row is None:
-        return _exact_counts(df, key_hash, chosen, partitions, weights)
-    keys, rows = np.unique(every_row, return_counts=True)
-    none = np.zeros(0, np.int64)
-    return counted(replace(chosen, every=1), keys, rows, none, none, host_bits(partitions))
+    sample = _first_pass(df, key_hash, spread_hash, partitions, sampling or Sampling(), weights)
+    if not sample.whole:
+        return _exact_counts(df, key_hash, _heavy(sample, partitions), partitions, weights)
+    return sample_histogram(sample.keys, sample.spread, len(sample.keys), partitions, sample.weights)
 
 
 def weight_of(df: DataFrame, weight: Weight) -> Column:
     """What each row weighs, as a double; NULL and what is below 0 weigh nothing."""
     named = isinstance(weight, str) and weight in df.columns
-    given = F.col(quoted(str(weight))) if named else F.expr(weight) if isinstance(weight, str) else weight
     try:
+        given = F.col(quoted(str(weight))) if named else F.expr(weight) if isinstance(weight, str) else weight
         kind = df.select(given).schema[0].dataType
     except AnalysisException as why:
         raise ConfigError("weight", weight, f"a column, or an expression of columns ({_first_line(why)})") from None
@@ -129,26 +137,16 @@ def _exact_counts(
     else:
         table = df.select(group, weights.alias("w")).groupBy("g").agg(count, F.sum("w").alias("w")).toArrow()
         table = table.sort_by("g")
-        rows = _weighed(_longs(table, "n"), table.column("w").to_numpy())
+        rows = rows_of_mean_weight(table.column("w").to_numpy(), int(_longs(table, "n").sum()))
     groups, rows = _longs(table, "g")[rows > 0], rows[rows > 0]  # what weighs next to nothing is not there
     host = _is_host(groups, bits)
     return counted(chosen, groups[~host].view(np.uint64), rows[~host], groups[host] ^ _HOSTS, rows[host], bits)
 
 
-def _weighed(rows: NDArray[np.int64], weights: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The groups' weights in rows of the mean weight: whole numbers with the sum of the rows."""
-    whole = float(weights.sum())
-    if not np.isfinite(whole) or (len(rows) and whole <= 0.0):
-        raise ConfigError("weight", f"{whole:g} in all", "finite numbers, above 0 for some rows")
-    sums: NDArray[np.float64] = np.rint(np.cumsum(weights) * (int(rows.sum()) / whole if whole else 1.0))
-    scaled: NDArray[np.int64] = np.diff(sums, prepend=0.0).astype(np.int64)
-    return scaled
-
-
 def counted_sides(how: str, left: Side, right: Side, partitions: int, sampling: Sampling) -> JoinRows:
     """Both sides of a join, in two jobs a side. A key that one side lists and the other does not is counted on both."""
     sides = {LEFT: left, RIGHT: right}
-    samples = {name: _first_pass(*side, partitions, sampling)[0] for name, side in sides.items()}
+    samples = {name: _heavy(_first_pass(*side, partitions, sampling), partitions) for name, side in sides.items()}
     keys = np.union1d(samples[LEFT].hashes, samples[RIGHT].hashes)
     counts = {
         name: _exact_counts(df, key, replace(samples[name], hashes=keys, spread=None), partitions)
@@ -166,10 +164,21 @@ def _spread_at(keys: NDArray[np.uint64], sample: Candidates) -> NDArray[np.int64
     return spread
 
 
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Rows of a frame as hashes; ``whole``: all of them, else of about so many ``rows``."""
+
+    keys: NDArray[np.uint64]
+    spread: NDArray[np.uint64] | None
+    weights: NDArray[np.float64] | None
+    whole: bool
+    rows: float
+
+
 def _first_pass(
     df: DataFrame, key: Column, spread: Column | None, partitions: int, how: Sampling, weights: Column | None = None
-) -> tuple[Candidates, NDArray[np.uint64] | None]:
-    """Which keys may be heavy, and the key hash of each row where that is all rows and none has a weight."""
+) -> _Sample:
+    """The rows that say which keys may be heavy."""
     enough = sample_for(partitions)
     columns = [key.alias("h"), *([] if spread is None else [spread.alias("s")])]
     columns += [] if weights is None else [weights.alias("w")]
@@ -179,22 +188,21 @@ def _first_pass(
         fraction = min(1.0, fraction * 1.25 * enough / max(table.num_rows, 1))
         table = _sample(df, columns, fraction, 2 * enough, how.seed)
     cut = table.num_rows == 2 * enough
-    rows = slice(None) if weights is None else _drawn(table.column("w").to_numpy())
-    hashes = _longs(table, "h").view(np.uint64)[rows]
-    spreads = None if spread is None else _longs(table, "s").view(np.uint64)[rows]
-    chosen = candidates(hashes, spreads, listed_for(partitions), one_in(inf if cut else table.num_rows / fraction))
-    whole = fraction >= 1.0 and not cut and weights is None
-    return _without_hosts(chosen, host_bits(partitions)), hashes if whole else None
+    return _Sample(
+        _longs(table, "h").view(np.uint64),
+        None if spread is None else _longs(table, "s").view(np.uint64),
+        None if weights is None else table.column("w").to_numpy(),
+        fraction >= 1.0 and not cut,
+        inf if cut else table.num_rows / fraction,
+    )
 
 
-def _drawn(weights: NDArray[np.float64]) -> NDArray[np.intp]:
-    """As many rows again, each as often as its weight says: at even steps through the weights."""
-    sums = np.cumsum(weights)
-    if not len(sums) or not 0.0 < sums[-1] < inf:
-        return np.arange(len(weights))
-    steps = (np.arange(len(sums)) + 0.5) * (sums[-1] / len(sums))
-    drawn: NDArray[np.intp] = np.searchsorted(sums, steps, side="right")
-    return drawn
+def _heavy(sample: _Sample, partitions: int) -> Candidates:
+    """Which keys may be heavy."""
+    at = slice(None) if sample.weights is None else draw_by_weight(sample.weights)
+    spreads = None if sample.spread is None else sample.spread[at]
+    chosen = candidates(sample.keys[at], spreads, listed_for(partitions), one_in(sample.rows))
+    return _without_hosts(chosen, host_bits(partitions))
 
 
 def _sample(df: DataFrame, columns: list[Column], fraction: float, most: int, seed: int) -> pa.Table:

@@ -6,7 +6,9 @@ out and says so by returning None.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +27,7 @@ __all__ = [
     "SHUFFLE_PARTITIONS",
     "Jobs",
     "StageTime",
+    "TaskTime",
     "batch_plan",
     "checkpoint_of",
     "default_files",
@@ -34,6 +37,7 @@ __all__ = [
     "input_partitions",
     "input_splits",
     "jobs_of",
+    "local_cores",
     "metrics_of",
     "output_mode_of",
     "physical_text",
@@ -44,6 +48,7 @@ __all__ = [
     "slots_of",
     "spark_version",
     "stage_times",
+    "task_times",
     "unpersist",
 ]
 
@@ -185,13 +190,29 @@ def output_mode_of(df: DataFrame) -> str | None:
 
 @dataclass(frozen=True)
 class StageTime:
-    """A stage that has run: whether it reads a shuffle, its tasks, seconds from its begin to its end, and the seconds
-    for which all of its tasks ran."""
+    """A stage that has run: the records that it read from a shuffle, its tasks, seconds from its begin to its end, the
+    seconds for which all of its tasks ran, its number and attempt in Spark, and whether it wrote a shuffle."""
 
-    reads_shuffle: bool
+    records: int
     tasks: int
     seconds: float
     work: float = 0.0
+    number: int = -1
+    attempt: int = 0
+    writes_shuffle: bool = False
+
+    @property
+    def reads_shuffle(self) -> bool:
+        return self.records > 0
+
+
+@dataclass(frozen=True)
+class TaskTime:
+    """A task that has succeeded: its number in its stage, the records that it read from a shuffle, and its seconds."""
+
+    index: int
+    records: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -236,7 +257,28 @@ def _stage_time(store: Any, stage: int) -> StageTime | None:
         return None
     seconds = (end.get().getTime() - begin.get().getTime()) / 1000.0
     work = int(data.executorRunTime()) / 1000.0
-    return StageTime(int(data.shuffleReadRecords()) > 0, int(data.numTasks()), seconds, work)
+    records, tasks, attempt = int(data.shuffleReadRecords()), int(data.numTasks()), int(data.attemptId())
+    return StageTime(records, tasks, seconds, work, stage, attempt, int(data.shuffleWriteRecords()) > 0)
+
+
+def task_times(df: DataFrame, stage: StageTime) -> list[TaskTime]:
+    """The tasks of a stage; none as above. Two calls of the JVM, however many tasks: each figure of each task by a call
+    of its own would take longer from some thirty tasks on."""
+    inner: Any = df.sparkSession
+    try:
+        tasks = inner.sparkContext._jsc.sc().statusStore().taskList(stage.number, stage.attempt, 4 * stage.tasks)
+        mapper = inner._jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
+        listed = json.loads(str(mapper.writeValueAsString(tasks)))
+    except (Py4JError, PySparkException, TypeError, ValueError) as why:  # TypeError: the writer is not there
+        _log.warning("task times are not known: %s", str(why).splitlines()[0])
+        return []
+    return [_task_time(task) for task in listed if task["status"] == "SUCCESS" and "taskMetrics" in task]
+
+
+def _task_time(task: dict[str, Any]) -> TaskTime:
+    metrics = task["taskMetrics"]
+    records = int(metrics["shuffleReadMetrics"]["recordsRead"])
+    return TaskTime(int(task["index"]), records, int(metrics["executorRunTime"]) / 1000.0)
 
 
 def request_slots(spark: SparkSession, slots: int) -> bool:
@@ -288,6 +330,12 @@ def metrics_of(observation: Observation, wait: float) -> dict[str, Any] | None:
 def slots_of(spark: SparkSession) -> int | None:
     """How many tasks run at once; None where Spark does not say (Connect)."""
     return int(spark.sparkContext.defaultParallelism) if hasattr(spark, "_jsparkSession") else None
+
+
+def local_cores(spark: SparkSession) -> int | None:
+    """The processors that all slots share under a local master; None elsewhere, where each slot has its own."""
+    master = str(spark.sparkContext.master) if hasattr(spark, "_jsparkSession") else ""
+    return os.cpu_count() if master.startswith("local[") else None
 
 
 def deterministic(df: DataFrame, column: Column) -> bool | None:

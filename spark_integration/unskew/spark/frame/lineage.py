@@ -11,15 +11,20 @@ query's batch. Classic Spark only, as ``jvm`` is; under Connect there is no plan
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 
 from unskew.spark.frame.jvm import batch_plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["DRAWN", "ORDERED", "SAME", "unsteady"]
+__all__ = ["DRAWN", "ORDERED", "SAME", "read_from_files", "unsteady"]
+
+_log = logging.getLogger("unskew.spark")
 
 SAME, ORDERED, DRAWN = 0, 1, 2  # the same each time; by the order of rows; drawn
 
@@ -29,6 +34,13 @@ _EXACT = frozenset(
 )
 _ROUNDED = ("Sum", "Average")  # where they add up fractions
 _FRACTIONAL = ("float", "double")
+
+# What makes a row of a row, without a shuffle or a state; the last one is what Spark calls the handler by.
+_BY_ROW = (
+    *("Project", "Filter", "SubqueryAlias", "View", "Generate", "EventTimeWatermark", "Union"),
+    *("WriteToMicroBatchDataSource", "WriteToMicroBatchDataSourceV1"),
+)
+_USERS_CODE = ("PYTHON_UDF", "SCALA_UDF")
 
 Levels = dict[int, int]  # by expression id; SAME is left out
 Named = dict[int, list[int]]  # the columns of each common table expression, by its id
@@ -43,6 +55,32 @@ def unsteady(df: DataFrame) -> list[int] | None:
     plan = inner._jdf.queryExecution().analyzed()
     levels = _levels(plan, {}, lambda rdd: batch_plan(df, rdd))
     return [levels.get(attribute, SAME) for attribute in _ids(plan.output())]
+
+
+def read_from_files(df: DataFrame) -> bool:
+    """Whether Spark's own expressions make the rows of files, row by row: then reading them twice runs no user's code,
+    touches no state and asks no other system. False where Spark does not say."""
+    inner: Any = df
+    if not hasattr(inner, "_jdf"):
+        return False
+    try:
+        patterns = cast("Any", df.sparkSession)._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        users = [getattr(patterns, name)() for name in _USERS_CODE]
+        return _from_files(inner._jdf.queryExecution().analyzed(), users, lambda rdd: batch_plan(df, rdd))
+    except Py4JError as why:  # Spark's own affair
+        _log.info("what makes the rows of a batch is not known: %s", str(why).partition("\n")[0])
+        return False
+
+
+def _from_files(plan: Any, users: list[Any], behind: Behind) -> bool:
+    kind = _class(plan)
+    if kind == "LogicalRelation":
+        return True
+    if kind == "LogicalRDD":
+        source = behind(plan.rdd())
+        return source is not None and _from_files(source, users, lambda _: None)
+    steady = kind in _BY_ROW and plan.deterministic() and not any(plan.containsPattern(one) for one in users)
+    return bool(steady) and all(_from_files(one, users, behind) for one in _each(plan.children()))
 
 
 def _levels(plan: Any, named: Named, behind: Behind) -> Levels:

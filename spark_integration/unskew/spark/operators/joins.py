@@ -38,10 +38,9 @@ from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin
 from unskew.spark.caller_frame import warn
 from unskew.spark.frame.histogram import Sampling, counted_sides
-from unskew.spark.frame.jvm import estimated_bytes, physical_text
+from unskew.spark.frame.jvm import physical_text
 from unskew.spark.frame.keys import AUTO, Columns, free_names, is_auto, key_of, quoted, spread_of
 from unskew.spark.frame.physical import nodes
-from unskew.spark.operators.groups import bytes_of
 from unskew.spark.operators.join_keys import JoinKeys, On, how_of, join_keys
 from unskew.spark.place.native import never_null, replicated, route_column
 from unskew.spark.place.repartition import direct_way, salt_column
@@ -53,8 +52,6 @@ __all__ = ["Join", "JoinWarning"]
 
 _LOG = logging.getLogger(__name__)
 _OTHER = {LEFT: RIGHT, RIGHT: LEFT}
-_AQE = ("spark.sql.adaptive.enabled", "spark.sql.adaptive.skewJoin.enabled")
-_FROM = "spark.sql.adaptive.skewJoin.skewedPartitionThresholdInBytes"
 _KEEPS = {"left": (LEFT,), "left_anti": (LEFT,), "right": (RIGHT,), "full": (LEFT, RIGHT)}  # rows without partner
 
 
@@ -246,13 +243,14 @@ class Join:
             f"Spark broadcasts the {side} side ({top.name}), so no row is shuffled by its key and no key is too heavy"
         )
 
-    def split_by_spark(self, side: str) -> tuple[int, int] | None:
-        """The bytes of a side, and those of a partition from which AQE splits it; None where it does not, or where no
-        size is known. What it may split is what a plan may: a side whose copies need not be kept once."""
-        conf = self.frames[side].sparkSession.conf
-        on = all(str(conf.get(name, "true")).lower() == "true" for name in _AQE)
-        size = estimated_bytes(self.frames[side]) if on and side in HOWS[self.how] else None
-        return None if size is None else (size, bytes_of(_FROM, str(conf.get(_FROM, "256MB"))))
+    def keyed(self, side: str) -> tuple[DataFrame, Column, list[Column]]:
+        """A side, what places its rows, and the key columns that Spark hashes for its own join."""
+        return self._matching(side), self._hash(side), list(self.keys.cast(side))
+
+    def null_rows(self) -> dict[str, int]:
+        """Rows with a NULL in their key, of each side that keeps them; one small job a side that may have any."""
+        nulls = {side: self._null(side) for side in _KEEPS.get(self.how, ())}
+        return {side: self.frames[side].where(null).count() for side, null in nulls.items() if null is not None}
 
     def left_to_spark(self, why: str) -> DataFrame:
         """Spark's own join, and a warning that says so."""

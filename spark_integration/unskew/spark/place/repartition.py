@@ -1,8 +1,8 @@
 """Rows moved to the partitions that a plan gives them: one native exchange, no Python worker.
 
 From Spark 4.1 by ``repartitionById``. Spark 4.0 places rows by its own hash only, so there each partition is given as
-the int whose hash it is: Murmur3 of one int can be inverted (``core.keys.murmur3``), and ``pmod(hash, n)`` of it is the
-partition itself. Where Spark hashes other columns before that int, it is a salt (``salt_column``).
+the int whose hash it is: Murmur3 of one int can be inverted (``core.keys.murmur3_inverse``), and ``pmod(hash, n)`` of
+it is the partition itself. Where Spark hashes other columns before that int, it is a salt (``salt_column``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.arrays.mixing import SEED
-from unskew.core.keys.murmur3 import INVERSE_C1, INVERSE_C2, ROTATED, invert_u32, unmixed_u32
+from unskew.core.keys.murmur3_inverse import INVERSE_C1, INVERSE_C2, ROTATED, invert_u32, unmixed_u32
 from unskew.core.plan.plan import Plan
 from unskew.spark.frame.jvm import spark_version
 from unskew.spark.frame.keys import AUTO, Columns, check_new, key_of, quoted, spread_of

@@ -5,6 +5,6 @@
 """
 
 from unskew.spark.stateful.handler import Stateful, stateful
-from unskew.spark.stateful.log import Report, read_report
+from unskew.spark.stateful.manifest_log import Report, read_report
 
 __all__ = ["Report", "Stateful", "read_report", "stateful"]

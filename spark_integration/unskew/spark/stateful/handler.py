@@ -26,7 +26,7 @@ from unskew.spark.frame.keys import Columns, helper, key_of, quoted
 from unskew.spark.place.repartition import repartition
 from unskew.spark.stateful.batch import OUTPUT, StatefulBatch, StatefulJob
 from unskew.spark.stateful.calls import Function, Shapes
-from unskew.spark.stateful.log import KEPT, Log, Report, query_id, state_folder
+from unskew.spark.stateful.manifest_log import KEPT, Log, Report, query_id, state_folder
 from unskew.spark.stateful.settings import StatefulSettings, arrow_schema, check_time, schema_of
 from unskew.spark.stateful.task import Task
 from unskew.spark.streaming.settings import check_checkpoint, check_remote, names_only

@@ -56,10 +56,14 @@ class BatchReports:
 
 
 def work_of(facts: BatchFacts) -> BatchWork:
-    """What a finished batch is reported as."""
-    rows = facts.plan.loads(facts.histogram).tolist()
+    """What a finished batch is reported as: with the rows and seconds of its tasks, where they are there."""
     keys = facts.plan.cardinalities(facts.histogram).tolist()
-    work = tuple(Work(at, int(n), int(k)) for at, (n, k) in enumerate(zip(rows, keys, strict=True)))
+    if facts.times is None:
+        loads, took = facts.plan.loads(facts.histogram).tolist(), [0.0] * len(keys)
+    else:
+        loads, took = facts.times.rows.tolist(), facts.times.seconds.tolist()
+    tasks = enumerate(zip(loads, keys, took, strict=True))
+    work = tuple(Work(at, int(n), int(k), seconds=seconds) for at, (n, k, seconds) in tasks)
     stages, version = facts.stages, facts.plan.version if facts.plan.version.incarnation else None
     timed = stages.map_time + stages.reduce_time > 0
     interval, seconds = (facts.interval, facts.seconds) if timed else (0.0, 0.0)

@@ -6,13 +6,15 @@ histogram job takes half of one (``docs/decisions/0018-streaming.md``). Counts o
 of the rows is known to 3 % from 100,000. A plan made from the batches before has more than that to fear from drift.
 
 Rows are chosen by their position in the task, hashed: evenly, and not by their content, so that equal rows are sampled
-as often as others. Far into a task that reads more than was expected fewer are chosen: the driver gets a bounded number
-whatever comes. Which rows are sampled decides nothing about this batch.
+as often as others. With ``weight`` each comes with its own, so that a key is estimated by what its rows weigh: a key of
+few heavy rows is known less well than one of many. Far into a task that reads more than was expected fewer are chosen:
+the driver gets a bounded number whatever comes. Which rows are sampled decides nothing about this batch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +23,7 @@ from pyspark.sql import Column, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.histogram.histogram import Histogram
-from unskew.core.histogram.sampling import candidates, counted, listed_for, sample_for
-from unskew.core.limits import host_bits
+from unskew.core.histogram.sampling import sample_for, sample_histogram
 from unskew.spark.frame.jvm import metrics_of
 from unskew.spark.frame.keys import helper
 
@@ -37,6 +38,10 @@ _INDEX = (1 << 33) - 1  # of a row in its task, in monotonically_increasing_id
 _FEWER, _LEVELS = 8, 6  # of what comes further on in a task one in so many, so many times over
 _UNEVEN = 4  # times its share that a task may have before it is
 _LEAST, _MOST = 1 << 6, 1 << 14
+_STEPS = 1 << 32  # of a weight's logarithm, to the base 2
+_NOT_FINITE = 1 << 62
+
+_log = logging.getLogger("unskew.spark")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +60,19 @@ class RowSampler:
     observation: Observation
     partitions: int
     split: bool
+    weighed: bool = False
 
     def sample(self, wait: float = BEHIND) -> BatchSample | None:
         """The sample, once the job has run; None where no job has read the frame."""
         metrics = metrics_of(self.observation, wait)
         if metrics is None:
             return None
-        hashes = np.frombuffer(metrics["sample"] or b"", ">u8").astype(np.uint64)
-        keys, spread = (hashes[::2], hashes[1::2]) if self.split else (hashes, None)
+        columns = 1 + self.split + self.weighed
+        taken = np.frombuffer(metrics["sample"] or b"", ">u8").astype(np.uint64).reshape(-1, columns).T.copy()
+        weights = _weights(taken[-1]) if self.weighed else None
         rows = int(metrics["rows"] or 0)
-        return BatchSample(rows, len(keys), _estimated(keys, spread, rows, self.partitions))
+        spread = taken[1] if self.split else None
+        return BatchSample(rows, taken.shape[1], sample_histogram(taken[0], spread, rows, self.partitions, weights))
 
 
 def every_for(rows: int, partitions: int) -> int:
@@ -80,15 +88,22 @@ def near_for(tasks: int, partitions: int) -> int:
 
 
 def sampled(
-    df: DataFrame, key: Column, spread: Column | None, partitions: int, every: int, near: int = _MOST
+    df: DataFrame,
+    key: Column,
+    spread: Column | None,
+    partitions: int,
+    every: int,
+    near: int = _MOST,
+    weight: Column | None = None,
 ) -> tuple[DataFrame, RowSampler]:
-    """The same frame, which samples one in ``every`` of its rows when a job reads it."""
+    """The same frame, which samples one in ``every`` of its rows when a job reads it, each with its weight."""
     at = helper(df.columns, "sample")
-    pair = _bytes(key) if spread is None else F.concat(_bytes(key), _bytes(spread))
-    marked = df.withColumn(at, F.when(_chosen(every, near), pair))
+    parts = [key, *([] if spread is None else [spread]), *([] if weight is None else [_logarithm(weight)])]
+    marked = df.withColumn(at, F.when(_chosen(every, near), F.concat(*map(_bytes, parts))))
     observation = Observation()
     metrics = F.expr("count(1) AS rows"), F.expr(f"listagg({at}) AS sample")
-    return marked.observe(observation, *metrics).drop(at), RowSampler(observation, partitions, spread is not None)
+    sampler = RowSampler(observation, partitions, spread is not None, weight is not None)
+    return marked.observe(observation, *metrics).drop(at), sampler
 
 
 def _chosen(every: int, near: int) -> Column:
@@ -105,11 +120,17 @@ def _bytes(number: Column) -> Column:
     return F.unhex(F.lpad(F.hex(number), _WIDTH, "0"))
 
 
-def _estimated(keys: NDArray[np.uint64], spread: NDArray[np.uint64] | None, rows: int, partitions: int) -> Histogram:
-    """The histogram of so many rows of which these are a sample."""
-    chosen = candidates(keys, spread, listed_for(partitions))
-    distinct, counts = np.unique(keys, return_counts=True)
-    ends = np.rint(np.cumsum(counts) * (rows / max(len(keys), 1)))  # so that all of them together are the rows
-    scaled = np.maximum(np.diff(ends, prepend=0.0), 1).astype(np.int64)
-    none = np.zeros(0, np.int64)
-    return counted(replace(chosen, every=1), distinct, scaled, none, none, host_bits(partitions))
+def _logarithm(weight: Column) -> Column:
+    """A weight as a bigint: eight bytes for any size, good to nine digits. What is not finite stays so."""
+    steps = (F.log2(weight) * float(_STEPS)).try_cast("bigint")
+    return F.when(weight > 0, F.coalesce(steps, F.lit(_NOT_FINITE))).otherwise(F.lit(-_NOT_FINITE))
+
+
+def _weights(logarithms: NDArray[np.uint64]) -> NDArray[np.float64] | None:
+    """The weights again; None, so that rows are counted, where they have no finite sum above 0."""
+    with np.errstate(over="ignore"):
+        weights: NDArray[np.float64] = np.exp2(logarithms.view(np.int64) / _STEPS)
+    if not len(weights) or 0.0 < float(weights.sum()) < np.inf:
+        return weights
+    _log.warning("a batch is counted by rows: its weights are not finite, or none is above 0")
+    return None

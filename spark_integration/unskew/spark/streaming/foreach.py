@@ -18,6 +18,7 @@ from unskew.core.freshness.ways import Fresh
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.core.scaling.elastic import Elastic
+from unskew.spark.frame.histogram import weight_of
 from unskew.spark.frame.jvm import end_of, run_of, unpersist
 from unskew.spark.frame.keys import AUTO, Columns, key_columns, key_names, key_of, spread_of
 from unskew.spark.session_stream import CurrentBatch
@@ -84,6 +85,7 @@ def for_each_batch(
     column: str | None = None,
     interval: float | None = None,
     elastic: Elastic | None = None,
+    weight: str | None = None,
 ) -> ForEachBatch:
     """For ``writeStream.foreachBatch``: each micro-batch is bound to one plan before its first task starts, its rows
     are placed by it, and ``handle(df, batch_id)`` gets them (docs/streaming.md).
@@ -102,6 +104,9 @@ def for_each_batch(
     column : The name of an int column to add, different for every partition.
     interval : Seconds from one batch to the next, as the trigger has it.
     elastic : Change the number of partitions by measured batch times.
+    weight
+        What a row weighs, where rows do not cost alike: a column's name or an expression in SQL (``"size(items)"``).
+        Plans even out weight then, not rows. No pin has it: a plan decides where rows go, whatever it was made from.
 
     Returns
     -------
@@ -133,6 +138,7 @@ def for_each_batch(
         column=column,
         interval=interval,
         elastic=elastic,
+        weight=weight,
     )
     partitions = sk.plans.stream.partitions
     if elastic is not None and not elastic.least <= partitions <= elastic.most:
@@ -149,6 +155,8 @@ class _StartedQuery:
     def __init__(self, sk: Session, settings: StreamingSettings, df: DataFrame, run: str | None) -> None:
         stream = sk.plans.stream
         types = key_of(df, settings.keys).types
+        if settings.weight is not None:
+            weight_of(df, settings.weight)  # refuses what is no number, before any job
         source = source_of(stream.application, settings.name, settings.checkpoint)
         spread = _spread_names(df, settings, stream.spec.policy)
         self.run, self._sk, self._settings = run, sk, settings
@@ -173,7 +181,7 @@ class _StartedQuery:
     def place(self, df: DataFrame, batch: int, handle: Handle) -> None:
         settings, stored = self._settings, self._stored(batch)
         counted = stored is None and self.placer.counts_first(df, batch)
-        with self._persisted(df, counts_first=counted) as rows:
+        with self._persisted(df, twice=counted and not self.placer.reads_again(df)) as rows:
             pin = self._bound(rows, batch) if stored is None else stored
             began = time.monotonic()
             routed, sampler = self.placer.route(rows, pin, batch)
@@ -217,9 +225,9 @@ class _StartedQuery:
         return self._binding.bind(batch, choice, reason, began)
 
     @contextmanager
-    def _persisted(self, df: DataFrame, *, counts_first: bool) -> Iterator[DataFrame]:
-        """The batch's rows, persisted where they are read more than once."""
-        if not (self._settings.persist or counts_first):
+    def _persisted(self, df: DataFrame, *, twice: bool) -> Iterator[DataFrame]:
+        """The batch's rows, persisted where what made them is not to run ``twice``."""
+        if not (self._settings.persist or twice):
             yield df
             return
         rows = df.persist()

@@ -82,6 +82,10 @@ class LearningPlacer:
         """Never: tasks count what they route."""
         return False
 
+    def reads_again(self, df: DataFrame) -> bool:  # noqa: ARG002 - as above
+        """Nothing is counted first."""
+        return True
+
     def choose(self, _df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
         """The newest table, else the last one, else none: chosen once, here (DESIGN, promise 4)."""
         spec, participant = self._plans.stream.spec, self._participant

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Protocol
 from unskew.core.errors import UnskewError
 from unskew.core.freshness.plan_ahead import BatchFacts, NextBatch, Partitions, PlanAhead, PlanRequest
 from unskew.spark.streaming.batch_reports import BatchReports
-from unskew.spark.streaming.elasticity import follow
+from unskew.spark.streaming.batch_times import follow
 
 if TYPE_CHECKING:
+    from unskew.core.quality.cost_fit import CostFit
     from unskew.core.scaling.elastic import Elastic
     from unskew.spark.planning import Plans
 
@@ -120,6 +121,7 @@ class PlanAheadThread:
         if facts is None:
             return
         step = self._machine.after(facts, self._session())
+        self._publish_cost(self._machine.fit)
         self._resize()
         if isinstance(step, PlanRequest):
             before, step = self._machine.next, self._machine.answered(self._reports.plan(step))
@@ -128,6 +130,14 @@ class PlanAheadThread:
         else:
             self._reports.report(facts)
         self._publish(step)
+
+    def _publish_cost(self, fit: CostFit) -> None:
+        """What rows and keys cost, for the whole session."""
+        before = self._plans.stream.cost
+        if fit.tasks:
+            self._plans.stream.cost = fit
+            if before is None or before.tells_keys != fit.tells_keys:
+                _log.info("stream %s: %s", self._plans.stream.name, fit.text)
 
     def _took(self, batch: int, seconds: float) -> None:
         step = self._machine.add_seconds(batch, seconds, self._session())

@@ -19,13 +19,15 @@ from unskew.core.plan.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.core.scaling.elastic import Decider
-from unskew.spark.frame.histogram import histogram_of, sampling_for
+from unskew.spark.frame.histogram import histogram_of, sampling_for, weight_of
 from unskew.spark.frame.jvm import Jobs, input_splits, jobs_of, rows_before, run_of, slots_of, stage_times
 from unskew.spark.frame.keys import AUTO, key_of, spread_of
+from unskew.spark.frame.lineage import read_from_files
 from unskew.spark.place.native import route_column
 from unskew.spark.place.repartition import move_rows
-from unskew.spark.streaming.batch_sampling import RowSampler, every_for, near_for, sampled
-from unskew.spark.streaming.elasticity import ProgressListener, stages_of
+from unskew.spark.streaming.batch_sampling import BatchSample, RowSampler, every_for, near_for, sampled
+from unskew.spark.streaming.batch_times import ProgressListener, stages_of
+from unskew.spark.streaming.partition_times import partition_times
 from unskew.spark.streaming.plan_ahead_thread import PlanAheadThread
 from unskew.spark.streaming.settings import StreamingSettings
 from unskew.wire import StoredPin
@@ -33,6 +35,7 @@ from unskew.wire import StoredPin
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from unskew.core.histogram.histogram import Histogram
     from unskew.spark.planning import Session
     from unskew.spark.service_link import Left
 
@@ -43,38 +46,53 @@ _SMALL_IN_A_ROW = 16  # of small batches one in so many is counted
 
 
 @dataclass(frozen=True, eq=False)
+class _Count:
+    """What counting a batch before it was placed gave, and the seconds that it took; ``persisted``: its rows, too."""
+
+    sample: BatchSample
+    seconds: float
+    persisted: bool
+
+
+@dataclass(frozen=True, eq=False)
 class _RanBatch:
-    """A batch whose handler has returned, and which of Spark's jobs were its own: soon there will be others."""
+    """A batch whose handler has returned, and which of Spark's jobs were its own: soon there will be others. Where it
+    is ``weighed``, task times say nothing of rows."""
 
     df: DataFrame
     jobs: Jobs
     pin: StoredPin
     batch: int
-    sampler: RowSampler
+    sampler: RowSampler | None
     interval: float
     seconds: float
     timed_by_spark: bool
-    counting: float | None
+    count: _Count | None
     plans: Mapping[str, Plan]
+    weighed: bool
 
     def facts(self) -> BatchFacts | None:
-        sample = self.sampler.sample()
+        sampler, count = self.sampler, self.count
+        sample = count.sample if count is not None else None if sampler is None else sampler.sample()
         if sample is None:
             return None
+        plan, stages = _plan_of(self.pin), stage_times(self.df, self.jobs)
         return BatchFacts(
             self.batch,
             self.pin.began + self.batch,
-            _plan_of(self.pin),
+            plan,
             sample.rows,
             sample.sampled,
             sample.histogram,
-            stages_of(stage_times(self.df, self.jobs)),
+            stages_of(stages),
             self.interval,
             self.seconds,
             None if self.timed_by_spark else self.seconds,
-            self.counting,
+            None if count is None else count.seconds,
             slots_of(self.df.sparkSession),
             self.plans,
+            None if self.weighed else partition_times(self.df, stages, plan, sample.histogram),
+            persisted=count is not None and count.persisted,
         )
 
 
@@ -85,10 +103,11 @@ class PlanPlacer:
         self._sk, self._settings, self._source, self._types = sk, settings, source, types
         self._thread: PlanAheadThread | None = None
         self._next: NextBatch | None = None  # None in the first batch
-        self._counts = False  # whether the present batch is counted first, and the seconds that it took
-        self._counting: float | None = None
+        self._counts = self._persists = False  # whether the present batch is counted first, and persisted for that
+        self._count: _Count | None = None  # of the present batch
         self._splits = 0  # tasks that read a batch, by its frame
         self._hashes: tuple[tuple[str, ...], Column, Column | None] | None = None
+        self._plain: bool | None = None  # whether what makes a batch's rows may run twice; None: not looked at
         self._route: tuple[Plan, Column] | None = None
         self._listener: ProgressListener | None = None
         self._timed_by_spark = False
@@ -104,9 +123,17 @@ class PlanPlacer:
         self._counts = counts and (asked or not self._is_small(df, batch))
         return self._counts
 
+    def reads_again(self, df: DataFrame) -> bool:
+        """Whether the counted batch in hand is read from its source twice, rather than persisted: where that is the
+        cheaper, and nothing but files and Spark's own expressions make its rows."""
+        if self._plain is None:
+            self._plain = read_from_files(df)
+        self._persists = self._settings.persist or not self._plain or self._next is None or self._next.persist
+        return not self._persists
+
     def begin(self, pin: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - the learning placer needs it
         """The batch has a pin of an earlier run: its plan is the first to go on from."""
-        self._next, self._counting = self._begun(_plan_of(pin)).next, None
+        self._next, self._count = self._begun(_plan_of(pin)).next, None
 
     def go_on(self, pin: StoredPin) -> None:
         """Batches before this one went by the pin: the service's plan is the first to go on from, else the pin's."""
@@ -115,18 +142,36 @@ class PlanPlacer:
     def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
         """The newest plan, else the last one, else plain hash: chosen once, here (DESIGN, promise 4)."""
         planner, before = self._sk.plans.planner(self._types), self._begun().next if self._next is None else self._next
-        plan, reason, self._counting = before.plan, before.reason, None
+        plan, reason, self._count = before.plan, before.reason, None
         if self._counts:
-            sk, settings, began = self._sk, self._settings, time.monotonic()
-            partitions = planner.spec.partitions
-            sampling = sampling_for(self._rows, partitions, sk.sampling)
-            histogram = histogram_of(df, settings.keys, partitions, settings.spread_columns, sampling)
-            plan, reason = planner.after(plan, histogram, batch), f"counted before it was placed: {reason}"
-            self._counting = time.monotonic() - began
+            began = time.monotonic()
+            histogram = self._counted(df, self._most(planner.spec.partitions))
+            plan = planner.after(plan, histogram, batch, before.feedback)
+            reason = f"counted before it was placed: {reason}"
+            sample = BatchSample(histogram.total, histogram.total, histogram)
+            self._count = _Count(sample, time.monotonic() - began, self._persists)
             self._last_job = jobs_of(df, self._last_job).last  # what counts is no stage of the batch
         if present is not None and plan == present.bound.plan:
             return present.bound, reason
         return RoutingChoice(plan.partitions, plan, batch=batch, seed=planner.spec.seed), reason
+
+    def _counted(self, df: DataFrame, partitions: int) -> Histogram:
+        """The batch's histogram, counted now; by rows where its weights are not finite or none is above 0."""
+        settings, sampling = self._settings, sampling_for(self._rows, partitions, self._sk.sampling)
+        if settings.weight is not None:
+            try:
+                return histogram_of(
+                    df, settings.keys, partitions, settings.spread_columns, sampling, weight=settings.weight
+                )
+            except ConfigError as why:
+                _log.warning("a batch is counted by rows: %s", why)
+        return histogram_of(df, settings.keys, partitions, settings.spread_columns, sampling)
+
+    def _most(self, partitions: int) -> int:
+        """For how many partitions batches are counted: as many as there may be. A plan for more has more hosts, and
+        batches of before are in its record."""
+        elastic = self._settings.elastic
+        return partitions if elastic is None else max(elastic.most, partitions)
 
     def _begun(self, first: Plan | None = None) -> PlanAheadThread:
         """The thread that plans ahead, which starts with the query's first batch here."""
@@ -175,7 +220,7 @@ class PlanPlacer:
             key_of(df, settings.keys, plan=plan)  # refuses keys of other types than the plan's
             self._route = plan, route_column(plan, key, spread if plan.splits else None)
         sampler = None
-        if not self._is_small(df, batch):
+        if self._count is None and not self._is_small(df, batch):
             counted = spread if plan.splits or PLANNERS[self._sk.plans.stream.spec.policy].splits else None
             df, sampler = self._sampled(df, key, counted, plan)
         return move_rows(df, self._route[1], plan.partitions, column=settings.column), sampler
@@ -192,14 +237,13 @@ class PlanPlacer:
         return key, spread_of(df, AUTO if gone else settings.spread_of_pin(columns)).hash
 
     def _sampled(self, df: DataFrame, key: Column, spread: Column | None, plan: Plan) -> tuple[DataFrame, RowSampler]:
-        """The frame, sampled while its job runs: by what the batch before had, for as many partitions as there may be.
-        A plan for more partitions has more hosts, and batches of before are in its record."""
-        elastic, before = self._settings.elastic, self._next
-        most = plan.partitions if elastic is None else max(elastic.most, plan.partitions)
+        """The frame, sampled while its job runs: by what the batch before had."""
+        settings, before, most = self._settings, self._next, self._most(plan.partitions)
         tasks = 0 if before is None else before.tasks
         if not tasks:
             self._splits = tasks = self._splits or input_splits(df)
-        return sampled(df, key, spread, most, every_for(self._rows, most), near_for(tasks, most))
+        weight = None if settings.weight is None else weight_of(df, settings.weight)
+        return sampled(df, key, spread, most, every_for(self._rows, most), near_for(tasks, most), weight)
 
     @property
     def _rows(self) -> int:
@@ -219,14 +263,14 @@ class PlanPlacer:
 
     def finished(self, df: DataFrame, pin: StoredPin, batch: int, sampler: RowSampler | None, seconds: float) -> None:
         """Hand the batch to the thread that plans for later ones."""
-        if sampler is None or self._thread is None:
+        if (sampler is None and self._count is None) or self._thread is None:
             return
         jobs = jobs_of(df, self._last_job)
         self._last_job = jobs.last
         interval = self._settings.interval or 0.0
         plans = {} if self._next is None else self._next.plans
-        timed = self._timed_by_spark
-        ran = _RanBatch(df, jobs, pin, batch, sampler, interval, seconds, timed, self._counting, plans)
+        timed, weighed = self._timed_by_spark, self._settings.weight is not None
+        ran = _RanBatch(df, jobs, pin, batch, sampler, interval, seconds, timed, self._count, plans, weighed)
         self._thread.finished(ran)
 
     def failed(self) -> None:

@@ -55,6 +55,7 @@ class StreamingSettings:
     column: str | None = None
     interval: float | None = None
     elastic: Elastic | None = None
+    weight: str | None = None
 
     def __post_init__(self) -> None:
         check_given(self.checkpoint, self.name)
@@ -62,6 +63,10 @@ class StreamingSettings:
             raise ConfigError("fresh", self.fresh, get_args(Fresh))
         if self.learn and self.fresh == "same":
             raise ConfigError("fresh", self.fresh, "'auto' where learn=True: tasks count their rows themselves")
+        if self.weight is not None and (self.learn or not isinstance(self.weight, str)):
+            text = "a column's name or an expression in SQL, as text: a handler may be pickled"
+            allowed = "None where learn=True: tasks count their rows" if self.learn else text
+            raise ConfigError("weight", self.weight, allowed)
         if isinstance(self.threshold, bool) or not isinstance(self.threshold, int) or self.threshold < 0:
             raise ConfigError("threshold", self.threshold, "a whole number of rows, 0 or more")
         if not 0.0 <= self.deadline <= 60.0:

@@ -119,13 +119,24 @@ class PlanDocument(Model):
     tail: list[int]
 
 
+class Way(Model):
+    """How fresh the counts should be that a batch is placed by, as would have been cheapest for the batches so far:
+    `previous`, by this plan; `last`, by a plan of the last batch alone (its number, `fresh`); `same`, counted first and
+    then planned (`fresh`); `hash`, by plain hashing."""
+
+    way: str
+    runner_up: str = Field(description="the way that comes next")
+    reason: str = Field(description="what both would have cost, in even shares of a batch")
+
+
 class Built(Model):
-    """The plan, what happened, and why."""
+    """The plan, what happened, and why; ``advice`` is null where nothing was advised yet."""
 
     version: VersionText
     digest: str
     outcome: Literal["new", "kept", "nothing reported", "repeated"]
     reason: str
+    advice: Way | None
     plan: PlanDocument
 
 

@@ -92,9 +92,10 @@ def part_keys_of(kind: str, batch: int, runs: Pairs, fields: Sequence[bytes]) ->
 def plan_of(reply: Sequence[bytes] | None) -> PlanRecord | None:
     if reply is None:
         return None
-    version, digest, data, purpose = reply
+    version, digest, data, purpose, advice, ways = reply
     incarnation, _, number = version.decode().partition(".")
-    return PlanRecord(Version(int(incarnation), int(number)), digest.decode(), data, purpose.decode())
+    of = Version(int(incarnation), int(number))
+    return PlanRecord(of, digest.decode(), data, purpose.decode(), advice or b"", ways or b"")
 
 
 def round_of(reply: Sequence[Any]) -> RoundView:

@@ -194,16 +194,19 @@ for at = 4, #ARGV do reply[at - 2] = redis.call('ZRANGE', base .. 'b:' .. ARGV[a
 return reply
 """,
     "put_plan": """
-local version, digest, data, purpose, after, most = unpack(ARGV, 4)
+local version, digest, data, purpose, after, most, advice, ways = unpack(ARGV, 4)
 if not alive() then return 'gone' end
 local V, VS, W = base .. 'v:' .. version, base .. 'vs', base .. 'w'
-local present = redis.call('HMGET', V, 'digest', 'data', 'purpose')
-if present[1] == digest and present[2] == data and present[3] == purpose then return 'stored' end
+local present = redis.call('HMGET', V, 'digest', 'data', 'purpose', 'advice')
+if present[1] == digest and present[2] == data and present[3] == purpose and (present[4] or '') == advice then
+  return 'stored'
+end
 if purpose ~= '' and redis.call('HEXISTS', W, purpose) == 1 then return 'purpose taken' end
 local latest = redis.call('ZRANGE', VS, -1, -1)[1] or ''
 if latest ~= after or version <= latest then return 'not next' end
 if string.sub(version, 1, 20) ~= string.format('%020.0f', redis.call('HGET', M, 'inc')) then return 'not next' end
-redis.call('HSET', V, 'digest', digest, 'data', data, 'purpose', purpose)
+redis.call('HSET', V, 'digest', digest, 'data', data, 'purpose', purpose, 'advice', advice, 'ways', ways)
+if latest ~= '' then redis.call('HDEL', base .. 'v:' .. latest, 'ways') end
 redis.call('ZADD', VS, 0, version)
 own(V) own(VS)
 if purpose ~= '' then
@@ -222,16 +225,16 @@ return 'stored'
 local version = ARGV[4]
 if version == '' then version = redis.call('ZRANGE', base .. 'vs', -1, -1)[1] end
 if not version then return false end
-local at = redis.call('HMGET', base .. 'v:' .. version, 'digest', 'data', 'purpose')
+local at = redis.call('HMGET', base .. 'v:' .. version, 'digest', 'data', 'purpose', 'advice', 'ways')
 if not at[1] then return false end
-return {version, at[1], at[2], at[3]}
+return {version, unpack(at)}
 """,
     "plan_for": """
 local version = redis.call('HGET', base .. 'w', ARGV[4])
 if not version then return false end
-local at = redis.call('HMGET', base .. 'v:' .. version, 'digest', 'data', 'purpose')
+local at = redis.call('HMGET', base .. 'v:' .. version, 'digest', 'data', 'purpose', 'advice', 'ways')
 if not at[1] then return false end
-return {version, at[1], at[2], at[3]}
+return {version, unpack(at)}
 """,
     "report": """
 if not alive() then return 'gone' end

@@ -227,7 +227,7 @@ class RedisStore:
 
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
         version, last = replies.version_text(plan.version), replies.version_text(after)
-        args = version, plan.digest, plan.data, plan.purpose, last, self._limits.plans
+        args = version, plan.digest, plan.data, plan.purpose, last, self._limits.plans, plan.advice, plan.ways
         return PlanOutcome((await self._change("put_plan", stream, *args)).decode())
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:

@@ -16,7 +16,8 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from unskew.service.auth.access import Access
-from unskew.service.auth.credentials import ROLE_OF, Identity
+from unskew.service.auth.credentials import Identity
+from unskew.service.auth.roles import ROLE_OF
 from unskew.service.events.spans import called
 from unskew.service.rest.negotiation import header
 from unskew.service.rest.refusals import fault_of, problem
