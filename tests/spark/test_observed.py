@@ -14,7 +14,8 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.sampling import sample_for
 from unskew.core.keys.hashing import hash_keys
 from unskew.spark.frame.histogram import weight_of
-from unskew.spark.streaming.batch_sampling import BatchSample, every_for, near_for, sampled
+from unskew.spark.frame.row_sampling import every_for, near_for
+from unskew.spark.streaming.batch_sampling import BatchSample, sampled
 
 pytestmark = pytest.mark.xdist_group("spark")
 

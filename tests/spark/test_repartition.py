@@ -110,5 +110,5 @@ def test_bad_use_is_refused_before_any_job(spark: SparkSession, rows: DataFrame,
                 repartition(rows, plan, "k", column=taken)
         with pytest.raises(ValueError, match="the plan is for 7 partitions and this session for 8"):
             session.repartition(rows, "k", plan)
-        with pytest.raises(ConfigError, match="make one with plan"):
-            session.repartition(rows, "k")
+        with pytest.raises(ConfigError, match="column: 'w'"):
+            session.repartition(rows, "k", column="w")

@@ -8,6 +8,7 @@ What is decided where, from the bottom up:
 - ``quality``: how even a routing is, and what it costs; ``planners``: plans from histograms, one algorithm a file;
 - ``routers`` (loops in ``kernels``): workers chosen row by row; ``grouping``: signals of busy workers;
 - ``dalton``: what one learner knows; ``rounds``: how several agree: when a round is sealed, what a late report does;
+- ``in_flight``: **which task reads which rows** of a shuffle that is already written;
 - ``freshness``: **which plan the next micro-batch gets**, by its own counts or by those before it;
 - ``scaling``: **how many partitions the next batches get**;
 - ``operators``: what joins, groups, keyed state and ``sk.advise`` need decided.

@@ -5,8 +5,10 @@ The histogram goes to the service; the plan comes back, numbered and kept. Rows 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from unskew.client import Client, NotThereError
@@ -116,6 +118,20 @@ class Plans:
         spec = self.stream.spec
         planner = make_planner(policy, spec.partitions, spec.seed, spec.weights or None)
         return planner.plan(histogram, origin=Origin(stream=self.stream.name, key_types=types))
+
+    def report(self, histogram: Histogram, types: tuple[str, ...]) -> None:
+        """Tell the service of rows that were placed without its plan, in a thread of its own: nobody waits."""
+        if self.link.client is None:
+            return
+        number = self.stream.began + self.stream.next_batch()
+
+        def told(client: Client, left: Left) -> None:
+            self.put_stream(client, types, left)
+            client.report_histogram(self.stream.name, Part(self.stream.source, number), histogram, timeout=left())
+
+        unreported = f"stream {self.stream.name} does not show rows that were placed in flight"
+        ask = partial(self.link.ask_in_background, told, unreported)
+        threading.Thread(target=ask, name="unskew report", daemon=True).start()
 
     def _by_service(self, histogram: Histogram, types: tuple[str, ...], number: int) -> Plan | None:
         """By a number that no other session has: the service makes one plan for each, and gives it to every caller."""

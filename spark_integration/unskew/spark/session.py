@@ -15,6 +15,7 @@ from pyspark.sql import Column, SparkSession
 from unskew.client import Client
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import Histogram
+from unskew.core.in_flight.layout import coarse_cells
 from unskew.core.operators.advice import Advice
 from unskew.core.operators.group_plan import group_partitions, group_plan
 from unskew.core.operators.join_plan import Bounds, JoinPlan
@@ -22,11 +23,12 @@ from unskew.core.plan.plan import Plan, Version
 from unskew.core.planners import PLANNERS, Origin
 from unskew.spark.frame.histogram import Sampling, Weight, histogram_of
 from unskew.spark.frame.jvm import input_splits, slots_of, spark_version, unpersist
-from unskew.spark.frame.keys import AUTO, Columns, is_auto, key_of, key_without_frame, spread_without_frame
+from unskew.spark.frame.keys import AUTO, Columns, check_new, is_auto, key_of, key_without_frame, spread_without_frame
 from unskew.spark.frame.physical import dropped_exchange
+from unskew.spark.in_flight.place import PlacedRows, Placing, place_in_flight
 from unskew.spark.operators.advising import WorkSeconds, advise_on_frame, advise_on_join, names_of
 from unskew.spark.operators.aggregation import Aggregation, aggregation_of, at_input, at_plan, place_for
-from unskew.spark.operators.groups import groups_of, run_groups
+from unskew.spark.operators.groups import groups_of, groups_placing, run_groups, run_placed_groups
 from unskew.spark.operators.join_keys import On
 from unskew.spark.operators.joins import Join
 from unskew.spark.operators.user_functions import Function
@@ -112,6 +114,7 @@ class Unskew:
         self._pins = PinMaker(self._plans)
         self._sampling = sampling or Sampling(seed=seed)
         self._spread: Columns = AUTO
+        self._placed: PlacedRows | None = None
         self._held: list[DataFrame] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -311,13 +314,16 @@ class Unskew:
         *,
         column: str | None = None,
     ) -> DataFrame:
-        """``df`` placed by the plan, in one native shuffle (``unskew.spark.place.repartition``).
+        """``df`` placed in one native shuffle: by the plan (``unskew.spark.place.repartition``), or, where there is
+        none, in flight: by what the rows are, in the job that reads them (``unskew.spark.in_flight``).
 
         Parameters
         ----------
         df, key, plan
             The rows, their key's columns, and the plan; by default that of the batch in hand, or the last one made.
-        spread : Columns that tell the rows of a split key apart; by default those that the plan was made with.
+        spread
+            Columns that tell the rows of a split key apart; by default those that the plan was made with. In flight
+            none are needed.
         column : The name of an int column to add, different for every partition.
 
         Returns
@@ -337,7 +343,41 @@ class Unskew:
         if batch is not None and batch.plan is not None:
             spread = batch.spread_for(df) if spread is None else spread
             return repartition(df, batch.plan, key, spread, column=column)
+        if plan is None and self.last is None:
+            if column is not None:
+                check_new(df, column)
+            n = self.partitions
+            how = Placing(n, coarse_cells(n), cut=self._splits, most=n, column=column)
+            placed = self._place(df, key, how, "repartition")
+            if placed is not None:
+                return placed.df
+            plan = self._counted_plan(df, key, AUTO if spread is None else spread)
         return repartition(df, self._plans.chosen(plan), key, self._spread if spread is None else spread, column=column)
+
+    @property
+    def _splits(self) -> bool:
+        """Whether the stream's policy may split keys."""
+        return PLANNERS[self._plans.stream.spec.policy].splits
+
+    def _place(
+        self, df: DataFrame, key: Columns, how: Placing, what: str, weight: Weight | None = None
+    ) -> PlacedRows | None:
+        """The rows placed in flight, which the service is told of; None where that cannot be done."""
+        placed = place_in_flight(df, key, how, what=what, weight=weight)
+        if placed is not None:
+            self._placed = placed
+            self._plans.report(placed.histogram, placed.key_types)
+        return placed
+
+    def _counted_plan(self, df: DataFrame, key: Columns, spread: Columns) -> Plan:
+        """A plan from a count of this frame alone, which no other frame follows."""
+        histogram = self.histogram(df, key, spread if self._splits else None)
+        return self._plans.own(self._plans.stream.spec.policy, histogram, key_of(df, key).types)
+
+    @property
+    def placed(self) -> PlacedRows | None:
+        """What was placed in flight last, and what was decided about it: print it."""
+        return self._placed
 
     # -- placement by tasks -----------------------------------------------------------------------------------
 
@@ -487,8 +527,7 @@ class Unskew:
         Parameters
         ----------
         df, key, fn, schema : As Spark takes them: ``fn(rows)`` or ``fn(key, rows)``.
-        plan : One that keeps keys whole. By default two jobs count the groups, and the plan is for at least three
-            partitions a slot.
+        plan : One that keeps keys whole. By default the rows are placed in flight, in at least three tasks a slot.
         form : ``"pandas"`` or ``"arrow"``.
         memory : Of one Python worker; a ``GroupMemoryWarning`` names the groups that will not fit.
         weight : As for ``histogram``: tasks have even weight, not even rows. Without ``plan``, outside of a handler.
@@ -513,6 +552,9 @@ class Unskew:
             plan = batch.plan
         if plan is None:
             partitions = group_partitions(self.partitions, slots_of(self.spark) or 0)
+            placed = self._place(df, key, groups_placing(groups, partitions), "group_apply", weight)
+            if placed is not None:
+                return run_placed_groups(groups, placed)
             histogram = histogram_of(df, key, partitions, None, self._sampling, weight)
             origin = Origin(stream=self.stream, key_types=key_of(df, key).types, version=Version(0, 1))
             plan = group_plan(histogram, partitions, self._plans.stream.spec.seed, origin)

@@ -34,6 +34,7 @@ __all__ = [
     "deterministic",
     "end_gateway",
     "estimated_bytes",
+    "expected_rows",
     "input_partitions",
     "input_splits",
     "jobs_of",
@@ -57,6 +58,7 @@ _log = logging.getLogger("unskew.spark")
 OLDEST = (4, 0)
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _LOOKED = 0.02  # seconds between two looks
+_COLUMN_BYTES = 8  # of a value in a file or in memory: a guess, good for how many rows to sample
 _UNKNOWN = 1 << 62  # Spark's own default for what it knows nothing of is as large as a long can be
 
 
@@ -109,6 +111,17 @@ def estimated_bytes(df: DataFrame) -> int | None:
     guessed = int(str(df.sparkSession.conf.get("spark.sql.defaultSizeInBytes", str(_UNKNOWN))))
     size = int(str(inner._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))
     return None if size >= min(guessed, _UNKNOWN) else size
+
+
+def expected_rows(df: DataFrame) -> int:
+    """About how many rows Spark takes the frame for, by its own count or by bytes and columns; 0 where it has no idea.
+    No job runs."""
+    inner: Any = df
+    size = estimated_bytes(df)
+    if size is None:
+        return 0
+    known = inner._jdf.queryExecution().optimizedPlan().stats().rowCount()
+    return int(str(known.get())) if known.isDefined() else size // (_COLUMN_BYTES * max(len(df.columns), 1))
 
 
 def default_files(df: DataFrame) -> str | None:

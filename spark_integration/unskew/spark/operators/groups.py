@@ -1,8 +1,9 @@
 """``group_apply``: opaque groups, placed so that no task waits for another's heavy groups.
 
 A function of a whole group cannot be split, so the best there is: heavy groups alone, the rest packed evenly around
-them, and the heavy ones first (``core.operators.group_plan``): Spark starts tasks by number. One native exchange by a
-column that is the partition, then ``groupBy(partition, key)``: the function sees what a plain ``groupBy(key)`` shows.
+them, and the heavy ones first: Spark starts tasks by number. Without a plan the rows are placed in flight; with one
+(``core.operators.group_plan``) by a native exchange. Either gives a column that is the task, then comes
+``groupBy(task, key)``: the function sees what a plain ``groupBy(key)`` shows.
 
 A group is in a Python worker whole, and a killed worker names none, so groups that will not fit are named before they
 run. A group's size is its rows times the bytes of a row, measured on a few hundred rows of the heavy keys in Arrow's
@@ -23,11 +24,13 @@ from numpy.typing import NDArray
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.errors import ConfigError, PlanError
+from unskew.core.in_flight.layout import fine_cells
 from unskew.core.plan.lookup import find_lookup
 from unskew.core.plan.plan import Plan
 from unskew.spark.caller_frame import warn
 from unskew.spark.frame.jvm import slots_of
 from unskew.spark.frame.keys import Columns, helper, key_columns, key_of, same_each_time
+from unskew.spark.in_flight.place import PlacedRows, Placing
 from unskew.spark.operators.user_functions import FORMS, Function, arity, whole
 from unskew.spark.place.native import hot_column
 from unskew.spark.place.repartition import repartition
@@ -36,7 +39,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["GroupMemoryWarning", "Groups", "applied", "bytes_of", "groups_of", "run_groups"]
+__all__ = [
+    "GroupMemoryWarning",
+    "Groups",
+    "applied",
+    "bytes_of",
+    "groups_of",
+    "groups_placing",
+    "run_groups",
+    "run_placed_groups",
+]
 
 _COPIES = {"pandas": 3.0, "arrow": 1.0}
 _SAMPLE = 500
@@ -91,7 +103,22 @@ def run_groups(call: Groups, plan: Plan) -> DataFrame:
         )
     at = helper(call.df.columns, "partition")
     placed = repartition(call.df, plan, call.key, column=at)
-    _warn_of_large(call.df, call.key, plan, call.memory, call.form)
+    _warn_of_large(call.df, call, plan.hot.hashes, plan.hot.rows)
+    return _by_task(call, placed, at)
+
+
+def groups_placing(call: Groups, partitions: int) -> Placing:
+    """How groups are placed in flight: whole, by fine cells, so that a heavy one is all but alone."""
+    return Placing(partitions, fine_cells(partitions), cut=False, column=helper(call.df.columns, "task"))
+
+
+def run_placed_groups(call: Groups, placed: PlacedRows) -> DataFrame:
+    """The same for groups that were placed in flight, by ``groups_placing``."""
+    _warn_of_large(placed.df, call, placed.histogram.hashes, placed.histogram.counts)
+    return _by_task(call, placed.df, placed.df.columns[-1])
+
+
+def _by_task(call: Groups, placed: DataFrame, at: str) -> DataFrame:
     grouped = placed.groupBy(placed[at], *key_columns(placed, call.key))
     return applied(grouped, whole(call.fn, call.form, columns=1, in_key=1), call.schema, call.form)
 
@@ -164,20 +191,21 @@ def _available() -> int | None:
     return int(match.group(1)) << 10 if match else None
 
 
-def _warn_of_large(df: DataFrame, key: Columns, plan: Plan, memory: _Memory, form: str) -> None:
-    """Warn of the plan's heavy groups that will not fit. A job runs only if one might not (a few hundred of its rows),
-    and another only if one will not (its name)."""
-    hot = plan.hot
-    if memory.bytes is None or len(hot) == 0 or int(hot.rows.max()) * _LARGE_ROW * _COPIES[form] <= memory.bytes:
+def _warn_of_large(df: DataFrame, call: Groups, hashes: NDArray[np.uint64], rows: NDArray[np.int64]) -> None:
+    """Warn of the groups with so many ``rows`` that will not fit, read from ``df``. A job runs only if one might not (a
+    few hundred of its rows), and another only if one will not (its name)."""
+    memory, form, key = call.memory, call.form, call.key
+    if memory.bytes is None or len(rows) == 0 or int(rows.max()) * _LARGE_ROW * _COPIES[form] <= memory.bytes:
         return
-    row = _bytes_of_row(df, key, hot.hashes) * _COPIES[form]
-    large = np.flatnonzero(hot.rows * row > memory.bytes)
+    heavy = np.flatnonzero(rows * _LARGE_ROW * _COPIES[form] > memory.bytes)
+    row = _bytes_of_row(df, key, hashes[heavy]) * _COPIES[form]
+    large = np.flatnonzero(rows * row > memory.bytes)
     if len(large) == 0:
         return
-    large = large[np.argsort(-hot.rows[large], kind="stable")]
-    names = _names(df, key, hot.hashes[large[:_NAMED]])
+    large = large[np.argsort(-rows[large], kind="stable")]
+    names = _names(df, key, hashes[large[:_NAMED]])
     groups = [
-        f"{names.get(int(hot.hashes[i]), 'not seen again')} ({int(hot.rows[i]):,} rows, {_size(hot.rows[i] * row)})"
+        f"{names.get(int(hashes[i]), 'not seen again')} ({int(rows[i]):,} rows, {_size(rows[i] * row)})"
         for i in large[:_NAMED].tolist()
     ]
     more = f" and {len(large) - _NAMED} more" if len(large) > _NAMED else ""

@@ -23,9 +23,10 @@ from unskew.spark.frame.histogram import histogram_of, sampling_for, weight_of
 from unskew.spark.frame.jvm import Jobs, input_splits, jobs_of, rows_before, run_of, slots_of, stage_times
 from unskew.spark.frame.keys import AUTO, key_of, spread_of
 from unskew.spark.frame.lineage import read_from_files
+from unskew.spark.frame.row_sampling import every_for, near_for
 from unskew.spark.place.native import route_column
 from unskew.spark.place.repartition import move_rows
-from unskew.spark.streaming.batch_sampling import BatchSample, RowSampler, every_for, near_for, sampled
+from unskew.spark.streaming.batch_sampling import BatchSample, RowSampler, sampled
 from unskew.spark.streaming.batch_times import ProgressListener, stages_of
 from unskew.spark.streaming.partition_times import partition_times
 from unskew.spark.streaming.plan_ahead_thread import PlanAheadThread

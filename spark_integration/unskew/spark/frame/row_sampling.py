@@ -1,0 +1,112 @@
+"""Which rows of a frame are sampled while a job reads it, and how they come to the driver.
+
+Rows are chosen by their position in the task, hashed: evenly, and not by their content, so that equal rows are sampled
+as often as others. Far into a task that reads more than was expected fewer are chosen: the driver gets a bounded number
+whatever comes. Which rows are sampled decides nothing about where a row goes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import Column, Observation
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+
+from unskew.core.histogram.sampling import sample_for
+from unskew.spark.frame.keys import helper
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "FEWER",
+    "METRIC",
+    "MOST_NEAR",
+    "every_for",
+    "level_column",
+    "logarithm_of",
+    "near_for",
+    "observed_rows",
+    "weights_in",
+    "words_in",
+]
+
+FEWER, _LEVELS = 8, 6  # of what comes further on in a task one in so many, so many times over
+METRIC = "sample"  # what the sample is called among the frame's observed metrics
+_WIDTH = 16  # hexadecimal digits of a bigint
+_INDEX = f"(monotonically_increasing_id() & {(1 << 33) - 1})"  # of a row in its task
+_UNEVEN = 4  # times its share that a task may have before it is
+_LEAST, MOST_NEAR = 1 << 6, 1 << 14
+_LOG_STEPS = 1 << 32  # of a weight's logarithm, to the base 2
+_NOT_FINITE = 1 << 62
+
+_log = logging.getLogger("unskew.spark")
+
+
+def every_for(rows: int, partitions: int) -> int:
+    """One in how many rows is sampled, where so many are expected: a power of two."""
+    return 1 << max((rows // sample_for(partitions)).bit_length() - 1, 0)
+
+
+def near_for(tasks: int, partitions: int) -> int:
+    """How many rows of a task are sampled before fewer are: all tasks together a small multiple of what is needed,
+    also in a first batch of unknown size. A power of two, so that Spark seldom has to compile anew."""
+    share = _UNEVEN * sample_for(partitions) // max(tasks, 1)
+    return min(max(1 << max(share.bit_length() - 1, 0), _LEAST), MOST_NEAR)
+
+
+def observed_rows(
+    df: DataFrame, parts: Sequence[Column], every: int, near: int, observation: Observation | str
+) -> DataFrame:
+    """The same frame, which brings these bigints of one in ``every`` of its rows when a job reads it."""
+    at = helper(df.columns, "sample")
+    marked = df.withColumn(at, F.when(_chosen(every, near), F.concat(*map(_bytes, parts))))
+    return marked.observe(observation, F.expr("count(1) AS rows"), F.expr(f"listagg({at}) AS {METRIC}")).drop(at)
+
+
+def words_in(sample: bytes | None, parts: int) -> NDArray[np.uint64]:
+    """The sampled rows, a line for each of the ``parts``."""
+    return np.frombuffer(sample or b"", ">u8").astype(np.uint64).reshape(-1, parts).T.copy()
+
+
+def level_column(every: int, near: int) -> Column:
+    """How often the share of rows that is sampled has been cut to one in ``FEWER`` before this row, as a bigint."""
+    cases = " ".join(f"WHEN {_INDEX} < {step * near}L THEN {level}L" for level, step in _steps(every)[:-1])
+    return F.expr(f"CASE {cases} ELSE {_LEVELS}L END")
+
+
+def _steps(every: int) -> list[tuple[int, int]]:
+    return [(level, every * FEWER**level) for level in range(_LEVELS + 1)]
+
+
+def _chosen(every: int, near: int) -> Column:
+    """Written as SQL, and without anything that is of one batch: then Spark need not compile it anew for each."""
+    steps = [step for _, step in _steps(every)]
+    first = " ".join(f"WHEN {_INDEX} < {step * near}L THEN {step - 1}L" for step in steps[:-1])
+    mask = f"CASE {first} ELSE {steps[-1] - 1}L END"
+    return F.expr(f"xxhash64(monotonically_increasing_id()) & {mask} = 0")
+
+
+def _bytes(number: Column) -> Column:
+    """The eight bytes of a bigint, the highest first."""
+    return F.unhex(F.lpad(F.hex(number), _WIDTH, "0"))
+
+
+def logarithm_of(weight: Column) -> Column:
+    """A weight as a bigint: eight bytes for any size, good to nine digits. What is not finite stays so."""
+    steps = (F.log2(weight) * float(_LOG_STEPS)).try_cast("bigint")
+    return F.when(weight > 0, F.coalesce(steps, F.lit(_NOT_FINITE))).otherwise(F.lit(-_NOT_FINITE))
+
+
+def weights_in(logarithms: NDArray[np.uint64]) -> NDArray[np.float64] | None:
+    """The weights again; None, so that rows are counted, where they have no finite sum above 0."""
+    with np.errstate(over="ignore"):
+        weights: NDArray[np.float64] = np.exp2(logarithms.view(np.int64) / _LOG_STEPS)
+    if not len(weights) or 0.0 < float(weights.sum()) < np.inf:
+        return weights
+    _log.warning("a batch is counted by rows: its weights are not finite, or none is above 0")
+    return None
