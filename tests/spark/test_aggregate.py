@@ -98,11 +98,17 @@ def listed(df: DataFrame) -> list[tuple[Any, ...]]:
 def test_the_states_are_those_of_a_plain_group_by(
     spark: SparkSession, sk: Unskew, rows: DataFrame, wanted: list[Any], adaptive: str
 ) -> None:
-    """pandas and Arrow, fn(rows) and fn(key, rows); each key once, NULL too. One shuffle of rows, one of states."""
+    """pandas and Arrow, fn(rows) and fn(key, rows); each key once, NULL too. One shuffle of rows, one of states; in
+    flight the first is done when the call returns."""
     with setting(spark, spark__sql__adaptive__enabled=adaptive):
-        ours = sk.aggregate(rows, "w", state, merged, STATE)
-        assert sk.last is not None
-        assert sk.last.splits
+        flying = sk.aggregate(rows, "w", state, merged, STATE)
+        assert sk.placed is not None
+        assert sk.placed.ranges.cuts
+        assert "__unskew_partition" not in exchanges(flying)
+        assert listed(flying) == wanted
+        plan = sk.plan(rows, "w")
+        assert plan.splits
+        ours = sk.aggregate(rows, "w", state, merged, STATE, plan)
         assert exchanges(ours) == {"__unskew_partition": 6, "__unskew_bucket": 2}
         assert listed(ours) == wanted
         assert exchanges(ours) == {"__unskew_partition": 6, "__unskew_bucket": 2}
@@ -201,24 +207,27 @@ def drawn_merged(pieces: Any) -> Any:
     return pieces.assign(n=pieces["n"].sum(), ids=pieces["ids"].sum())[:1]
 
 
+@pytest.mark.parametrize("planned", [True, False])
 def test_each_state_is_made_once_and_a_lost_one_again(
-    spark: SparkSession, sk: Unskew, rows: DataFrame, wanted: list[Any], tmp_path: Path
+    spark: SparkSession, sk: Unskew, rows: DataFrame, wanted: list[Any], tmp_path: Path, planned: bool
 ) -> None:
     """All before ``aggregate`` returns, none when its result is read. Blocks that are lost, as with an executor, are
     made again, and results are exact although states differ from call to call."""
     calls = Calls(tmp_path)
-    ours = sk.aggregate(rows, "w", calls.function(), drawn_merged, f"{STATE}, drawn bigint", spread="id")
+    plan = sk.plan(rows, "w", spread="id") if planned else None
+    ours = sk.aggregate(rows, "w", calls.function(), drawn_merged, f"{STATE}, drawn bigint", plan)
     once = calls.made()
     assert len(once) == len(set(once)) > len(wanted)
     assert listed(ours.drop("drawn")) == wanted
     assert calls.made() == once
-    lost = {f"{p}" for p in dropped_blocks(spark)}
+    lost = {f"{p}" for p in dropped_blocks(spark, 6 if sk.placed is None else len(sk.placed.ranges.ranges))}
     assert listed(ours.drop("drawn")) == wanted
+
     assert calls.made() == sorted([*once, *(one for one in once if one.partition("-")[0] in lost)])
 
 
-def dropped_blocks(spark: SparkSession) -> list[int]:
-    """The partitions whose persisted states are gone: every other one."""
+def dropped_blocks(spark: SparkSession, partitions: int) -> list[int]:
+    """Of so many partitions those whose persisted states are gone: every other one."""
     jvm: Any = spark._jvm
     persisted = list(spark.sparkContext._jsc.getPersistentRDDs())
     assert len(persisted) == 1
@@ -226,9 +235,9 @@ def dropped_blocks(spark: SparkSession) -> list[int]:
     field = jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField("blockManager")
     field.setAccessible(True)
     manager = field.get(spark.sparkContext._jsc.sc().env())
-    for partition in range(0, 6, 2):
+    for partition in range(0, partitions, 2):
         manager.removeBlock(jvm.org.apache.spark.storage.BlockId.apply(f"rdd_{persisted[0]}_{partition}"), True)
-    return list(range(0, 6, 2))
+    return list(range(0, partitions, 2))
 
 
 def test_an_empty_frame_and_one_of_no_keys(sk: Unskew, rows: DataFrame) -> None:
@@ -236,19 +245,19 @@ def test_an_empty_frame_and_one_of_no_keys(sk: Unskew, rows: DataFrame) -> None:
     assert listed(sk.aggregate(rows.where("id < 0"), "w", state, merged, STATE)) == []
     nobody = rows.withColumn("w", F.lit(None).cast("string"))
     ours = sk.aggregate(nobody, "w", state, merged, STATE)
-    assert sk.last is not None
-    assert sk.last.splits
+    assert sk.placed is not None
+    assert sk.placed.ranges.cuts
     assert listed(ours) == [(None, 6_000, 17_997_000)]
 
 
-def test_a_session_that_keeps_keys_whole_splits_them_here_by_prompt(
+def test_a_session_that_keeps_keys_whole_splits_them_here(
     spark: SparkSession, rows: DataFrame, wanted: list[Any]
 ) -> None:
     """Its policy is for other operators; the plan that it remembers stays as it was."""
     with Unskew(spark, stream="states", partitions=6, policy="kip") as sk:
         ours = sk.aggregate(rows, "w", state, merged, STATE)
-        assert exchanges(ours)["__unskew_partition"] == 6
-        assert "__unskew_bucket" in exchanges(ours)
+        assert sk.placed is not None
+        assert sk.placed.ranges.cuts
         assert sk.last is None
         assert listed(ours) == wanted
 
@@ -419,7 +428,7 @@ def test_merge_buckets_are_even_in_states() -> None:
     hashes = np.arange(1, 41, dtype=np.uint64) << np.uint64(50)
     plan = plan_over(np.repeat(hashes, np.arange(40, 0, -1) * 50), "prompt", 16)
     split = split_keys_of(plan, 4)
-    loads = np.bincount(split.bucket, weights=split.fragments, minlength=4)
-    assert split.buckets == 4
+    loads = np.bincount(split.merge.bucket, weights=split.fragments, minlength=4)
+    assert split.merge.buckets == 4
     assert loads.max() <= loads.mean() + split.fragments.max()
     assert loads.max() <= 1.25 * loads.mean()

@@ -84,13 +84,14 @@ def same(one: DataFrame, other: DataFrame) -> None:
 def test_a_function_sees_what_a_plain_group_by_shows(
     spark: SparkSession, sk: Unskew, rows: DataFrame, adaptive: str
 ) -> None:
-    """Key and rows, no helper column; composite and expression keys; one shuffle, AQE on and off."""
+    """Key and rows, no helper column; composite and expression keys; one shuffle, AQE on and off: it is done when the
+    call returns, and no other follows."""
     with setting(spark, spark__sql__adaptive__enabled=adaptive):
         for key in (["w", "n"], [F.col("id") % 7, F.upper("w")]):
             ours = sk.group_apply(rows, key, seen, SEEN)
-            assert len(shuffles(ours)) == 1
+            assert len(shuffles(ours)) == 0
             same(ours, rows.groupBy(*key).applyInPandas(seen, SEEN))
-            assert len(shuffles(ours)) == 1
+            assert len(shuffles(ours)) == 0
 
 
 def test_rows_only_arrow_and_batches(spark: SparkSession, sk: Unskew, rows: DataFrame) -> None:
@@ -131,17 +132,21 @@ def test_every_key_type_groups_as_in_spark(spark: SparkSession, sk: Unskew, kind
 
 
 def test_heavy_groups_are_alone(sk: Unskew, rows: DataFrame) -> None:
-    """Partition 0 holds the heaviest group and nothing else; there are at least three partitions a slot."""
-    where = sk.group_apply(rows, "w", placed, "w string, at int")
-    at = {row["w"]: row["at"] for row in where.collect()}
-    assert at["hot"] == 0
-    assert [w for w, p in at.items() if p == 0] == ["hot"]
-    histogram = sk.histogram(rows, "w")
-    plan = group_plan(histogram, 6)
+    """Partition 0 holds the heaviest group and nothing else, in flight and by a plan; the plan has at least three
+    partitions a slot."""
+    plan = group_plan(sk.histogram(rows, "w"), 6, origin=Origin(key_types=("string",)))
     assert list(plan.info.loads) == sorted(plan.info.loads, reverse=True)
     assert "descending load" in plan.info.reason
+    for given in (None, plan):
+        where = sk.group_apply(rows, "w", placed, "w string, at int", given)
+        at = {row["w"]: row["at"] for row in where.collect()}
+        assert at["hot"] == 0
+        assert [w for w, p in at.items() if p == 0] == ["hot"]
     exchange = shuffles(where)[0].text
     assert re.search(r", 6\), REPARTITION_BY_NUM", exchange), exchange  # two slots here
+    assert sk.placed is not None
+    assert list(sk.placed.loads) == sorted(sk.placed.loads, reverse=True)
+    assert len(sk.placed.loads) >= 4
 
 
 @pytest.mark.parametrize("adaptive", ["true", "false"])

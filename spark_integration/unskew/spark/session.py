@@ -27,7 +27,15 @@ from unskew.spark.frame.keys import AUTO, Columns, check_new, is_auto, key_of, k
 from unskew.spark.frame.physical import dropped_exchange
 from unskew.spark.in_flight.place import PlacedRows, Placing, place_in_flight
 from unskew.spark.operators.advising import WorkSeconds, advise_on_frame, advise_on_join, names_of
-from unskew.spark.operators.aggregation import Aggregation, aggregation_of, at_input, at_plan, place_for
+from unskew.spark.operators.aggregation import (
+    Aggregation,
+    aggregation_of,
+    aggregation_placing,
+    at_input,
+    at_placed,
+    at_plan,
+    place_for,
+)
 from unskew.spark.operators.groups import groups_of, groups_placing, run_groups, run_placed_groups
 from unskew.spark.operators.join_keys import On
 from unskew.spark.operators.joins import Join
@@ -581,7 +589,7 @@ class Unskew:
 
         Parameters
         ----------
-        df, key, plan, spread : As for ``repartition``; without any plan one is made.
+        df, key, plan, spread : As for ``repartition``; without any plan the rows are placed in flight.
         partial : ``partial(rows)`` or ``partial(key, rows)`` gives the state of a piece.
         merge : ``merge(states)`` or ``merge(key, states)`` gives one state of several; of one alone it must be that
             state, for it is not called then.
@@ -616,13 +624,21 @@ class Unskew:
             plan = self._plans.chosen(plan)
         if spread is None:
             spread = AUTO if plan is None else self._spread
+        if plan is None and batch is None and at == "plan":
+            how = aggregation_placing(call, self.partitions)
+            placed = self._place(df, key, how, "aggregate", weight)
+            if placed is not None:
+                return self._keep(*at_placed(call, placed))
         if plan is None and at == "input":
             plan = self._plans.own("hash", Histogram.empty(), key_of(df, key).types)
         if plan is None or at == "auto":
             plan, at = self._for_aggregate(call, spread, plan, at, weight)
         if at == "input":
             return at_input(call, plan)
-        result, held = at_plan(call, plan, spread)
+        return self._keep(*at_plan(call, plan, spread))
+
+    def _keep(self, result: DataFrame, held: DataFrame | None) -> DataFrame:
+        """The result; what was persisted for it is freed at the end of the batch in hand, or by ``release``."""
         if held is not None:
             in_hand = self._plans.context.batch
             (self._held if in_hand is None else in_hand.held).append(held)

@@ -88,6 +88,11 @@ class TaskRanges:
         """Whether a task has only a part of its cell."""
         return np.array([one.maps is not None for one in self.ranges], np.bool_)
 
+    @property
+    def cut_cells(self) -> I64:
+        """The cell of each task that has only a part of it."""
+        return np.array([one.first for one in self.ranges if one.maps is not None], np.int64)
+
     @derived
     def task_of_cell(self) -> I64:
         """The task that reads each cell; of a cut one the first of them."""

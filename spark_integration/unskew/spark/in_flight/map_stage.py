@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from unskew.core.in_flight.assign import TaskRanges
 
-__all__ = ["MapStage", "NotAsExpectedError", "run_map_stage"]
+__all__ = ["MapStage", "NotAsExpectedError", "relation_of", "run_map_stage"]
 
 _DESCRIPTION = "spark.job.description"
 _NO = False  # not streaming, and the flag below
@@ -54,9 +54,9 @@ class MapStage:
             rdd = self._exchange.getShuffleRDD(self._specs(ranges))
             if column is None:
                 claim = self._by_key(ranges) if whole else None
-                return self._frame(self.df, rdd, claim)
-            numbered = self._frame(self.df, rdd, None).withColumn(column, F.spark_partition_id())
-            return self._frame(numbered, numbered._jdf.queryExecution().toRdd(), self._by_number(numbered, ranges))
+                return _frame(self.df, rdd, claim)
+            numbered = _frame(self.df, rdd, None).withColumn(column, F.spark_partition_id())
+            return _frame(numbered, numbered._jdf.queryExecution().toRdd(), self._by_number(numbered, ranges))
         except Py4JError as why:
             raise _unexpected(why) from why
 
@@ -94,7 +94,7 @@ class MapStage:
         """Rows with the same number are in the same partition. The boundaries are this shuffle's own: no other frame's
         partitioning equals them, so Spark takes no two frames for placed alike but two of one shuffle."""
         attribute = df._jdf.queryExecution().analyzed().output().last()
-        seq = self._seq([attribute])
+        seq = _seq(self._jvm, [attribute])
         tasks = len(ranges.ranges)
         hashed = self._jvm.org.apache.spark.sql.catalyst.plans.physical.HashPartitioning(seq, tasks)
         mine = -1 - int(self._exchange.shuffleDependency().shuffleId())
@@ -103,32 +103,38 @@ class MapStage:
     def _coalesced(self, hashed: Any, bounds: Sequence[tuple[int, int]]) -> Any:
         physical = self._jvm.org.apache.spark.sql.catalyst.plans.physical
         return physical.CoalescedHashPartitioning(
-            hashed, self._seq([physical.CoalescedBoundary(*each) for each in bounds])
+            hashed, _seq(self._jvm, [physical.CoalescedBoundary(*each) for each in bounds])
         )
 
-    def _seq(self, values: Sequence[Any]) -> Any:
-        listed = self._jvm.java.util.ArrayList()
-        for value in values:
-            listed.add(value)
-        return self._jvm.PythonUtils.toSeq(listed)
 
-    def _frame(self, df: DataFrame, rdd: Any, claim: Any | None) -> DataFrame:
-        """A frame of ``rdd`` with the columns, names and size of ``df``."""
-        from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+def relation_of(df: DataFrame) -> DataFrame:
+    """The rows of a persisted frame as a relation of their own: Spark does not know a frame again that stands twice in
+    a query and has a claim below, and would make it anew beside the persisted one."""
+    inner: Any = df
+    return _frame(df, inner._jdf.queryExecution().toRdd(), None)
 
-        inner: Any = df
-        jvm, session = self._jvm, inner.sparkSession._jsparkSession
-        query = inner._jdf.queryExecution()
-        none = jvm.scala.Option.empty()
-        unknown = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(int(rdd.getNumPartitions()))
-        size = jvm.scala.Option.apply(query.optimizedPlan().stats())
-        placed = query.analyzed().output(), rdd, claim or unknown, self._seq([]), _NO
-        more = (_NO,) if spark_version(df) >= _FLAG else ()
-        logical = jvm.org.apache.spark.sql.execution.LogicalRDD(*placed, none, session, size, none, *more)
-        made: DataFrame = ClassicFrame(
-            jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, logical), inner.sparkSession
-        )
-        return made
+
+def _frame(df: DataFrame, rdd: Any, claim: Any | None) -> DataFrame:
+    """A frame of ``rdd`` with the columns, names and size of ``df``."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+    inner: Any = df
+    jvm, session = inner.sparkSession._jvm, inner.sparkSession._jsparkSession
+    query, none = inner._jdf.queryExecution(), jvm.scala.Option.empty()
+    unknown = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(int(rdd.getNumPartitions()))
+    size = jvm.scala.Option.apply(query.optimizedPlan().stats())
+    placed = query.analyzed().output(), rdd, claim or unknown, _seq(jvm, []), _NO
+    more = (_NO,) if spark_version(df) >= _FLAG else ()
+    logical = jvm.org.apache.spark.sql.execution.LogicalRDD(*placed, none, session, size, none, *more)
+    frame = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, logical)
+    return ClassicFrame(frame, inner.sparkSession)
+
+
+def _seq(jvm: Any, values: Sequence[Any]) -> Any:
+    listed = jvm.java.util.ArrayList()
+    for value in values:
+        listed.add(value)
+    return jvm.PythonUtils.toSeq(listed)
 
 
 def run_map_stage(df: DataFrame, cells: int, metric: str, description: str) -> MapStage:

@@ -1,10 +1,11 @@
 """``aggregate``: a user's mergeable state per key, with hot keys split over tasks and merged after.
 
-At the plan: one native exchange puts the rows where the plan says, hot keys in several partitions; ``partial`` makes a
-state of each group there. States of whole keys are final where they are, and only those of split keys are shuffled
-again, for ``merge``: Dalton's key-forwarding in Spark's form. Prompt's Algorithm 3 (section 5) says which reduce bucket
-merges which split key. Its map tasks see their own keys only, so they hash split ones (line 2); the driver knows them
-all by the plan, so it runs lines 3 to 12 once, on numbers of states, and every task carries the answer as a table.
+At the plan: one native exchange puts the rows where the plan says, hot keys in several partitions, or, without a plan,
+they are placed in flight; ``partial`` makes a state of each group there. States of whole keys are final where they are,
+and only those of split keys are shuffled again, for ``merge``: Dalton's key-forwarding in Spark's form. Prompt's
+Algorithm 3 (section 5) says which reduce bucket merges which split key. Its map tasks see their own keys only, so they
+hash split ones (line 2); the driver knows them all, so it runs lines 3 to 12 once, on numbers of states, and every
+task carries the answer as a table.
 
 Spark evaluates a stage once for each of two consumers, so the states are persisted and read twice: ``release`` frees
 them. They are made at once, in a job of their own: left to AQE both readers start at the same time, and on two
@@ -31,6 +32,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
+from unskew.core.in_flight.layout import fine_cells
 from unskew.core.operators.advice import PIECE
 from unskew.core.operators.advice import states as states_of
 from unskew.core.operators.bucket_allocator import allocate
@@ -39,6 +41,8 @@ from unskew.core.plan.lookup import find_lookup
 from unskew.core.plan.plan import Plan
 from unskew.spark.frame.jvm import slots_of
 from unskew.spark.frame.keys import AUTO, Columns, helper, key_columns, key_names, key_of, quoted, same_each_time
+from unskew.spark.in_flight.map_stage import relation_of
+from unskew.spark.in_flight.place import PlacedRows, Placing
 from unskew.spark.operators.groups import applied
 from unskew.spark.operators.user_functions import FORMS, Function, arity, fragment, in_pieces, streamed, whole
 from unskew.spark.place.native import bucket_column, hot_column, route_column, table
@@ -47,7 +51,18 @@ from unskew.spark.place.repartition import move_rows, repartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Aggregation", "SplitKeys", "aggregation_of", "at_input", "at_plan", "place_for", "split_keys_of"]
+__all__ = [
+    "Aggregation",
+    "MergeBuckets",
+    "SplitKeys",
+    "aggregation_of",
+    "aggregation_placing",
+    "at_input",
+    "at_placed",
+    "at_plan",
+    "place_for",
+    "split_keys_of",
+]
 
 _PLACES = ("plan", "input", "auto")
 
@@ -103,13 +118,26 @@ def _names_in(df: DataFrame, key: Columns, schema: StructType) -> tuple[str, ...
 
 
 @dataclass(frozen=True, eq=False)
+class MergeBuckets:
+    """In which of so many reduce ``buckets`` the states of each split key, or of each cut cell's keys, are merged."""
+
+    bucket: NDArray[np.int32]
+    buckets: int
+
+    @classmethod
+    def of(cls, ids: NDArray[np.uint64], fragments: NDArray[np.int64], most: int) -> MergeBuckets:
+        """Algorithm 3 over all of them at once: worst fit by their number of states, in at most ``most`` buckets."""
+        buckets = max(min(len(ids), most), 1)
+        return cls(allocate(ids, fragments, np.zeros(len(ids), np.bool_), buckets, task=0).buckets, buckets)
+
+
+@dataclass(frozen=True, eq=False)
 class SplitKeys:
-    """The split keys of a plan, how many fragments each has, and in which reduce bucket its states are merged."""
+    """The split keys of a plan, how many fragments each has, and where its states are merged."""
 
     hashes: NDArray[np.uint64]
     fragments: NDArray[np.int64]
-    bucket: NDArray[np.int32]
-    buckets: int
+    merge: MergeBuckets
 
     def number(self, key: Column) -> Column:
         """Which of the split keys it is, -1 for every other key."""
@@ -121,13 +149,11 @@ class SplitKeys:
 
 
 def split_keys_of(plan: Plan, most: int) -> SplitKeys:
-    """Algorithm 3 over all split keys at once: worst fit by their number of states, in at most ``most`` buckets."""
+    """The split keys of a plan; their states are merged in at most ``most`` buckets."""
     hot = plan.hot
     at = np.flatnonzero(hot.home < 0)
     fragments = np.array([len(hot.slots.units(int(SPLIT - hot.home[i]))) for i in at.tolist()], np.int64)
-    buckets = max(min(len(at), most), 1)
-    allocation = allocate(hot.hashes[at], fragments, np.zeros(len(at), np.bool_), buckets, task=0)
-    return SplitKeys(hot.hashes[at], fragments, allocation.buckets, buckets)
+    return SplitKeys(hot.hashes[at], fragments, MergeBuckets.of(hot.hashes[at], fragments, most))
 
 
 # -- at the plan ------------------------------------------------------------------------------------------------
@@ -141,12 +167,42 @@ def at_plan(call: Aggregation, plan: Plan, spread: Columns = AUTO) -> tuple[Data
         own = whole(call.partial, call.form, columns=1, in_key=1)
         return applied(_by(placed, call.key, at), own, call.schema, call.form), None
     split = split_keys_of(plan, slots_of(call.df.sparkSession) or plan.partitions)
-    placed = placed.withColumn(mark, split.number(key_of(placed, call.key).hash))
+    states = _kept_states(call, placed.withColumn(mark, split.number(key_of(placed, call.key).hash)), at)
+    return _whole_and_merged(call, states, split.merge), states
+
+
+def aggregation_placing(call: Aggregation, partitions: int) -> Placing:
+    """How rows are placed in flight: by fine cells, so that few keys but the heavy ones are cut."""
+    return Placing(partitions, fine_cells(partitions), cut=True, column=helper(call.df.columns, "task"))
+
+
+def at_placed(call: Aggregation, placed: PlacedRows) -> tuple[DataFrame, DataFrame | None]:
+    """The same for rows that were placed in flight, by ``aggregation_placing``. Keys of a cut cell have a state in each
+    of its tasks: they are merged, a cell's keys in one bucket."""
+    at, mark = placed.df.columns[-1], helper(call.df.columns, "split")
+    if not placed.ranges.cuts:
+        own = whole(call.partial, call.form, columns=1, in_key=1)
+        return applied(_by(placed.df, call.key, at), own, call.schema, call.form), None
+    cells, numbers, parts = np.unique(placed.ranges.cut_cells, return_inverse=True, return_counts=True)
+    task = np.full(len(placed.ranges.ranges), -1, np.int32)
+    task[placed.ranges.cut_tasks] = numbers
+    merge = MergeBuckets.of(cells.astype(np.uint64), parts, placed.slots)
+    states = _kept_states(call, placed.df.withColumn(mark, F.get(table(task, "int"), placed.df[at])), at)
+    return _whole_and_merged(call, relation_of(states), merge), states
+
+
+def _kept_states(call: Aggregation, placed: DataFrame, at: str) -> DataFrame:
+    """The states of rows that are marked with which split key or cut cell they are of: made now, and persisted."""
     states = _states(call, placed, at).persist()
     states.count()
+    return states
+
+
+def _whole_and_merged(call: Aggregation, states: DataFrame, merge: MergeBuckets) -> DataFrame:
+    """Those that have no mark as they are, those that have one merged."""
     out = states.columns[-1]
     final = states.where(states[out] < 0).select(*(states[name] for name in map(quoted, call.schema.names)))
-    return final.unionAll(_merged(call, states.where(states[out] >= 0), split)), states
+    return final.unionAll(_merged(call, states.where(states[out] >= 0), merge))
 
 
 def _by(df: DataFrame, key: Columns, *before: str) -> Any:
@@ -162,10 +218,10 @@ def _states(call: Aggregation, placed: DataFrame, at: str) -> DataFrame:
     )
 
 
-def _merged(call: Aggregation, states: DataFrame, split: SplitKeys) -> DataFrame:
+def _merged(call: Aggregation, states: DataFrame, merge: MergeBuckets) -> DataFrame:
     """Merged by the split key's number too: pandas has one NaN for NULL and for NaN, and they are two keys."""
     out, bucket = states.columns[-1], helper(states.columns, "bucket")
-    moved = move_rows(states, F.get(table(split.bucket, "int"), states[out]), split.buckets, column=bucket)
+    moved = move_rows(states, F.get(table(merge.bucket, "int"), states[out]), merge.buckets, column=bucket)
     own = whole(call.merge, call.form, columns=2, in_key=2)
     return applied(_by(moved, [quoted(name) for name in call.names], bucket, out), own, call.schema, call.form)
 
