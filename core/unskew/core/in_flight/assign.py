@@ -13,8 +13,8 @@ included.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -26,7 +26,9 @@ from unskew.core.quality.measures import makespan
 
 __all__ = ["CellRange", "TaskRanges", "assign"]
 
-_SIZES = (0.25, 0.33, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.03, 1.06, 1.1, 1.2, 1.35, 1.5, 2.0)  # of a mean task
+_SIZES = (0.25, 0.33, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0)  # of a mean task
+_PART_SIZES = (1.0, 0.5, 0.25)  # of a task's
+_ROUNDING, _ROUNDED = 1e-9, 1.0 + 1e-9
 _SLACK = 1.02  # fewer tasks, but not fewer than are wanted, are taken where they end this little later
 START = 0.01  # what a task's start costs, in mean tasks
 
@@ -120,68 +122,109 @@ def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: in
     for name, value in (("partitions", partitions), ("slots", slots)):
         if value < 1:
             raise ConfigError(name, value, "1 or more")
-    by_cell = loads.by_cell
-    total = float(by_cell.sum())
+    total = float(loads.by_cell.sum())
     if not total:
         return TaskRanges(loads.count, loads.tasks, (CellRange(0, loads.count),))
-    mean, limit = total / partitions, most or max(4 * slots, 2 * partitions)
-    tried = [_ranges(loads, by_cell, size * mean, cut=cut and loads.tasks > 1) for size in _SIZES]
-    fitting = [one for one in tried if len(one) <= max(limit, len(tried[-1]))]
-    ends = [makespan(np.array([one.load for one in each]) + START * mean, slots) for each in fitting]
-    near = [at for at, end in enumerate(ends) if end <= _SLACK * min(ends)]
-    best = max((at for at in near if _SIZES[at] <= 1.0), default=near[0])
-    return TaskRanges(loads.count, loads.tasks, tuple(fitting[best]))
+    mean, cut = total / partitions, cut and loads.tasks > 1
+    ways = product(_PART_SIZES if cut else (1.0,), _SIZES)
+    tried = [_Tasks.of(loads, size * mean, part, cut=cut) for part, size in ways]
+    limit = max(most or max(4 * slots, 2 * partitions), min(map(len, tried)))
+    best = _best([one for one in tried if len(one) <= limit], mean, slots)
+    return TaskRanges(loads.count, loads.tasks, best.ranges())
 
 
-def _ranges(loads: CellLoads, by_cell: F64, size: float, *, cut: bool) -> list[CellRange]:
-    """Tasks of about this size, the largest first."""
-    heavy = np.flatnonzero(by_cell > size)
-    ranges = list(_between(by_cell, heavy, size))
-    for cell in heavy.tolist():
-        ranges += _parts(loads.by_map(cell), cell, size) if cut else [CellRange(cell, cell + 1, float(by_cell[cell]))]
-    return sorted(ranges, key=lambda one: (-one.load, one.first, one.maps or (0, 0)))
+def _best(tried: list[_Tasks], mean: float, slots: int) -> _Tasks:
+    """The fewest tasks of those that end soonest; no larger ones than are wanted, if those end as soon."""
+    ends = [one.end(START * mean, slots) for one in tried]
+    near = [one for one, end in zip(tried, ends, strict=True) if end <= _SLACK * min(ends)]
+    return min([one for one in near if one.size <= _ROUNDED * mean] or near, key=len)
 
 
-def _between(by_cell: F64, heavy: I64, size: float) -> Iterator[CellRange]:
-    """The light cells between the heavy ones, in as few ranges of this size as hold them, alike in load."""
-    sums = np.concatenate([[0.0], np.cumsum(by_cell)])
-    begins, ends = np.concatenate([[0], heavy + 1]), np.concatenate([heavy, [len(by_cell)]])
-    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        if begin < end:
-            yield from _alike(sums, begin, end, size)
+@dataclass(frozen=True, eq=False)
+class _Tasks:
+    """One way to share the cells out: tasks of about this ``size``, those that read cells from ``first`` to before
+    ``last``, and then parts of heavy cells, which read of one cell what the map tasks from ``begin`` to before ``end``
+    have written."""
 
+    size: float
+    first: I64
+    last: I64
+    begin: I64
+    end_map: I64
+    loads: F64
+    map_tasks: int
 
-def _alike(sums: F64, begin: int, end: int, size: float) -> Iterator[CellRange]:
-    """The cells from ``begin`` to ``end`` as ranges of about the same load, none above ``size``: heavy ones are not
-    among them."""
-    left, at = float(sums[end] - sums[begin]), begin
-    while at < end:
-        share = left / max(np.ceil(left / size - 1e-9), 1.0)
-        near = int(np.searchsorted(sums, sums[at] + share, side="right")) - 1
-        over = (
-            near + 1 <= end
-            and sums[near + 1] - sums[at] <= size
-            and sums[near + 1] - sums[at] - share < share - (sums[near] - sums[at])
+    def __len__(self) -> int:
+        return len(self.loads)
+
+    @classmethod
+    def of(cls, loads: CellLoads, size: float, part: float, *, cut: bool) -> _Tasks:
+        """Light cells in ranges of about this size, heavy ones alone or in parts of that share of it."""
+        by_cell, parts = loads.by_cell, loads.parts
+        heavy = np.flatnonzero(by_cell > size)
+        begins, ends = np.concatenate([[0], heavy + 1]), np.concatenate([heavy, [loads.count]])
+        some = begins < ends
+        _, first, last, light = _cut(by_cell, begins[some], ends[some], size)
+        if not cut:
+            none = np.zeros(len(first) + len(heavy), np.int64)
+            alone = np.concatenate([light, by_cell[heavy]])
+            return cls(size, _joined(first, heavy), _joined(last, heavy + 1), none, none, alone, loads.tasks)
+        begins, ends = parts.starts[heavy], parts.starts[heavy + 1]
+        which, left, right, each = _cut(parts.loads, begins, ends, size * part)
+        # A part begins with the map task where it was cut, the first with the first map task of all.
+        begin = np.where(left == begins[which], 0, parts.maps[left])
+        end = np.where(right == ends[which], loads.tasks, parts.maps[np.minimum(right, len(parts.maps) - 1)])
+        none, cells = np.zeros(len(first), np.int64), heavy[which]
+        return cls(
+            size,
+            _joined(first, cells),
+            _joined(last, cells + 1),
+            _joined(none, begin),
+            _joined(none, end),
+            np.concatenate([light, each]),
+            loads.tasks,
         )
-        last = min(max(near + over, at + 1), end)
-        if not left - (sums[last] - sums[at]) > 1e-9 * size:
-            last = end  # what is left has no rows
-        load = float(sums[last] - sums[at])
-        yield CellRange(at, last, load)
-        left, at = left - load, last
+
+    def end(self, start: float, slots: int) -> float:
+        """When the last task ends. Spark prefers to run parts of a cell where their map tasks ran: so they may start
+        first, as the largest, or, where no such host is free, last. The later end of the two counts."""
+        loads, part = self.loads + start, self._part
+        largest = -np.sort(-loads)
+        light, parts = -np.sort(-loads[~part]), -np.sort(-loads[part])
+        last = makespan(np.concatenate([light, parts]), slots) if len(parts) else 0.0
+        return max(makespan(largest, slots), last)
+
+    @property
+    def _part(self) -> Mask:
+        return np.asarray(self.end_map - self.begin, np.int64) % max(self.map_tasks, 1) > 0
+
+    def ranges(self) -> tuple[CellRange, ...]:
+        """What each task reads, the largest first."""
+        order = np.lexsort((self.begin, self.first, -self.loads)).tolist()
+        first, last, part = self.first.tolist(), self.last.tolist(), self._part.tolist()
+        begin, end, loads = self.begin.tolist(), self.end_map.tolist(), self.loads.tolist()
+        return tuple(
+            CellRange(first[at], last[at], loads[at], (begin[at], end[at]) if part[at] else None) for at in order
+        )
 
 
-def _parts(by_map: F64, cell: int, size: float) -> list[CellRange]:
-    """A heavy cell in parts of about this size, each of neighbouring map tasks."""
-    sums = np.concatenate([[0.0], np.cumsum(by_map)])
-    count = min(int(np.ceil(sums[-1] / size - 1e-9)), len(by_map))
-    marks = np.searchsorted(sums, np.arange(1, count) * (sums[-1] / count))
-    lower = np.maximum(marks - 1, 0)
-    nearer = np.abs(sums[lower] - np.arange(1, count) * (sums[-1] / count)) < np.abs(
-        sums[marks] - np.arange(1, count) * (sums[-1] / count)
-    )
-    cuts = np.unique(np.concatenate([[0], np.where(nearer, lower, marks), [len(by_map)]]))
-    if len(cuts) == 2:
-        return [CellRange(cell, cell + 1, float(sums[-1]))]
-    parts = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
-    return [CellRange(cell, cell + 1, float(sums[b] - sums[a]), (a, b)) for a, b in parts]
+def _joined(one: I64, other: I64) -> I64:
+    return np.concatenate([one, other]).astype(np.int64)
+
+
+def _cut(loads: F64, begins: I64, ends: I64, size: float) -> tuple[I64, I64, I64, F64]:
+    """Groups of neighbours, each from ``begins`` to before ``ends``, cut into even pieces of about this size: the group
+    of each piece, where it begins and ends, and its load."""
+    sums = np.concatenate([[0.0], np.cumsum(loads)])
+    whole = sums[ends] - sums[begins]
+    count = np.clip(np.ceil(whole / size - _ROUNDING), 1, ends - begins).astype(np.int64)
+    group = np.repeat(np.arange(len(begins)), count)
+    step = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
+    marks = sums[begins[group]] + whole[group] * step / count[group]
+    above = np.maximum(np.searchsorted(sums, marks), 1)
+    nearest = np.where(marks - sums[above - 1] < sums[np.minimum(above, len(loads))] - marks, above - 1, above)
+    first = np.where(step == 0, begins[group], np.clip(nearest, begins[group], ends[group]))
+    new = (first < ends[group]) & ((step == 0) | (first > np.roll(first, 1)))
+    group, first = group[new].astype(np.int64), first[new].astype(np.int64)
+    last = np.where(np.append(group[1:] != group[:-1], True), ends[group], np.append(first[1:], 0))
+    return group, first, last, sums[last] - sums[first]

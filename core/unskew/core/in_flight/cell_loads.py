@@ -10,7 +10,7 @@ from unskew.core.arrays.frozen import derived
 from unskew.core.arrays.types import F64, I64, U64
 from unskew.core.errors import ConfigError
 
-__all__ = ["LEVEL_SHIFT", "MAP_SHIFT", "CellLoads", "packed_cell", "unpacked_cells"]
+__all__ = ["LEVEL_SHIFT", "MAP_SHIFT", "CellLoads", "CellParts", "packed_cell", "unpacked_cells"]
 
 MAP_SHIFT, LEVEL_SHIFT = 17, 41  # of a sampled row's word: the cell has the lowest bits
 
@@ -35,13 +35,23 @@ def unpacked_cells(words: U64, every: int, fewer: int) -> tuple[I64, I64, F64]:
 
 
 @dataclass(frozen=True, eq=False)
+class CellParts:
+    """What each map task has written of each cell, as far as it was sampled, ordered by cell and map task: the parts of
+    cell c are those from ``starts[c]`` to before ``starts[c + 1]``."""
+
+    maps: I64
+    loads: F64
+    starts: I64
+
+
+@dataclass(frozen=True, eq=False)
 class CellLoads:
     """The sampled rows: ``cells`` and ``maps`` of each, and the ``weights`` that they stand for; out of ``count`` cells
     that ``tasks`` map tasks have written. A weight is in rows, or in what a row weighs.
 
     >>> loads = CellLoads(np.array([2, 2, 0]), np.array([0, 1, 1]), np.array([10.0, 10.0, 5.0]), count=4, tasks=2)
-    >>> loads.by_cell.tolist(), loads.by_map(2).tolist()
-    ([5.0, 0.0, 20.0, 0.0], [10.0, 10.0])
+    >>> loads.by_cell.tolist(), loads.parts.loads.tolist()
+    ([5.0, 0.0, 20.0, 0.0], [5.0, 10.0, 10.0])
     """
 
     cells: I64
@@ -60,12 +70,9 @@ class CellLoads:
         return np.bincount(self.cells, self.weights, self.count).astype(np.float64)
 
     @derived
-    def _order(self) -> tuple[I64, I64]:
-        order = np.argsort(self.cells, kind="stable")
-        return order, self.cells[order]
-
-    def by_map(self, cell: int) -> F64:
-        """What each map task's output has of a cell."""
-        order, cells = self._order
-        rows = order[np.searchsorted(cells, cell) : np.searchsorted(cells, cell, side="right")]
-        return np.bincount(self.maps[rows], self.weights[rows], self.tasks).astype(np.float64)
+    def parts(self) -> CellParts:
+        """The load of each map task's part of a cell."""
+        numbers, which = np.unique(self.cells * max(self.tasks, 1) + self.maps, return_inverse=True)
+        cells, maps = np.divmod(numbers, max(self.tasks, 1))
+        starts = np.searchsorted(cells, np.arange(self.count + 1))
+        return CellParts(maps, np.bincount(which, self.weights, len(numbers)).astype(np.float64), starts)
