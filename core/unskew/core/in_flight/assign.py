@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -139,7 +140,7 @@ def _ranges(loads: CellLoads, by_cell: F64, size: float, *, cut: bool) -> list[C
     heavy = np.flatnonzero(by_cell > size)
     ranges = list(_between(by_cell, heavy, size))
     for cell in heavy.tolist():
-        ranges += _parts(loads.by_map(cell), cell, size) if cut else [CellRange(cell, cell + 1, float(by_cell[cell]))]
+        ranges += _parts(*loads.edges(cell), cell, size) if cut else [CellRange(cell, cell + 1, float(by_cell[cell]))]
     return sorted(ranges, key=lambda one: (-one.load, one.first, one.maps or (0, 0)))
 
 
@@ -172,17 +173,16 @@ def _alike(sums: F64, begin: int, end: int, size: float) -> Iterator[CellRange]:
         left, at = left - load, last
 
 
-def _parts(by_map: F64, cell: int, size: float) -> list[CellRange]:
-    """A heavy cell in parts of about this size, each of neighbouring map tasks."""
-    sums = np.concatenate([[0.0], np.cumsum(by_map)])
-    count = min(int(np.ceil(sums[-1] / size - 1e-9)), len(by_map))
-    marks = np.searchsorted(sums, np.arange(1, count) * (sums[-1] / count))
+def _parts(edges: I64, sums: F64, cell: int, size: float) -> list[CellRange]:
+    """A heavy cell in parts of about this size, each of neighbouring map tasks, between some of these edges."""
+    count = min(int(np.ceil(sums[-1] / size - 1e-9)), len(edges) - 1)
+    goals = np.arange(1, count) * (sums[-1] / max(count, 1))
+    marks = np.searchsorted(sums, goals)
     lower = np.maximum(marks - 1, 0)
-    nearer = np.abs(sums[lower] - np.arange(1, count) * (sums[-1] / count)) < np.abs(
-        sums[marks] - np.arange(1, count) * (sums[-1] / count)
-    )
-    cuts = np.unique(np.concatenate([[0], np.where(nearer, lower, marks), [len(by_map)]]))
+    nearer = np.abs(sums[lower] - goals) < np.abs(sums[marks] - goals)
+    cuts = np.unique(np.concatenate([[0], np.where(nearer, lower, marks), [len(edges) - 1]]))
     if len(cuts) == 2:
         return [CellRange(cell, cell + 1, float(sums[-1]))]
-    parts = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
-    return [CellRange(cell, cell + 1, float(sums[b] - sums[a]), (a, b)) for a, b in parts]
+    loads = np.diff(sums[cuts]).tolist()
+    at = edges[cuts].tolist()
+    return [CellRange(cell, cell + 1, load, part) for load, part in zip(loads, pairwise(at), strict=True)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unskew.core.arrays.frozen import derived
+from unskew.core.arrays.ranking import new_values
 from unskew.core.arrays.types import F64, I64, U64
 from unskew.core.errors import ConfigError
 
@@ -60,12 +61,30 @@ class CellLoads:
         return np.bincount(self.cells, self.weights, self.count).astype(np.float64)
 
     @derived
-    def _order(self) -> tuple[I64, I64]:
-        order = np.argsort(self.cells, kind="stable")
-        return order, self.cells[order]
+    def _of_map(self) -> tuple[I64, F64, I64]:
+        """What map tasks have written of cells, by cell and map task: the task, how much, and where each cell begins."""
+        order = np.lexsort((self.maps, self.cells))
+        pairs = (self.cells * max(self.tasks, 1) + self.maps)[order]
+        at = np.flatnonzero(new_values(pairs))
+        sums = np.add.reduceat(self.weights[order], at) if len(at) else np.zeros(0)
+        begins = np.searchsorted(self.cells[order][at], np.arange(self.count + 1))
+        return self.maps[order][at], sums.astype(np.float64), begins
+
+    def edges(self, cell: int) -> tuple[I64, F64]:
+        """The numbers of map tasks where a cell can be cut, from 0 to all of them, and what the map tasks before each
+        have of it: in between lie only those that have nothing of it in the sample.
+
+        >>> loads = CellLoads(np.array([2, 2, 0]), np.array([1, 6, 1]), np.array([10.0, 30.0, 5.0]), count=4, tasks=8)
+        >>> [edge.tolist() for edge in loads.edges(2)]
+        [[0, 2, 8], [0.0, 10.0, 40.0]]
+        """
+        maps, sums, begins = self._of_map
+        mine = slice(begins[cell], begins[cell + 1])
+        return np.concatenate([[0], maps[mine][:-1] + 1, [self.tasks]]), np.concatenate([[0.0], np.cumsum(sums[mine])])
 
     def by_map(self, cell: int) -> F64:
         """What each map task's output has of a cell."""
-        order, cells = self._order
-        rows = order[np.searchsorted(cells, cell) : np.searchsorted(cells, cell, side="right")]
-        return np.bincount(self.maps[rows], self.weights[rows], self.tasks).astype(np.float64)
+        maps, sums, begins = self._of_map
+        found, mine = np.zeros(self.tasks), slice(begins[cell], begins[cell + 1])
+        found[maps[mine]] = sums[mine]
+        return found

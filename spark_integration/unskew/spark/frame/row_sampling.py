@@ -57,11 +57,11 @@ def every_for(rows: int, partitions: int) -> int:
     return 1 << max((rows // sample_for(partitions)).bit_length() - 1, 0)
 
 
-def near_for(tasks: int, partitions: int) -> int:
+def near_for(tasks: int, partitions: int, *, least: int = _LEAST) -> int:
     """How many rows of a task are sampled before fewer are: all tasks together a small multiple of what is needed,
     also in a first batch of unknown size. A power of two, so that Spark seldom has to compile anew."""
     share = _UNEVEN * sample_for(partitions) // max(tasks, 1)
-    return min(max(1 << max(share.bit_length() - 1, 0), _LEAST), MOST_NEAR)
+    return min(max(1 << max(share.bit_length() - 1, 0), least), MOST_NEAR)
 
 
 def observed_rows(

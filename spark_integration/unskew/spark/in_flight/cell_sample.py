@@ -37,6 +37,8 @@ __all__ = ["METRICS", "CellSample", "SampledCells"]
 
 METRICS = "unskew cells"  # the name of what the frame observes
 _ASSUMED_TASKS = 8  # that read the frame, where nobody says how many
+_STRETCHES = 4  # of rows sampled ever more seldom, that a task comes to where nobody knows how many it has
+_LEAST_NEAR = 8  # rows of a task: ten thousand tasks bring some hundred thousand
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,13 +66,15 @@ class SampledCells:
     tasks: int = _ASSUMED_TASKS
 
     @property
-    def _rate(self) -> tuple[int, int]:
-        return every_for(self.rows, self.partitions), near_for(self.tasks, self.partitions)
+    def rate(self) -> tuple[int, int]:
+        """One in how many rows is sampled, and how many rows of a task before fewer are."""
+        tasks = self.tasks if self.rows else _STRETCHES * self.tasks
+        return every_for(self.rows, self.partitions), near_for(tasks, self.partitions, least=_LEAST_NEAR)
 
     @property
     def frame(self) -> DataFrame:
         """The frame whose map stage is to run."""
-        every, near = self._rate
+        every, near = self.rate
         cell = F.pmod(F.hash(*self.keys), F.lit(self.cells)).cast("bigint")
         task = F.shiftleft(F.spark_partition_id().cast("bigint"), MAP_SHIFT)
         word = F.shiftleft(level_column(self.df, every, near, wary=True), LEVEL_SHIFT).bitwiseOR(task).bitwiseOR(cell)
@@ -82,7 +86,7 @@ class SampledCells:
         """What the stage's sample says."""
         total, sample = int(stage.metrics[0] or 0), stage.metrics[1]
         keys, words, *logarithms = words_in(None if sample is None else bytes(sample), 2 + (self.weight is not None))
-        cells, maps, stands_for = unpacked_cells(words, first_of(self._rate[0], wary=True), FEWER)
+        cells, maps, stands_for = unpacked_cells(words, first_of(self.rate[0], wary=True), FEWER)
         own = weights_in(logarithms[0]) if logarithms else None
         weights = stands_for if own is None else stands_for * own
         whole = float(weights.sum())
