@@ -67,7 +67,8 @@ class TaskRanges:
         part = 0  # map tasks of the cell at ``at`` that are covered
         for one in ordered:
             begin, end = one.maps or (0, self.map_tasks)
-            if one.first != at or begin != part or not one.first < one.last or (one.maps and not begin < end):
+            of_one = not one.maps or (begin < end <= self.map_tasks and one.last == one.first + 1)
+            if one.first != at or begin != part or not one.first < one.last or not of_one:
                 raise PlanError(
                     f"cells from {one.first} to {one.last} of map tasks {begin} to {end}: cell {at} comes next"
                 )

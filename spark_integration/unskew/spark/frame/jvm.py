@@ -59,6 +59,8 @@ OLDEST = (4, 0)
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _LOOKED = 0.02  # seconds between two looks
 _COLUMN_BYTES = 8  # of a value in a file or in memory: a guess, good for how many rows to sample
+# Spark's operators that have as many rows as what is below them.
+_SAME_ROWS = ("Project", "Union", "Sort", "Repartition", "RepartitionByExpression", "CollectMetrics", "Window")
 _UNKNOWN = 1 << 62  # Spark's own default for what it knows nothing of is as large as a long can be
 
 
@@ -114,14 +116,28 @@ def estimated_bytes(df: DataFrame) -> int | None:
 
 
 def expected_rows(df: DataFrame) -> int:
-    """About how many rows Spark takes the frame for, by its own count or by bytes and columns; 0 where it has no idea.
-    No job runs."""
+    """About how many rows the frame has, by Spark's count of what it reads, or by bytes and columns; 0 where that says
+    nothing: where rows are filtered, joined or grouped first (Spark takes a join for the product of its sides). No job
+    runs."""
     inner: Any = df
-    size = estimated_bytes(df)
-    if size is None:
+    known = hasattr(inner, "_jdf") and estimated_bytes(df) is not None
+    return _rows_of(inner._jdf.queryExecution().optimizedPlan()) if known else 0
+
+
+def _rows_of(node: Any) -> int:
+    """Of a logical plan, where its rows are those of its leaves."""
+    children = node.children()
+    count = int(children.size())
+    if not count:
+        stats = node.stats()
+        if stats.rowCount().isDefined():
+            return int(str(stats.rowCount().get()))
+        columns = max(int(node.output().size()), 1)
+        return int(str(stats.sizeInBytes())) // (_COLUMN_BYTES * columns)
+    if str(node.getClass().getSimpleName()) not in _SAME_ROWS:
         return 0
-    known = inner._jdf.queryExecution().optimizedPlan().stats().rowCount()
-    return int(str(known.get())) if known.isDefined() else size // (_COLUMN_BYTES * max(len(df.columns), 1))
+    each = [_rows_of(children.apply(at)) for at in range(count)]
+    return sum(each) if all(each) else 0
 
 
 def default_files(df: DataFrame) -> str | None:

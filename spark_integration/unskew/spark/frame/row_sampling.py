@@ -2,7 +2,10 @@
 
 Rows are chosen by their position in the task, hashed: evenly, and not by their content, so that equal rows are sampled
 as often as others. Far into a task that reads more than was expected fewer are chosen: the driver gets a bounded number
-whatever comes. Which rows are sampled decides nothing about where a row goes.
+whatever comes. Where the number of rows is a guess (``wary``) the first rows of a task are sampled more often than the
+guess says, for a short stretch: a frame of a thousandth of the rows has a sample all the same.
+
+Which rows are sampled decides nothing about where a row goes.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ __all__ = [
     "METRIC",
     "MOST_NEAR",
     "every_for",
+    "first_of",
     "level_column",
     "logarithm_of",
     "near_for",
@@ -38,7 +42,8 @@ __all__ = [
 FEWER, _LEVELS = 8, 6  # of what comes further on in a task one in so many, so many times over
 METRIC = "sample"  # what the sample is called among the frame's observed metrics
 _WIDTH = 16  # hexadecimal digits of a bigint
-_INDEX = f"(monotonically_increasing_id() & {(1 << 33) - 1})"  # of a row in its task
+_IN_TASK = (1 << 33) - 1  # the bits of Spark's number of a row that count the rows of its task
+_START = 16  # the part of a level's rows that is sampled at each step of a wary start
 _UNEVEN = 4  # times its share that a task may have before it is
 _LEAST, MOST_NEAR = 1 << 6, 1 << 14
 _LOG_STEPS = 1 << 32  # of a weight's logarithm, to the base 2
@@ -52,20 +57,31 @@ def every_for(rows: int, partitions: int) -> int:
     return 1 << max((rows // sample_for(partitions)).bit_length() - 1, 0)
 
 
-def near_for(tasks: int, partitions: int) -> int:
+def near_for(tasks: int, partitions: int, *, least: int = _LEAST) -> int:
     """How many rows of a task are sampled before fewer are: all tasks together a small multiple of what is needed,
     also in a first batch of unknown size. A power of two, so that Spark seldom has to compile anew."""
     share = _UNEVEN * sample_for(partitions) // max(tasks, 1)
-    return min(max(1 << max(share.bit_length() - 1, 0), _LEAST), MOST_NEAR)
+    return min(max(1 << max(share.bit_length() - 1, 0), least), MOST_NEAR)
 
 
 def observed_rows(
-    df: DataFrame, parts: Sequence[Column], every: int, near: int, observation: Observation | str
+    df: DataFrame,
+    parts: Sequence[Column],
+    every: int,
+    near: int,
+    observation: Observation | str,
+    *,
+    wary: bool = False,
 ) -> DataFrame:
     """The same frame, which brings these bigints of one in ``every`` of its rows when a job reads it."""
-    at = helper(df.columns, "sample")
-    marked = df.withColumn(at, F.when(_chosen(every, near), F.concat(*map(_bytes, parts))))
-    return marked.observe(observation, F.expr("count(1) AS rows"), F.expr(f"listagg({at}) AS {METRIC}")).drop(at)
+    at, number = helper(df.columns, "sample"), _number(df)
+    # A column of its own: what stands in a branch would count the rows that come there.
+    numbered = df.withColumn(number, F.expr("monotonically_increasing_id()"))
+    mask = _by_row(df, every, near, wary, [step - 1 for step in _steps(every, wary)])
+    chosen = F.expr(f"xxhash64({number}) & {mask} = 0")
+    marked = numbered.withColumn(at, F.when(chosen, F.concat(*map(_bytes, parts))))
+    observed = marked.observe(observation, F.expr("count(1) AS rows"), F.expr(f"listagg({at}) AS {METRIC}"))
+    return observed.drop(at, number)
 
 
 def words_in(sample: bytes | None, parts: int) -> NDArray[np.uint64]:
@@ -73,22 +89,34 @@ def words_in(sample: bytes | None, parts: int) -> NDArray[np.uint64]:
     return np.frombuffer(sample or b"", ">u8").astype(np.uint64).reshape(-1, parts).T.copy()
 
 
-def level_column(every: int, near: int) -> Column:
-    """How often the share of rows that is sampled has been cut to one in ``FEWER`` before this row, as a bigint."""
-    cases = " ".join(f"WHEN {_INDEX} < {step * near}L THEN {level}L" for level, step in _steps(every)[:-1])
-    return F.expr(f"CASE {cases} ELSE {_LEVELS}L END")
+def first_of(every: int, *, wary: bool) -> int:
+    """One in how many of a task's first rows is sampled: what a row of level 0 stands for."""
+    return _steps(every, wary)[0]
 
 
-def _steps(every: int) -> list[tuple[int, int]]:
-    return [(level, every * FEWER**level) for level in range(_LEVELS + 1)]
+def level_column(df: DataFrame, every: int, near: int, *, wary: bool = False) -> Column:
+    """How often the share of rows that is sampled has been cut to one in ``FEWER`` before this row, as a bigint: one
+    of the parts of ``observed_rows``."""
+    return F.expr(_by_row(df, every, near, wary, list(range(len(_steps(every, wary))))))
 
 
-def _chosen(every: int, near: int) -> Column:
-    """Written as SQL, and without anything that is of one batch: then Spark need not compile it anew for each."""
-    steps = [step for _, step in _steps(every)]
-    first = " ".join(f"WHEN {_INDEX} < {step * near}L THEN {step - 1}L" for step in steps[:-1])
-    mask = f"CASE {first} ELSE {steps[-1] - 1}L END"
-    return F.expr(f"xxhash64(monotonically_increasing_id()) & {mask} = 0")
+def _number(df: DataFrame) -> str:
+    return helper(df.columns, "row")
+
+
+def _steps(every: int, wary: bool) -> list[int]:  # noqa: FBT001 - as callers name it
+    """One in how many rows is sampled, at each level."""
+    before = (every.bit_length() - 1) // (FEWER.bit_length() - 1) if wary else 0
+    return [every * FEWER**level // FEWER**before for level in range(before + _LEVELS + 1)]
+
+
+def _by_row(df: DataFrame, every: int, near: int, wary: bool, values: Sequence[int]) -> str:  # noqa: FBT001
+    """One of these bigints, by how far into its task a row is. Written as SQL, and without anything that is of one
+    batch: then Spark need not compile it anew for each."""
+    ends = [step * (near if step >= every else max(near // _START, 1)) for step in _steps(every, wary)]
+    index = f"({_number(df)} & {_IN_TASK}L)"
+    cases = " ".join(f"WHEN {index} < {end}L THEN {value}L" for end, value in zip(ends[:-1], values, strict=False))
+    return f"CASE {cases} ELSE {values[-1]}L END"
 
 
 def _bytes(number: Column) -> Column:

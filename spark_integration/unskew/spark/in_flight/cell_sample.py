@@ -19,6 +19,7 @@ from unskew.core.in_flight.cell_loads import LEVEL_SHIFT, MAP_SHIFT, CellLoads, 
 from unskew.spark.frame.row_sampling import (
     FEWER,
     every_for,
+    first_of,
     level_column,
     logarithm_of,
     near_for,
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["METRICS", "CellSample", "SampledCells"]
 
 METRICS = "unskew cells"  # the name of what the frame observes
-_ASSUMED_TASKS = 8  # that read the frame: of many more the sample is larger than it need be, but bounded
+_ASSUMED_TASKS = 8  # that read the frame, where nobody says how many
+_STRETCHES = 4  # of rows sampled ever more seldom, that a task comes to where nobody knows how many it has
+_LEAST_NEAR = 8  # rows of a task: ten thousand tasks bring some hundred thousand
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +53,8 @@ class CellSample:
 @dataclass(frozen=True, eq=False)
 class SampledCells:
     """``df``, to be written into so many ``cells`` by the hash of ``keys``. ``key`` is what the histogram counts by;
-    about ``rows`` rows are expected (0: unknown), for so many ``partitions``. With a ``weight`` rows are weighed."""
+    about ``rows`` rows are expected (0: unknown) in about ``tasks`` tasks, for so many ``partitions``. With a ``weight``
+    rows are weighed."""
 
     df: DataFrame
     keys: Sequence[Column]
@@ -59,26 +63,30 @@ class SampledCells:
     partitions: int
     rows: int = 0
     weight: Column | None = None
+    tasks: int = _ASSUMED_TASKS
 
     @property
-    def _rate(self) -> tuple[int, int]:
-        return every_for(self.rows, self.partitions), near_for(_ASSUMED_TASKS, self.partitions)
+    def rate(self) -> tuple[int, int]:
+        """One in how many rows is sampled, and how many rows of a task before fewer are."""
+        tasks = self.tasks if self.rows else _STRETCHES * self.tasks
+        return every_for(self.rows, self.partitions), near_for(tasks, self.partitions, least=_LEAST_NEAR)
 
     @property
     def frame(self) -> DataFrame:
         """The frame whose map stage is to run."""
-        every, near = self._rate
+        every, near = self.rate
         cell = F.pmod(F.hash(*self.keys), F.lit(self.cells)).cast("bigint")
         task = F.shiftleft(F.spark_partition_id().cast("bigint"), MAP_SHIFT)
-        word = F.shiftleft(level_column(every, near), LEVEL_SHIFT).bitwiseOR(task).bitwiseOR(cell)
+        word = F.shiftleft(level_column(self.df, every, near, wary=True), LEVEL_SHIFT).bitwiseOR(task).bitwiseOR(cell)
         parts = [self.key, word, *([] if self.weight is None else [logarithm_of(self.weight)])]
-        return observed_rows(self.df, parts, every, near, METRICS).repartition(self.cells, *self.keys)
+        sampled = observed_rows(self.df, parts, every, near, METRICS, wary=True)
+        return sampled.repartition(self.cells, *self.keys)
 
     def of(self, stage: MapStage) -> CellSample:
         """What the stage's sample says."""
         total, sample = int(stage.metrics[0] or 0), stage.metrics[1]
         keys, words, *logarithms = words_in(None if sample is None else bytes(sample), 2 + (self.weight is not None))
-        cells, maps, stands_for = unpacked_cells(words, self._rate[0], FEWER)
+        cells, maps, stands_for = unpacked_cells(words, first_of(self.rate[0], wary=True), FEWER)
         own = weights_in(logarithms[0]) if logarithms else None
         weights = stands_for if own is None else stands_for * own
         whole = float(weights.sum())

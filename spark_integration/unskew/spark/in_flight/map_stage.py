@@ -146,6 +146,7 @@ def run_map_stage(df: DataFrame, cells: int, metric: str, description: str) -> M
     try:
         with _described(inner.sparkSession.sparkContext, description):
             exchange = _run(inner, cells)
+        _tell_observers(inner)
         observed = _find(exchange, "CollectMetricsExec", lambda node: str(node.name()) == metric)
         row = observed.collectedMetrics()
         metrics = tuple(row.get(at) for at in range(row.size()))
@@ -166,6 +167,12 @@ def _run(inner: Any, cells: int) -> Any:
     forever = getattr(jvm.scala.concurrent.duration, "Duration$").__getattr__("MODULE$").Inf()
     jvm.org.apache.spark.util.ThreadUtils.awaitResult(exchange.submitShuffleJob(), forever)
     return exchange
+
+
+def _tell_observers(inner: Any) -> None:
+    """What the user observes of the frame below has been seen now, and no later job sees it: the frame that is made of
+    the map stage reads what it has written."""
+    inner.sparkSession._jsparkSession.observationManager().tryComplete(inner._jdf.queryExecution())
 
 
 def _exchange(plan: Any, cells: int) -> Any:

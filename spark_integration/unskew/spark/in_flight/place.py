@@ -18,7 +18,7 @@ from unskew.core.arrays.frozen import derived
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.in_flight.assign import TaskRanges, assign
 from unskew.spark.frame.histogram import Weight, weight_of
-from unskew.spark.frame.jvm import expected_rows, slots_of
+from unskew.spark.frame.jvm import expected_rows, input_splits, slots_of
 from unskew.spark.frame.keys import Columns, key_columns, key_of
 from unskew.spark.in_flight.cell_sample import METRICS, SampledCells
 from unskew.spark.in_flight.map_stage import NotAsExpectedError, run_map_stage
@@ -93,7 +93,8 @@ def place_in_flight(
         return None
     columns = key_columns(df, key)
     weights = None if weight is None else weight_of(df, weight)
-    cells = SampledCells(df, columns, hashed.hash, how.cells, how.partitions, expected_rows(df), weights)
+    expected = expected_rows(df), weights, input_splits(df)
+    cells = SampledCells(df, columns, hashed.hash, how.cells, how.partitions, *expected)
     slots = slots_of(df.sparkSession) or how.partitions
     try:
         stage = run_map_stage(cells.frame, how.cells, METRICS, f"unskew {what}: rows into {how.cells:,} cells")
