@@ -5,6 +5,8 @@ statistics).
 A task of Spark's reads one range of neighbouring cells, or of one cell what some neighbouring map tasks have written.
 So light cells are shared out as ranges, a heavy cell is a task of its own, and where keys may be cut it is several:
 each reads what some of the map tasks have of it. Where keys must stay whole nothing ends before its heaviest cell.
+What the parts of a cell share (``CellLoads.shared``) each of them costs again, which is bounded: the cells for which it
+is least are cut first.
 
 Tasks start by number, as slots become free, so the largest come first, and tasks that are smaller than a slot's share
 fill what the large ones leave. How small is tried: of some sizes the one whose makespan is least, a task's start
@@ -34,12 +36,14 @@ START = 0.01  # what a task's start costs, in mean tasks
 @dataclass(frozen=True)
 class CellRange:
     """What one task reads: the cells from ``first`` to before ``last``. With ``maps`` it is one cell, and of that what
-    the map tasks from the first number to before the second have written. ``load``: how much that is, as estimated."""
+    the map tasks from the first number to before the second have written. ``load``: how much that is, as estimated;
+    ``shared``: of that what the other parts of its cell have as well."""
 
     first: int
     last: int
     load: float = 0.0
     maps: tuple[int, int] | None = None
+    shared: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +101,15 @@ class TaskRanges:
         return tasks
 
 
-def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: int | None = None) -> TaskRanges:
+def assign(
+    loads: CellLoads,
+    partitions: int,
+    slots: int,
+    *,
+    cut: bool,
+    most: int | None = None,
+    copies: float = float("inf"),
+) -> TaskRanges:
     """What each task reads.
 
     Parameters
@@ -107,6 +119,7 @@ def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: in
     cut : Whether the rows of a key may be in several tasks.
     most : Tasks that there may be at most, heavy cells and their parts not counted; by default four a slot, or twice
         as many as are wanted.
+    copies : How much may be shared by several parts of cells, in all, as a share of all loads.
 
     Returns
     -------
@@ -120,7 +133,8 @@ def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: in
     if not total:
         return TaskRanges(loads.count, loads.tasks, (CellRange(0, loads.count),))
     mean, limit = total / partitions, most or max(4 * slots, 2 * partitions)
-    tried = [_ranges(loads, by_cell, size * mean, cut=cut and loads.tasks > 1) for size in _SIZES]
+    bound = copies * total if cut and loads.tasks > 1 else None
+    tried = [_ranges(loads, by_cell, size * mean, bound) for size in _SIZES]
     fitting = [one for one in tried if len(one) <= max(limit, len(tried[-1]))]
     ends = [makespan(np.array([one.load for one in each]) + START * mean, slots) for each in fitting]
     near = [at for at, end in enumerate(ends) if end <= _SLACK * min(ends)]
@@ -128,12 +142,18 @@ def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: in
     return TaskRanges(loads.count, loads.tasks, tuple(fitting[best]))
 
 
-def _ranges(loads: CellLoads, by_cell: F64, size: float, *, cut: bool) -> list[CellRange]:
-    """Tasks of about this size, the largest first."""
+def _ranges(loads: CellLoads, by_cell: F64, size: float, copies: float | None) -> list[CellRange]:
+    """Tasks of about this size, the largest first. Copies of no size: no cell is cut."""
     heavy = np.flatnonzero(by_cell > size)
     ranges = list(_between(by_cell, heavy, size))
-    for cell in heavy.tolist():
-        ranges += _parts(loads.by_map(cell), cell, size) if cut else [CellRange(cell, cell + 1, float(by_cell[cell]))]
+    for cell in sorted(heavy.tolist(), key=lambda one: loads.shared_by(one) / float(by_cell[one])):
+        if copies is None:
+            ranges.append(CellRange(cell, cell + 1, float(by_cell[cell])))
+            continue
+        shared = loads.shared_by(cell)
+        parts = _parts(loads.by_map(cell), cell, size, shared, copies)
+        copies -= shared * (len(parts) - 1)
+        ranges += parts
     return sorted(ranges, key=lambda one: (-one.load, one.first, one.maps or (0, 0)))
 
 
@@ -166,17 +186,19 @@ def _alike(sums: F64, begin: int, end: int, size: float) -> Iterator[CellRange]:
         left, at = left - load, last
 
 
-def _parts(by_map: F64, cell: int, size: float) -> list[CellRange]:
-    """A heavy cell in parts of about this size, each of neighbouring map tasks."""
+def _parts(by_map: F64, cell: int, size: float, shared: float, copies: float) -> list[CellRange]:
+    """A heavy cell in parts of about this size, each of neighbouring map tasks; what they share costs at most so much
+    more. A part has as much of its own as it shares: smaller ones would have more work in all, and hardly end sooner."""
     sums = np.concatenate([[0.0], np.cumsum(by_map)])
-    count = min(int(np.ceil(sums[-1] / size - 1e-9)), len(by_map))
-    marks = np.searchsorted(sums, np.arange(1, count) * (sums[-1] / count))
+    count = min(int(np.ceil(sums[-1] / max(size - shared, shared) - 1e-9)), len(by_map))
+    if shared * (count - 1) > copies:
+        count = 1 + int(copies / shared)
+    goals = np.arange(1, count) * (sums[-1] / max(count, 1))
+    marks = np.searchsorted(sums, goals)
     lower = np.maximum(marks - 1, 0)
-    nearer = np.abs(sums[lower] - np.arange(1, count) * (sums[-1] / count)) < np.abs(
-        sums[marks] - np.arange(1, count) * (sums[-1] / count)
-    )
+    nearer = np.abs(sums[lower] - goals) < np.abs(sums[marks] - goals)
     cuts = np.unique(np.concatenate([[0], np.where(nearer, lower, marks), [len(by_map)]]))
     if len(cuts) == 2:
-        return [CellRange(cell, cell + 1, float(sums[-1]))]
+        return [CellRange(cell, cell + 1, float(sums[-1]) + shared)]
     parts = zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
-    return [CellRange(cell, cell + 1, float(sums[b] - sums[a]), (a, b)) for a, b in parts]
+    return [CellRange(cell, cell + 1, float(sums[b] - sums[a]) + shared, (a, b), shared) for a, b in parts]

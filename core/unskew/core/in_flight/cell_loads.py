@@ -37,7 +37,8 @@ def unpacked_cells(words: U64, every: int, fewer: int) -> tuple[I64, I64, F64]:
 @dataclass(frozen=True, eq=False)
 class CellLoads:
     """The sampled rows: ``cells`` and ``maps`` of each, and the ``weights`` that they stand for; out of ``count`` cells
-    that ``tasks`` map tasks have written. A weight is in rows, or in what a row weighs.
+    that ``tasks`` map tasks have written. A weight is in rows, or in what a row weighs. ``shared``: what a cell costs
+    beside that, each of its parts anew (in a join the rows of the other side).
 
     >>> loads = CellLoads(np.array([2, 2, 0]), np.array([0, 1, 1]), np.array([10.0, 10.0, 5.0]), count=4, tasks=2)
     >>> loads.by_cell.tolist(), loads.by_map(2).tolist()
@@ -49,23 +50,31 @@ class CellLoads:
     weights: F64
     count: int
     tasks: int
+    shared: F64 | None = None
 
     def __post_init__(self) -> None:
+        if self.shared is not None and len(self.shared) != self.count:
+            raise ConfigError("shared", len(self.shared), f"one for each of the {self.count} cells")
         if not len(self.cells) == len(self.maps) == len(self.weights):
             raise ConfigError("weights", len(self.weights), f"one for each of the {len(self.cells)} sampled rows")
 
     @derived
     def by_cell(self) -> F64:
         """The load of each cell."""
-        return np.bincount(self.cells, self.weights, self.count).astype(np.float64)
+        own = np.bincount(self.cells, self.weights, self.count).astype(np.float64)
+        return own if self.shared is None else own + self.shared
 
     @derived
     def _order(self) -> tuple[I64, I64]:
         order = np.argsort(self.cells, kind="stable")
         return order, self.cells[order]
 
+    def shared_by(self, cell: int) -> float:
+        """What each part of a cell costs anew."""
+        return 0.0 if self.shared is None else float(self.shared[cell])
+
     def by_map(self, cell: int) -> F64:
-        """What each map task's output has of a cell."""
+        """What each map task's output has of a cell, without what its parts share."""
         order, cells = self._order
         rows = order[np.searchsorted(cells, cell) : np.searchsorted(cells, cell, side="right")]
         return np.bincount(self.maps[rows], self.weights[rows], self.tasks).astype(np.float64)

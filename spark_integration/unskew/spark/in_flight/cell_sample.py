@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from unskew.core.arrays.types import U64
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.sampling import sample_histogram
 from unskew.core.in_flight.cell_loads import LEVEL_SHIFT, MAP_SHIFT, CellLoads, unpacked_cells
@@ -40,11 +41,13 @@ _ASSUMED_TASKS = 8  # that read the frame: of many more the sample is larger tha
 
 @dataclass(frozen=True, eq=False)
 class CellSample:
-    """What passed: ``rows``, how many of them each cell has, and the histogram of their keys."""
+    """What passed: ``rows``, how many of them each cell has, and the histogram of their keys. ``keys``: the hash of each
+    sampled row's."""
 
     rows: int
     loads: CellLoads
     histogram: Histogram
+    keys: U64
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,4 +88,4 @@ class SampledCells:
         loads = CellLoads(cells, maps, weights * (total / whole if whole else 0.0), self.cells, stage.tasks)
         even = len(weights) == 0 or weights.min() == weights.max()
         histogram = sample_histogram(keys, None, total, self.partitions, None if even or not whole else weights)
-        return CellSample(total, loads, histogram)
+        return CellSample(total, loads, histogram, keys)

@@ -47,16 +47,31 @@ class MapStage:
     metrics: tuple[Any, ...]
     _exchange: Any
 
-    def frame(self, ranges: TaskRanges, *, whole: bool, column: str | None = None) -> DataFrame:
+    @property
+    def token(self) -> int:
+        """A number that Spark gives to no other shuffle."""
+        return int(self._exchange.shuffleDependency().shuffleId())
+
+    def frame(
+        self,
+        ranges: TaskRanges,
+        *,
+        whole: bool,
+        column: str | None = None,
+        token: int | None = None,
+        copied: bool = False,
+    ) -> DataFrame:
         """The rows, each task reading its range. Where keys are ``whole`` Spark is told so, by the key: what groups by
-        it shuffles no more. ``column`` adds the task's number, and Spark is told that each has one partition."""
+        it shuffles no more. ``column`` adds the task's number, and Spark is told that each has one partition: frames
+        with the same ``token`` (by default none) and ranges are placed alike by it, and are joined by it as they are.
+        ``copied``: a task that has a part of a cell reads all of it: the ranges are by another shuffle's map tasks."""
         try:
-            rdd = self._exchange.getShuffleRDD(self._specs(ranges))
+            rdd = self._exchange.getShuffleRDD(self._specs(ranges, copied))
             if column is None:
                 claim = self._by_key(ranges) if whole else None
                 return self._frame(self.df, rdd, claim)
             numbered = self._frame(self.df, rdd, None).withColumn(column, F.spark_partition_id())
-            return self._frame(numbered, numbered._jdf.queryExecution().toRdd(), self._by_number(numbered, ranges))
+            return self._frame(numbered, numbered._jdf.queryExecution().toRdd(), self._by_number(numbered, ranges, token))
         except Py4JError as why:
             raise _unexpected(why) from why
 
@@ -67,14 +82,14 @@ class MapStage:
         inner: Any = self.df.sparkSession
         return inner._jvm
 
-    def _specs(self, ranges: TaskRanges) -> Any:
+    def _specs(self, ranges: TaskRanges, copied: bool) -> Any:  # noqa: FBT001 - as ``frame`` names it
         """As Spark's adaptive execution says it: so many neighbouring partitions, or some map tasks' part of one."""
         context: Any = self.df.sparkSession.sparkContext
         execution = self._jvm.org.apache.spark.sql.execution
         unknown = self._jvm.scala.Option.empty()  # bytes
         array = context._gateway.new_array(execution.ShufflePartitionSpec, len(ranges.ranges))
         for at, one in enumerate(ranges.ranges):
-            if one.maps is None:
+            if one.maps is None or copied:
                 array[at] = execution.CoalescedPartitionSpec(one.first, one.last, unknown)
             else:
                 array[at] = execution.PartialReducerPartitionSpec(one.first, *one.maps, 1)
@@ -90,14 +105,14 @@ class MapStage:
             return None
         return self._coalesced(hashed, [(one.first, one.last) for one in ranges.ranges])
 
-    def _by_number(self, df: Any, ranges: TaskRanges) -> Any:
-        """Rows with the same number are in the same partition. The boundaries are this shuffle's own: no other frame's
-        partitioning equals them, so Spark takes no two frames for placed alike but two of one shuffle."""
+    def _by_number(self, df: Any, ranges: TaskRanges, token: int | None) -> Any:
+        """Rows with the same number are in the same partition. The boundaries are of the token's shuffle, this one by
+        default: no other frame's partitioning equals them, so Spark takes no others for placed alike."""
         attribute = df._jdf.queryExecution().analyzed().output().last()
         seq = self._seq([attribute])
         tasks = len(ranges.ranges)
         hashed = self._jvm.org.apache.spark.sql.catalyst.plans.physical.HashPartitioning(seq, tasks)
-        mine = -1 - int(self._exchange.shuffleDependency().shuffleId())
+        mine = -1 - (self.token if token is None else token)
         return self._coalesced(hashed, [(mine, -1 - at) for at in range(tasks)])
 
     def _coalesced(self, hashed: Any, bounds: Sequence[tuple[int, int]]) -> Any:
