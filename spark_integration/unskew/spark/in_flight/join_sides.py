@@ -1,8 +1,8 @@
 """Both sides of a join, placed in flight: two map stages, one decision, two frames that are joined as they are.
 
 The stages run at the same time, the right one in a thread that has the caller's job group and description. Both frames
-have a column with the task's number, and Spark is told by it that they are placed alike: joined by that column and the
-key they are shuffled no more, and a row that several tasks have read meets each row of the other side once.
+have a column with the task's number: joined by that column and the key, a row that several tasks have read meets each
+row of the other side once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark import InheritableThread
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.arrays.frozen import derived
 from unskew.core.histogram.histogram import Histogram
@@ -100,9 +101,10 @@ def place_sides(sides: dict[str, SampledCells], how: JoinPlacing) -> PlacedSides
         samples = {side: cells.of(stages[side]) for side, cells in sides.items()}
         left, right = (SideRows(one.rows, one.keys, one.loads) for one in (samples[LEFT], samples[RIGHT]))
         cells = join_cells(how.how, left, right, how.partitions, slots, how.bounds, how.side)
-        token = stages[LEFT].token
         frames = {
-            side: stage.frame(cells.ranges, whole=False, column=how.column, token=token, copied=side != cells.side)
+            side: stage.frame(cells.ranges, whole=False, copied=side != cells.side).withColumn(
+                how.column, F.spark_partition_id()
+            )
             for side, stage in stages.items()
         }
     except NotAsExpectedError as why:

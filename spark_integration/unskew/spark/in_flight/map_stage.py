@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from unskew.core.in_flight.assign import TaskRanges
 
-__all__ = ["MapStage", "NotAsExpectedError", "run_map_stage"]
+__all__ = ["MapStage", "NotAsExpectedError", "moved_already", "run_map_stage"]
 
 _DESCRIPTION = "spark.job.description"
 _NO = False  # not streaming, and the flag below
@@ -47,31 +47,19 @@ class MapStage:
     metrics: tuple[Any, ...]
     _exchange: Any
 
-    @property
-    def token(self) -> int:
-        """A number that Spark gives to no other shuffle."""
-        return int(self._exchange.shuffleDependency().shuffleId())
-
     def frame(
-        self,
-        ranges: TaskRanges,
-        *,
-        whole: bool,
-        column: str | None = None,
-        token: int | None = None,
-        copied: bool = False,
+        self, ranges: TaskRanges, *, whole: bool, column: str | None = None, copied: bool = False
     ) -> DataFrame:
         """The rows, each task reading its range. Where keys are ``whole`` Spark is told so, by the key: what groups by
-        it shuffles no more. ``column`` adds the task's number, and Spark is told that each has one partition: frames
-        with the same ``token`` (by default none) and ranges are placed alike by it, and are joined by it as they are.
+        it shuffles no more. ``column`` adds the task's number, and Spark is told that each has one partition.
         ``copied``: a task that has a part of a cell reads all of it: the ranges are by another shuffle's map tasks."""
         try:
             rdd = self._exchange.getShuffleRDD(self._specs(ranges, copied))
             if column is None:
                 claim = self._by_key(ranges) if whole else None
-                return self._frame(self.df, rdd, claim)
-            numbered = self._frame(self.df, rdd, None).withColumn(column, F.spark_partition_id())
-            return self._frame(numbered, numbered._jdf.queryExecution().toRdd(), self._by_number(numbered, ranges, token))
+                return _frame(self.df, rdd, claim)
+            numbered = _frame(self.df, rdd, None).withColumn(column, F.spark_partition_id())
+            return _frame(numbered, numbered._jdf.queryExecution().toRdd(), self._by_number(numbered, ranges))
         except Py4JError as why:
             raise _unexpected(why) from why
 
@@ -105,45 +93,64 @@ class MapStage:
             return None
         return self._coalesced(hashed, [(one.first, one.last) for one in ranges.ranges])
 
-    def _by_number(self, df: Any, ranges: TaskRanges, token: int | None) -> Any:
-        """Rows with the same number are in the same partition. The boundaries are of the token's shuffle, this one by
-        default: no other frame's partitioning equals them, so Spark takes no others for placed alike."""
+    def _by_number(self, df: Any, ranges: TaskRanges) -> Any:
+        """Rows with the same number are in the same partition. The boundaries are this shuffle's own: no other frame's
+        partitioning equals them, so Spark takes no two frames for placed alike but two of one shuffle."""
         attribute = df._jdf.queryExecution().analyzed().output().last()
-        seq = self._seq([attribute])
+        seq = _seq(self._jvm, [attribute])
         tasks = len(ranges.ranges)
         hashed = self._jvm.org.apache.spark.sql.catalyst.plans.physical.HashPartitioning(seq, tasks)
-        mine = -1 - (self.token if token is None else token)
+        mine = -1 - int(self._exchange.shuffleDependency().shuffleId())
         return self._coalesced(hashed, [(mine, -1 - at) for at in range(tasks)])
 
     def _coalesced(self, hashed: Any, bounds: Sequence[tuple[int, int]]) -> Any:
         physical = self._jvm.org.apache.spark.sql.catalyst.plans.physical
         return physical.CoalescedHashPartitioning(
-            hashed, self._seq([physical.CoalescedBoundary(*each) for each in bounds])
+            hashed, _seq(self._jvm, [physical.CoalescedBoundary(*each) for each in bounds])
         )
 
-    def _seq(self, values: Sequence[Any]) -> Any:
-        listed = self._jvm.java.util.ArrayList()
-        for value in values:
-            listed.add(value)
-        return self._jvm.PythonUtils.toSeq(listed)
 
-    def _frame(self, df: DataFrame, rdd: Any, claim: Any | None) -> DataFrame:
-        """A frame of ``rdd`` with the columns, names and size of ``df``."""
-        from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+def _frame(df: DataFrame, rdd: Any, claim: Any | None) -> DataFrame:
+    """A frame of ``rdd`` with the columns, names and size of ``df``."""
+    inner: Any = df
+    jvm, session = inner.sparkSession._jvm, inner.sparkSession._jsparkSession
+    query, none = inner._jdf.queryExecution(), jvm.scala.Option.empty()
+    unknown = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(int(rdd.getNumPartitions()))
+    size = jvm.scala.Option.apply(query.optimizedPlan().stats())
+    placed = query.analyzed().output(), rdd, claim or unknown, _seq(jvm, []), _NO
+    more = (_NO,) if spark_version(df) >= _FLAG else ()
+    return _classic(df, jvm.org.apache.spark.sql.execution.LogicalRDD(*placed, none, session, size, none, *more))
 
-        inner: Any = df
-        jvm, session = self._jvm, inner.sparkSession._jsparkSession
-        query = inner._jdf.queryExecution()
-        none = jvm.scala.Option.empty()
-        unknown = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(int(rdd.getNumPartitions()))
-        size = jvm.scala.Option.apply(query.optimizedPlan().stats())
-        placed = query.analyzed().output(), rdd, claim or unknown, self._seq([]), _NO
-        more = (_NO,) if spark_version(df) >= _FLAG else ()
-        logical = jvm.org.apache.spark.sql.execution.LogicalRDD(*placed, none, session, size, none, *more)
-        made: DataFrame = ClassicFrame(
-            jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, logical), inner.sparkSession
-        )
-        return made
+
+def _classic(df: DataFrame, logical: Any) -> Any:
+    """A frame of the session of ``df`` with this plan."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+    spark: Any = df.sparkSession
+    return ClassicFrame(
+        spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, logical), spark
+    )
+
+
+def _seq(jvm: Any, values: Sequence[Any]) -> Any:
+    listed = jvm.java.util.ArrayList()
+    for value in values:
+        listed.add(value)
+    return jvm.PythonUtils.toSeq(listed)
+
+
+def moved_already(df: DataFrame) -> DataFrame:
+    """The rows of a frame that ends in a ``repartition``, without it: each is where it would put it, and Spark is told
+    what it would know then."""
+    inner: Any = df
+    try:
+        plan = inner._jdf.queryExecution().analyzed()
+        if plan.getClass().getSimpleName() != "RepartitionByExpression":
+            raise NotAsExpectedError(f"{plan.getClass().getSimpleName()} where a repartition was expected")
+        below = _classic(df, plan.child())
+        return _frame(below, below._jdf.queryExecution().toRdd(), plan.partitioning())
+    except (Py4JError, TypeError) as why:
+        raise _unexpected(why) from why
 
 
 def run_map_stage(df: DataFrame, cells: int, metric: str, description: str) -> MapStage:

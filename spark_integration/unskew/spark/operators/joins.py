@@ -44,6 +44,7 @@ from unskew.spark.frame.keys import AUTO, Columns, free_names, is_auto, key_of, 
 from unskew.spark.frame.physical import nodes
 from unskew.spark.in_flight.cell_sample import SampledCells
 from unskew.spark.in_flight.join_sides import JoinPlacing, PlacedJoin, place_sides
+from unskew.spark.in_flight.map_stage import moved_already
 from unskew.spark.in_flight.place import shows_plan
 from unskew.spark.operators.join_keys import JoinKeys, On, how_of, join_keys
 from unskew.spark.place.native import never_null, replicated, route_column
@@ -169,10 +170,7 @@ class Join:
             side: self._split(side, plan, helper),
             _OTHER[side]: replicated(self._matching(_OTHER[side]), plan, self._hash(_OTHER[side], plan), helper, spare),
         }
-        meeting = self._to_meet(placed, names, helper)
-        on, direct = self._names(names), direct_way(self.frames[LEFT])
-        moved = {side: self._moved(df, plan.partitions, on, helper, direct) for side, df in meeting.items()}
-        return self._joined(moved, names, helper, spare)
+        return self._joined(self._moved(placed, plan.partitions, names, helper), names, helper, spare)
 
     def in_flight(self, bounds: Bounds | None = None) -> PlacedJoin | None:
         """The join placed by what comes, without a plan: both sides are written into cells by their keys, and then it
@@ -184,7 +182,8 @@ class Join:
         placed = place_sides({side: self._written(side) for side in (LEFT, RIGHT)}, how)
         if placed is None:
             return None
-        joined = self._joined(self._to_meet(placed.frames, names, helper), names, helper, spare)
+        moved = self._moved(placed.frames, len(placed.cells.ranges.ranges), names, helper)
+        joined = self._joined({side: moved_already(df) for side, df in moved.items()}, names, helper, spare)
         made = PlacedJoin(joined, placed.cells, placed.histogram, self.keys.types, placed.slots)
         _LOG.info("%s", made)
         return made
@@ -216,14 +215,18 @@ class Join:
         """The columns of the key in which both sides meet."""
         return list(self.keys.left) if self.keys.using else names
 
-    def _moved(self, df: DataFrame, partitions: int, on: list[str], helper: str, direct: bool) -> DataFrame:  # noqa: FBT001 - own
-        """Each row in its partition; where Spark's own hash has to put it there, ``helper`` turns from it to a salt."""
-        target = F.col(quoted(helper))
-        if direct:
-            return df.repartitionById(partitions, target)
-        keys = [F.col(quoted(name)).cast(kind) for name, kind in zip(on, self.keys.types, strict=True)]
-        salted = df.withColumn(helper, never_null(salt_column(partitions, target, keys)))
-        return salted.repartition(partitions, *keys, target)
+    def _moved(
+        self, placed: dict[str, DataFrame], partitions: int, names: list[str], helper: str
+    ) -> dict[str, DataFrame]:
+        """Each row in its partition, which is in ``helper``; where Spark's own hash has to put it there, that turns to
+        a salt."""
+        met, target = self._to_meet(placed, names, helper), F.col(quoted(helper))
+        if direct_way(self.frames[LEFT]):
+            return {side: df.repartitionById(partitions, target) for side, df in met.items()}
+        on = zip(self._names(names), self.keys.types, strict=True)
+        keys = [F.col(quoted(name)).cast(kind) for name, kind in on]
+        salt = never_null(salt_column(partitions, target, keys))
+        return {side: df.withColumn(helper, salt).repartition(partitions, *keys, target) for side, df in met.items()}
 
     def _joined(self, moved: dict[str, DataFrame], names: list[str], helper: str, spare: str) -> DataFrame:
         """Both sides, joined by the key and the partition, without the columns that are ours."""
