@@ -146,7 +146,7 @@ class _KeyRows:
     @property
     def lacks(self) -> Mask:
         """Keys that this side is known not to have."""
-        return self.known & (self.rows == 0)
+        return np.asarray(self.known & (self.rows == 0), np.bool_)
 
     def typical(self, other: _KeyRows) -> float:
         """Rows of a key that is not known here, as the other side's rows meet them."""

@@ -47,9 +47,7 @@ class MapStage:
     metrics: tuple[Any, ...]
     _exchange: Any
 
-    def frame(
-        self, ranges: TaskRanges, *, whole: bool, column: str | None = None, copied: bool = False
-    ) -> DataFrame:
+    def frame(self, ranges: TaskRanges, *, whole: bool, column: str | None = None, copied: bool = False) -> DataFrame:
         """The rows, each task reading its range. Where keys are ``whole`` Spark is told so, by the key: what groups by
         it shuffles no more. ``column`` adds the task's number, and Spark is told that each has one partition.
         ``copied``: a task that has a part of a cell reads all of it: the ranges are by another shuffle's map tasks."""
@@ -119,7 +117,10 @@ def _frame(df: DataFrame, rdd: Any, claim: Any | None) -> DataFrame:
     size = jvm.scala.Option.apply(query.optimizedPlan().stats())
     placed = query.analyzed().output(), rdd, claim or unknown, _seq(jvm, []), _NO
     more = (_NO,) if spark_version(df) >= _FLAG else ()
-    return _classic(df, jvm.org.apache.spark.sql.execution.LogicalRDD(*placed, none, session, size, none, *more))
+    made: DataFrame = _classic(
+        df, jvm.org.apache.spark.sql.execution.LogicalRDD(*placed, none, session, size, none, *more)
+    )
+    return made
 
 
 def _classic(df: DataFrame, logical: Any) -> Any:
@@ -127,9 +128,7 @@ def _classic(df: DataFrame, logical: Any) -> Any:
     from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
     spark: Any = df.sparkSession
-    return ClassicFrame(
-        spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, logical), spark
-    )
+    return ClassicFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, logical), spark)
 
 
 def _seq(jvm: Any, values: Sequence[Any]) -> Any:
