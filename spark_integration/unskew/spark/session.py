@@ -697,8 +697,8 @@ class Unskew:
         Parameters
         ----------
         left, right, on, how : As Spark takes them; ``on`` may also be a list of pairs (left name, right name).
-        plan : By default the rows of both sides are placed in flight, unless Spark would broadcast one of them: then the
-            join is Spark's own. A plan from elsewhere splits the left side, or ``side``.
+        plan : By default the rows of both sides are placed in flight, unless Spark would broadcast one of them: then
+            the join is Spark's own. A plan from elsewhere splits the left side, or ``side``.
         spread : Columns that tell the rows of one key of the split side apart; in flight none are needed.
         side : The side to split, ``"left"`` or ``"right"``, where the type of join leaves a choice.
         bounds : How much may be copied, and what a task may weigh.

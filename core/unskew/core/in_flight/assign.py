@@ -187,8 +187,8 @@ def _alike(sums: F64, begin: int, end: int, size: float) -> Iterator[CellRange]:
 
 
 def _parts(by_map: F64, cell: int, size: float, shared: float, copies: float) -> list[CellRange]:
-    """A heavy cell in parts of about this size, each of neighbouring map tasks; what they share costs at most so much
-    more. A part has as much of its own as it shares: smaller ones would have more work in all, and hardly end sooner."""
+    """A heavy cell in parts of about this size, each of neighbouring map tasks; copies of what they share are bounded.
+    A part has as much of its own as it shares: smaller ones would have more work in all, and hardly end sooner."""
     sums = np.concatenate([[0.0], np.cumsum(by_map)])
     count = min(int(np.ceil(sums[-1] / max(size - shared, shared) - 1e-9)), len(by_map))
     if shared * (count - 1) > copies:

@@ -70,8 +70,8 @@ class JoinCells:
         return (
             f"{self.how} join of {self.left:,} with {self.right:,} rows into about {self.output:,}, placed in flight: "
             f"{reason}\n"
-            f"  {cut} tasks have parts of {cells} heavy cells of the {self.side} side, {self.copied:,} rows of the other "
-            f"read again for them; the others whole cells of {self.ranges.cells:,}\n"
+            f"  {cut} tasks have parts of {cells} heavy cells of the {self.side} side, {self.copied:,} rows of the "
+            f"other read again for them; the others whole cells of {self.ranges.cells:,}\n"
             f"  heaviest of {len(loads)} tasks {worst:.2f} times the mean of rows in and out"
         )
 

@@ -41,8 +41,8 @@ _ASSUMED_TASKS = 8  # that read the frame: of many more the sample is larger tha
 
 @dataclass(frozen=True, eq=False)
 class CellSample:
-    """What passed: ``rows``, how many of them each cell has, and the histogram of their keys. ``keys``: the hash of each
-    sampled row's."""
+    """What passed: ``rows``, how many of them each cell has, the histogram of their keys, and the hash of the key of
+    each sampled row."""
 
     rows: int
     loads: CellLoads

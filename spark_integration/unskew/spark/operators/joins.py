@@ -1,5 +1,8 @@
 """Joins of skewed keys: split on one side, copied on the other, and two native shuffles in all.
 
+Without a plan both sides are placed in flight (``in_flight``): written into the same cells by Spark's hash of their
+keys, a task reads the same cells of both, and of a hot cell a part of one side and the whole of the other. With one:
+
 The rows of a hot key on the split side are spread over the partitions that the plan gives it, by their spread hash.
 The other side's rows of this key are copied to exactly these partitions, so each row of one side meets each of the
 other once. Both sides go through ``repartitionById`` with the same n, and the frames are joined by the partition and
