@@ -5,6 +5,8 @@ statistics).
 A task of Spark's reads one range of neighbouring cells, or of one cell what some neighbouring map tasks have written.
 So light cells are shared out as ranges, a heavy cell is a task of its own, and where keys may be cut it is several:
 each reads what some of the map tasks have of it. Where keys must stay whole nothing ends before its heaviest cell.
+What the parts of a cell share (``CellLoads.shared``) each of them costs again, which is bounded: the cells for which it
+is least are cut first.
 
 Tasks start by number, as slots become free, so the largest come first, and tasks that are smaller than a slot's share
 fill what the large ones leave. How small is tried: of some sizes the one whose makespan is least, a task's start
@@ -36,12 +38,14 @@ START = 0.01  # what a task's start costs, in mean tasks
 @dataclass(frozen=True)
 class CellRange:
     """What one task reads: the cells from ``first`` to before ``last``. With ``maps`` it is one cell, and of that what
-    the map tasks from the first number to before the second have written. ``load``: how much that is, as estimated."""
+    the map tasks from the first number to before the second have written. ``load``: how much that is, as estimated;
+    ``shared``: of that what the other parts of its cell have as well."""
 
     first: int
     last: int
     load: float = 0.0
     maps: tuple[int, int] | None = None
+    shared: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +109,15 @@ class TaskRanges:
         return tasks
 
 
-def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: int | None = None) -> TaskRanges:
+def assign(
+    loads: CellLoads,
+    partitions: int,
+    slots: int,
+    *,
+    cut: bool,
+    most: int | None = None,
+    copies: float = float("inf"),
+) -> TaskRanges:
     """What each task reads.
 
     Parameters
@@ -115,6 +127,7 @@ def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: in
     cut : Whether the rows of a key may be in several tasks.
     most : Tasks that there may be at most, heavy cells and their parts not counted; by default four a slot, or twice
         as many as are wanted.
+    copies : How much may be shared by several parts of cells, in all, as a share of all loads.
 
     Returns
     -------
@@ -128,7 +141,8 @@ def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: in
         return TaskRanges(loads.count, loads.tasks, (CellRange(0, loads.count),))
     mean, cut = total / partitions, cut and loads.tasks > 1
     ways = product(_PART_SIZES if cut else (1.0,), _SIZES)
-    tried = [_Tasks.of(loads, size * mean, part, cut=cut) for part, size in ways]
+    bound = copies * total if cut else None
+    tried = [_Tasks.of(loads, size * mean, part, bound) for part, size in ways]
     limit = max(most or max(4 * slots, 2 * partitions), min(map(len, tried)))
     best = _best([one for one in tried if len(one) <= limit], mean, slots)
     return TaskRanges(loads.count, loads.tasks, best.ranges())
@@ -144,8 +158,8 @@ def _best(tried: list[_Tasks], mean: float, slots: int) -> _Tasks:
 @dataclass(frozen=True, eq=False)
 class _Tasks:
     """One way to share the cells out: tasks of about this ``size``, those that read cells from ``first`` to before
-    ``last``, and then parts of heavy cells, which read of one cell what the map tasks from ``begin`` to before ``end``
-    have written."""
+    ``last``, and then parts of heavy cells, which read of one cell what the map tasks from ``begin`` to before
+    ``end_map`` have written."""
 
     size: float
     first: I64
@@ -153,36 +167,34 @@ class _Tasks:
     begin: I64
     end_map: I64
     loads: F64
+    shared: F64
     map_tasks: int
 
     def __len__(self) -> int:
         return len(self.loads)
 
     @classmethod
-    def of(cls, loads: CellLoads, size: float, part: float, *, cut: bool) -> _Tasks:
-        """Light cells in ranges of about this size, heavy ones alone or in parts of that share of it."""
-        by_cell, parts = loads.by_cell, loads.parts
+    def of(cls, loads: CellLoads, size: float, part: float, copies: float | None) -> _Tasks:
+        """Light cells in ranges of about this size, heavy ones in parts of that share of it, as far as they may be
+        copied; None: heavy ones alone."""
+        by_cell = loads.by_cell
         heavy = np.flatnonzero(by_cell > size)
         begins, ends = np.concatenate([[0], heavy + 1]), np.concatenate([heavy, [loads.count]])
         some = begins < ends
-        _, first, last, light = _cut(by_cell, begins[some], ends[some], size)
-        if not cut:
-            none = np.zeros(len(first) + len(heavy), np.int64)
-            alone = np.concatenate([light, by_cell[heavy]])
-            return cls(size, _joined(first, heavy), _joined(last, heavy + 1), none, none, alone, loads.tasks)
-        begins, ends = parts.starts[heavy], parts.starts[heavy + 1]
-        which, left, right, each = _cut(parts.loads, begins, ends, size * part)
-        # A part begins with the map task where it was cut, the first with the first map task of all.
-        begin = np.where(left == begins[which], 0, parts.maps[left])
-        end = np.where(right == ends[which], loads.tasks, parts.maps[np.minimum(right, len(parts.maps) - 1)])
-        none, cells = np.zeros(len(first), np.int64), heavy[which]
+        light = _cut(by_cell, begins[some], ends[some], size)
+        none = np.zeros(len(light.group), np.int64)
+        if copies is None:
+            parts = _Parts(heavy, np.zeros(len(heavy), np.int64), np.zeros(len(heavy), np.int64), by_cell[heavy])
+        else:
+            parts = _Parts.of(loads, heavy, size * part, copies)
         return cls(
             size,
-            _joined(first, cells),
-            _joined(last, cells + 1),
-            _joined(none, begin),
-            _joined(none, end),
-            np.concatenate([light, each]),
+            _joined(light.first, parts.cell),
+            _joined(light.last, parts.cell + 1),
+            _joined(none, parts.begin),
+            _joined(none, parts.end),
+            np.concatenate([light.loads, parts.loads]),
+            np.concatenate([none.astype(np.float64), loads.shared_of(parts.cell)]),
             loads.tasks,
         )
 
@@ -203,29 +215,84 @@ class _Tasks:
         """What each task reads, the largest first."""
         order = np.lexsort((self.begin, self.first, -self.loads)).tolist()
         first, last, part = self.first.tolist(), self.last.tolist(), self._part.tolist()
-        begin, end, loads = self.begin.tolist(), self.end_map.tolist(), self.loads.tolist()
+        begin, end, loads, shared = (each.tolist() for each in (self.begin, self.end_map, self.loads, self.shared))
         return tuple(
-            CellRange(first[at], last[at], loads[at], (begin[at], end[at]) if part[at] else None) for at in order
+            CellRange(first[at], last[at], loads[at], (begin[at], end[at]), shared[at])
+            if part[at]
+            else CellRange(first[at], last[at], loads[at])
+            for at in order
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Parts of heavy cells: of ``cell`` what the map tasks from ``begin`` to before ``end`` have written."""
+
+    cell: I64
+    begin: I64
+    end: I64
+    loads: F64
+
+    @classmethod
+    def of(cls, loads: CellLoads, heavy: I64, size: float, copies: float) -> _Parts:
+        """Parts of about this size. A part has as much of its own as it shares: smaller ones would have more work in
+        all, and hardly end sooner."""
+        parts, shared = loads.parts, loads.shared_of(heavy)
+        begins, ends = parts.starts[heavy], parts.starts[heavy + 1]
+        pieces = _cut(parts.loads, begins, ends, np.maximum(size - shared, shared), _most_parts(loads, heavy, copies))
+        left, right = pieces.first, pieces.last
+        # A part begins with the map task where it was cut, the first with the first map task of all.
+        first, final = left == begins[pieces.group], right == ends[pieces.group]
+        at = np.minimum(np.stack([left, right]), max(len(parts.maps) - 1, 0))
+        begin = np.where(first, 0, parts.maps[at[0]]) if len(parts.maps) else np.zeros(0, np.int64)
+        end = np.where(final, loads.tasks, parts.maps[at[1]]) if len(parts.maps) else np.zeros(0, np.int64)
+        return cls(heavy[pieces.group], begin, end, pieces.loads + shared[pieces.group])
+
+
+def _most_parts(loads: CellLoads, heavy: I64, copies: float) -> F64:
+    """In how many parts each heavy cell may be, so that no more is copied in all: those that share least come first,
+    each as many as its load asks for."""
+    shared = loads.shared_of(heavy)
+    most = np.full(len(heavy), np.inf)
+    sharing = np.flatnonzero(shared > 0)
+    if not len(sharing) or not np.isfinite(copies):
+        return most
+    whole = loads.by_cell[heavy[sharing]]
+    order = sharing[np.argsort(shared[sharing] / whole, kind="stable")]
+    wanted = np.ceil(loads.by_cell[heavy[order]] / shared[order])  # beyond it a part shares more than it has
+    before = np.concatenate([[0.0], np.cumsum(shared[order] * (wanted - 1))[:-1]])
+    most[order] = 1.0 + np.floor(np.maximum(copies - before, 0.0) / shared[order])
+    return most
 
 
 def _joined(one: I64, other: I64) -> I64:
     return np.concatenate([one, other]).astype(np.int64)
 
 
-def _cut(loads: F64, begins: I64, ends: I64, size: float) -> tuple[I64, I64, I64, F64]:
-    """Groups of neighbours, each from ``begins`` to before ``ends``, cut into even pieces of about this size: the group
-    of each piece, where it begins and ends, and its load."""
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """Pieces of groups of neighbours: the group of each, where it begins and ends, and its load."""
+
+    group: I64
+    first: I64
+    last: I64
+    loads: F64
+
+
+def _cut(loads: F64, begins: I64, ends: I64, size: float | F64, most: F64 | float = np.inf) -> _Pieces:
+    """Groups of neighbours, each from ``begins`` to before ``ends``, cut into even pieces of about this size, at most
+    so many."""
     sums = np.concatenate([[0.0], np.cumsum(loads)])
     whole = sums[ends] - sums[begins]
-    count = np.clip(np.ceil(whole / size - _ROUNDING), 1, ends - begins).astype(np.int64)
+    count = np.minimum(np.ceil(whole / size - _ROUNDING), np.minimum(ends - begins, most))
+    count = np.maximum(count, 1).astype(np.int64)
     group = np.repeat(np.arange(len(begins)), count)
     step = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
     marks = sums[begins[group]] + whole[group] * step / count[group]
     above = np.maximum(np.searchsorted(sums, marks), 1)
     nearest = np.where(marks - sums[above - 1] < sums[np.minimum(above, len(loads))] - marks, above - 1, above)
     first = np.where(step == 0, begins[group], np.clip(nearest, begins[group], ends[group]))
-    new = (first < ends[group]) & ((step == 0) | (first > np.roll(first, 1)))
+    new = (step == 0) | ((first < ends[group]) & (first > np.roll(first, 1)))
     group, first = group[new].astype(np.int64), first[new].astype(np.int64)
     last = np.where(np.append(group[1:] != group[:-1], True), ends[group], np.append(first[1:], 0))
-    return group, first, last, sums[last] - sums[first]
+    return _Pieces(group, first, last, sums[last] - sums[first])

@@ -47,7 +47,8 @@ class CellParts:
 @dataclass(frozen=True, eq=False)
 class CellLoads:
     """The sampled rows: ``cells`` and ``maps`` of each, and the ``weights`` that they stand for; out of ``count`` cells
-    that ``tasks`` map tasks have written. A weight is in rows, or in what a row weighs.
+    that ``tasks`` map tasks have written. A weight is in rows, or in what a row weighs. ``shared``: what a cell costs
+    beside that, each of its parts anew (in a join the rows of the other side).
 
     >>> loads = CellLoads(np.array([2, 2, 0]), np.array([0, 1, 1]), np.array([10.0, 10.0, 5.0]), count=4, tasks=2)
     >>> loads.by_cell.tolist(), loads.parts.loads.tolist()
@@ -59,19 +60,27 @@ class CellLoads:
     weights: F64
     count: int
     tasks: int
+    shared: F64 | None = None
 
     def __post_init__(self) -> None:
+        if self.shared is not None and len(self.shared) != self.count:
+            raise ConfigError("shared", len(self.shared), f"one for each of the {self.count} cells")
         if not len(self.cells) == len(self.maps) == len(self.weights):
             raise ConfigError("weights", len(self.weights), f"one for each of the {len(self.cells)} sampled rows")
 
     @derived
     def by_cell(self) -> F64:
         """The load of each cell."""
-        return np.bincount(self.cells, self.weights, self.count).astype(np.float64)
+        own = np.bincount(self.cells, self.weights, self.count).astype(np.float64)
+        return own if self.shared is None else own + self.shared
+
+    def shared_of(self, cells: I64) -> F64:
+        """What each part of these cells costs anew."""
+        return np.zeros(len(cells)) if self.shared is None else self.shared[cells]
 
     @derived
     def parts(self) -> CellParts:
-        """The load of each map task's part of a cell."""
+        """The load of each map task's part of a cell, without what its parts share."""
         numbers, which = np.unique(self.cells * max(self.tasks, 1) + self.maps, return_inverse=True)
         cells, maps = np.divmod(numbers, max(self.tasks, 1))
         starts = np.searchsorted(cells, np.arange(self.count + 1))

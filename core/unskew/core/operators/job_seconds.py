@@ -103,7 +103,8 @@ def start_seconds(rows: int, job: Job) -> float:
 @dataclass(frozen=True)
 class Verdict:
     """The seconds of each way; ``best``: the setting that helps most, ``setting`` the same where it is worth it, and
-    ``plan_pays``: whether placing by what the rows are is. ``row``: from which cost of a row on a plan would be, where it is not."""
+    ``plan_pays``: whether placing rows by what they are is. ``row``: from which cost of a row on it would be, where it
+    is not."""
 
     spark: float
     changed: float | None
