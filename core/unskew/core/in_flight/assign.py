@@ -243,9 +243,8 @@ class _Parts:
         left, right = pieces.first, pieces.last
         # A part begins with the map task where it was cut, the first with the first map task of all.
         first, final = left == begins[pieces.group], right == ends[pieces.group]
-        at = np.minimum(np.stack([left, right]), max(len(parts.maps) - 1, 0))
-        begin = np.where(first, 0, parts.maps[at[0]]) if len(parts.maps) else np.zeros(0, np.int64)
-        end = np.where(final, loads.tasks, parts.maps[at[1]]) if len(parts.maps) else np.zeros(0, np.int64)
+        maps = np.append(parts.maps, 0)  # of which a cell without a sampled row has none
+        begin, end = np.where(first, 0, maps[left]), np.where(final, loads.tasks, maps[right])
         return cls(heavy[pieces.group], begin, end, pieces.loads + shared[pieces.group])
 
 
