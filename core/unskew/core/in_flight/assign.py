@@ -165,7 +165,7 @@ def _alike(sums: F64, begin: int, end: int, size: float) -> Iterator[CellRange]:
             and sums[near + 1] - sums[at] <= size
             and sums[near + 1] - sums[at] - share < share - (sums[near] - sums[at])
         )
-        last = min(max(near + over, at + 1), end)
+        last = min(max(near + bool(over), at + 1), end)
         if not left - (sums[last] - sums[at]) > 1e-9 * size:
             last = end  # what is left has no rows
         load = float(sums[last] - sums[at])

@@ -20,15 +20,17 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.spark.frame.jvm import spark_version
+from unskew.spark.in_flight.bulk_values import array_of, seq_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from unskew.core.in_flight.assign import TaskRanges
+    from unskew.core.in_flight.assign import CellRange, TaskRanges
 
 __all__ = ["MapStage", "NotAsExpectedError", "relation_of", "run_map_stage"]
 
 _DESCRIPTION = "spark.job.description"
+_SQL = "org.apache.spark.sql"
 _NO = False  # not streaming, and the flag below
 _FLAG = (4, 3)  # the Spark whose LogicalRDD has one argument more
 
@@ -69,16 +71,8 @@ class MapStage:
 
     def _specs(self, ranges: TaskRanges) -> Any:
         """As Spark's adaptive execution says it: so many neighbouring partitions, or some map tasks' part of one."""
-        context: Any = self.df.sparkSession.sparkContext
-        execution = self._jvm.org.apache.spark.sql.execution
-        unknown = self._jvm.scala.Option.empty()  # bytes
-        array = context._gateway.new_array(execution.ShufflePartitionSpec, len(ranges.ranges))
-        for at, one in enumerate(ranges.ranges):
-            if one.maps is None:
-                array[at] = execution.CoalescedPartitionSpec(one.first, one.last, unknown)
-            else:
-                array[at] = execution.PartialReducerPartitionSpec(one.first, *one.maps, 1)
-        return array
+        kind = f"{_SQL}.execution.ShufflePartitionSpec"
+        return array_of(self.df.sparkSession, kind, [_spec(one) for one in ranges.ranges])
 
     # -- what Spark is told of the frame ----------------------------------------------------------------------
 
@@ -101,10 +95,10 @@ class MapStage:
         return self._coalesced(hashed, [(mine, -1 - at) for at in range(tasks)])
 
     def _coalesced(self, hashed: Any, bounds: Sequence[tuple[int, int]]) -> Any:
-        physical = self._jvm.org.apache.spark.sql.catalyst.plans.physical
-        return physical.CoalescedHashPartitioning(
-            hashed, _seq(self._jvm, [physical.CoalescedBoundary(*each) for each in bounds])
-        )
+        kind = f"{_SQL}.catalyst.plans.physical.CoalescedBoundary"
+        listed = [{"startReducerIndex": first, "endReducerIndex": last} for first, last in bounds]
+        boundaries = seq_of(self.df.sparkSession, kind, listed)
+        return self._jvm.org.apache.spark.sql.catalyst.plans.physical.CoalescedHashPartitioning(hashed, boundaries)
 
 
 def relation_of(df: DataFrame) -> DataFrame:
@@ -135,6 +129,14 @@ def _seq(jvm: Any, values: Sequence[Any]) -> Any:
     for value in values:
         listed.add(value)
     return jvm.PythonUtils.toSeq(listed)
+
+
+def _spec(one: CellRange) -> tuple[str, dict[str, int]]:
+    if one.maps is None:
+        fields = {"startReducerIndex": one.first, "endReducerIndex": one.last}
+        return f"{_SQL}.execution.CoalescedPartitionSpec", fields
+    fields = {"reducerIndex": one.first, "startMapIndex": one.maps[0], "endMapIndex": one.maps[1], "dataSize": 1}
+    return f"{_SQL}.execution.PartialReducerPartitionSpec", fields
 
 
 def run_map_stage(df: DataFrame, cells: int, metric: str, description: str) -> MapStage:
