@@ -167,7 +167,8 @@ def _run(inner: Any, cells: int) -> Any:
     exchange = _exchange(plan, cells)
     jvm = inner.sparkSession._jvm
     forever = getattr(jvm.scala.concurrent.duration, "Duration$").__getattr__("MODULE$").Inf()
-    jvm.org.apache.spark.util.ThreadUtils.awaitResult(exchange.submitShuffleJob(), forever)
+    ended = jvm.org.apache.spark.util.ThreadUtils.awaitReady(exchange.submitShuffleJob(), forever)
+    ended.value().get().get()  # what failed is thrown as it is; ``awaitResult`` would wrap it
     return exchange
 
 
