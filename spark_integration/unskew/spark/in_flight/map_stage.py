@@ -20,15 +20,17 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.spark.frame.jvm import spark_version
+from unskew.spark.in_flight.bulk_values import array_of, seq_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from unskew.core.in_flight.assign import TaskRanges
+    from unskew.core.in_flight.assign import CellRange, TaskRanges
 
 __all__ = ["MapStage", "NotAsExpectedError", "moved_already", "relation_of", "run_map_stage"]
 
 _DESCRIPTION = "spark.job.description"
+_SQL = "org.apache.spark.sql"
 _NO = False  # not streaming, and the flag below
 _FLAG = (4, 3)  # the Spark whose LogicalRDD has one argument more
 
@@ -70,16 +72,8 @@ class MapStage:
 
     def _specs(self, ranges: TaskRanges, copied: bool) -> Any:  # noqa: FBT001 - as ``frame`` names it
         """As Spark's adaptive execution says it: so many neighbouring partitions, or some map tasks' part of one."""
-        context: Any = self.df.sparkSession.sparkContext
-        execution = self._jvm.org.apache.spark.sql.execution
-        unknown = self._jvm.scala.Option.empty()  # bytes
-        array = context._gateway.new_array(execution.ShufflePartitionSpec, len(ranges.ranges))
-        for at, one in enumerate(ranges.ranges):
-            if one.maps is None or copied:
-                array[at] = execution.CoalescedPartitionSpec(one.first, one.last, unknown)
-            else:
-                array[at] = execution.PartialReducerPartitionSpec(one.first, *one.maps, 1)
-        return array
+        kind = f"{_SQL}.execution.ShufflePartitionSpec"
+        return array_of(self.df.sparkSession, kind, [_spec(one, copied) for one in ranges.ranges])
 
     # -- what Spark is told of the frame ----------------------------------------------------------------------
 
@@ -102,10 +96,10 @@ class MapStage:
         return self._coalesced(hashed, [(mine, -1 - at) for at in range(tasks)])
 
     def _coalesced(self, hashed: Any, bounds: Sequence[tuple[int, int]]) -> Any:
-        physical = self._jvm.org.apache.spark.sql.catalyst.plans.physical
-        return physical.CoalescedHashPartitioning(
-            hashed, _seq(self._jvm, [physical.CoalescedBoundary(*each) for each in bounds])
-        )
+        kind = f"{_SQL}.catalyst.plans.physical.CoalescedBoundary"
+        listed = [{"startReducerIndex": first, "endReducerIndex": last} for first, last in bounds]
+        boundaries = seq_of(self.df.sparkSession, kind, listed)
+        return self._jvm.org.apache.spark.sql.catalyst.plans.physical.CoalescedHashPartitioning(hashed, boundaries)
 
 
 def relation_of(df: DataFrame) -> DataFrame:
@@ -159,6 +153,14 @@ def moved_already(df: DataFrame) -> DataFrame:
         raise _unexpected(why) from why
 
 
+def _spec(one: CellRange, copied: bool) -> tuple[str, dict[str, int]]:  # noqa: FBT001 - as ``frame`` names it
+    if one.maps is None or copied:
+        fields = {"startReducerIndex": one.first, "endReducerIndex": one.last}
+        return f"{_SQL}.execution.CoalescedPartitionSpec", fields
+    fields = {"reducerIndex": one.first, "startMapIndex": one.maps[0], "endMapIndex": one.maps[1], "dataSize": 1}
+    return f"{_SQL}.execution.PartialReducerPartitionSpec", fields
+
+
 def run_map_stage(df: DataFrame, cells: int, metric: str, description: str) -> MapStage:
     """Run the map stage of ``df``, which a ``repartition`` into so many cells ends, and wait for it: a job with this
     description, of the caller's job group. ``metric``: the name of what ``df`` observes.
@@ -187,7 +189,8 @@ def _run(inner: Any, cells: int) -> Any:
     exchange = _exchange(plan, cells)
     jvm = inner.sparkSession._jvm
     forever = getattr(jvm.scala.concurrent.duration, "Duration$").__getattr__("MODULE$").Inf()
-    jvm.org.apache.spark.util.ThreadUtils.awaitResult(exchange.submitShuffleJob(), forever)
+    ended = jvm.org.apache.spark.util.ThreadUtils.awaitReady(exchange.submitShuffleJob(), forever)
+    ended.value().get().get()  # what failed is thrown as it is; ``awaitResult`` would wrap it
     return exchange
 
 
