@@ -24,6 +24,15 @@ from tests.spark.failures import cluster
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark-cluster")]
 
 HARMS = ("killed-in-map", "killed-in-shuffle", "outputs-deleted", "tasks-fail")
+IN_FLIGHT_HARMS = (
+    "killed-in-map",
+    "killed-between",
+    "killed-in-reduce",
+    "deleted-between",
+    "deleted-in-reduce",
+    "tasks-fail",
+    "cancelled",
+)
 _ROOT = Path(__file__).resolve().parents[2]
 _EACH = 60.0  # seconds for a run, and for the cluster to come up
 
@@ -70,18 +79,37 @@ def check(one: dict[str, Any]) -> None:
         assert one["tasks_again"] > 0, one
 
 
+def check_in_flight(one: dict[str, Any]) -> None:
+    """Every row once, each key in one task unless keys are cut, files let go; and the harm was really done."""
+    assert (one["rows"], one["lost"], one["doubled"]) == (24_000, 0, 0), one
+    assert one["cut"] is (one["face"] == "in-flight-cut"), one
+    assert one["cut"] or one["apart"] == 0, one
+    assert one["freed"], one
+    assert one["running"] == 0, one
+    harm = one["harm"]
+    assert one["killed"] == (1 if harm.startswith(("killed", "taken")) else 0), one
+    assert ("cancel" in one["error"].lower()) is (harm == "cancelled"), one
+    assert one["maps_again"] > 0, one
+    if harm in ("tasks-fail", "speculation", "deleted-in-reduce"):
+        assert one["reduces_again"] > 0, one
+    if harm.endswith(("between", "in-reduce")):
+        assert one["maps_again"] + one["stages_again"] > 0, one
+
+
 def test_no_row_is_lost_while_an_unpinned_job_loses_some(tmp_path: Path) -> None:
-    """A small dose: an executor dies before the shuffle is read, and map outputs vanish; the plan has changed."""
-    *pinned, unpinned = outcomes(
-        tmp_path,
-        [
-            "executor/killed-in-shuffle",
-            "native/outputs-deleted",
-            "unpinned/killed-in-shuffle",
-        ],
-    )
+    """A small dose: an executor dies before the shuffle is read, and map outputs vanish; the plan has changed. Rows
+    placed in flight lose map outputs before they are read and while they are, and are cancelled."""
+    runs = [
+        "executor/killed-in-shuffle",
+        "native/outputs-deleted",
+        "in-flight-cut/cancelled",
+        "in-flight-whole/deleted-between",
+        "in-flight-cut/killed-in-reduce",
+        "unpinned/killed-in-shuffle",
+    ]
+    *pinned, unpinned = outcomes(tmp_path, runs)
     for one in pinned:
-        check(one)
+        (check_in_flight if one["face"].startswith("in-flight") else check)(one)
     assert unpinned["lost"] > 0
     assert unpinned["doubled"] > 0
 
@@ -96,10 +124,33 @@ def test_no_row_is_lost_in_twenty_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("harm", IN_FLIGHT_HARMS)
+def test_no_row_that_is_placed_in_flight_is_lost_in_twenty_runs(tmp_path: Path, harm: str) -> None:
+    """The full dose for each harm: in the map stage, between the stages, in mid reduce; keys cut and whole, groups."""
+    faces = ("in-flight-cut", "in-flight-whole", "in-flight-groups")
+    for one in outcomes(tmp_path, [f"{faces[at % 3]}/{harm}" for at in range(20)]):
+        check_in_flight(one)
+
+
+@pytest.mark.long
+def test_executors_that_spark_takes_away_lose_no_row_that_is_placed_in_flight(tmp_path: Path) -> None:
+    """Dynamic allocation ends an executor between the stages, and its map outputs are written again."""
+    for one in outcomes(tmp_path, ["in-flight-cut/taken-away", "in-flight-whole/taken-away"] * 3):
+        check_in_flight(one)
+
+
+@pytest.mark.long
 def test_speculative_twins_change_nothing(tmp_path: Path) -> None:
     """Slow tasks get twins, in the map stage and after it; each row comes out once."""
     for one in outcomes(tmp_path, ["native/speculation", "executor/speculation"] * 2):
         check(one)
+
+
+@pytest.mark.long
+def test_speculative_twins_change_nothing_of_rows_placed_in_flight(tmp_path: Path) -> None:
+    """Both stages have twins; of each task one counts."""
+    for one in outcomes(tmp_path, ["in-flight-cut/speculation", "in-flight-whole/speculation"] * 10):
+        check_in_flight(one)
 
 
 @pytest.mark.long

@@ -52,6 +52,16 @@ SPECULATION = {
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.minTaskRuntime": "200ms",
 }
+TAKEN_AWAY = {  # executors that have nothing to do go at once, and the map outputs that they have with them
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.dynamicAllocation.minExecutors": "1",
+    "spark.dynamicAllocation.initialExecutors": str(EXECUTORS),
+    "spark.dynamicAllocation.maxExecutors": str(EXECUTORS),
+    "spark.executor.cores": str(CORES),
+}
 
 
 def spark_home(folder: Path) -> Path:

@@ -6,7 +6,9 @@ the harm was done. Faces:
 - ``native``: ``Unskew.repartition``; ``executor``: ``Unskew.place``, where Python tasks route;
 - ``unpinned``: what nobody should write. Each attempt of a task asks the service for its newest plan.
 
-In every job the service gets another histogram and makes another plan before the harmed tasks go on.
+- ``in-flight-*``: without a plan, in ``failures.in_flight``, which has harms of its own.
+
+In every other job the service gets another histogram and makes another plan before the harmed tasks go on.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -74,13 +76,13 @@ class Harm:
     do: Callable[[Path, Gate], int]
 
 
-def _kill_one(folder: Path, gate: Gate) -> int:
+def kill_one(folder: Path, gate: Gate) -> int:
     """The executor of a task at the gate dies; returns how many died."""
     cluster.kill(gate.await_held()[0].executor)
     return 1
 
 
-def _delete_outputs(folder: Path, gate: Gate) -> int:
+def delete_outputs(folder: Path, gate: Gate) -> int:
     """Half of the map outputs are gone, the executors live."""
     gate.await_held()
     for file in cluster.shuffle_files(folder)[::2]:
@@ -92,40 +94,51 @@ def _nothing(folder: Path, gate: Gate) -> int:
     return 0
 
 
-_MIDDLE = (4, 5, 6, 7)  # of twelve on four slots: four are done, four stand here, four have not begun
+MIDDLE = (4, 5, 6, 7)  # of twelve on four slots: four are done, four stand here, four have not begun
 HARMS = {
-    "killed-in-map": Harm({"held": _MIDDLE}, {}, _kill_one),
-    "killed-in-shuffle": Harm({}, {"held": _MIDDLE}, _kill_one),
-    "outputs-deleted": Harm({}, {"held": _MIDDLE}, _delete_outputs),
+    "killed-in-map": Harm({"held": MIDDLE}, {}, kill_one),
+    "killed-in-shuffle": Harm({}, {"held": MIDDLE}, kill_one),
+    "outputs-deleted": Harm({}, {"held": MIDDLE}, delete_outputs),
     "tasks-fail": Harm({"fail": (2,)}, {"fail": (1, 9)}, _nothing),
     "speculation": Harm({"slow": (3,)}, {"slow": (2, 5)}, _nothing),
 }
 
 
 def main(folder: Path, runs: list[str]) -> None:
-    """All runs on one cluster; twins need one with two hosts, so those runs are a process of their own."""
+    """All runs on one cluster; twins need one with two hosts, and executors that Spark takes away other settings, so
+    those runs are processes of their own."""
+    from tests.spark.failures import in_flight
+
+    taken = any(run.endswith("/taken-away") for run in runs)
     speculation = any(run.endswith("/speculation") for run in runs)
     with (cluster.two_hosts if speculation else cluster.local_cluster)(folder) as master:
-        spark = cluster.session(folder, master, speculation=speculation)
+        spark = cluster.session(folder, master, speculation=speculation, more=cluster.TAKEN_AWAY if taken else None)
         spark.range(8).repartition(8).mapInArrow(lambda batches: batches, "id long").count()  # workers are up
         with testing.embedded() as served:
             for number, run in enumerate(runs):
                 face, harm = run.split("/")
+                if face.startswith("in-flight"):
+                    _tell(in_flight.run(spark, folder, number, face, harm))
+                    continue
                 with setting(spark, **(_UNGUARDED if face == "unpinned" else {})):
                     outcome = _run(spark, served.target, folder, number, face, harm)
-                sys.stdout.write(json.dumps(asdict(outcome)) + "\n")
-                sys.stdout.flush()
+                _tell(outcome)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)
             spark.stop()
 
 
+def _tell(outcome: Any) -> None:
+    sys.stdout.write(json.dumps(asdict(outcome)) + "\n")
+    sys.stdout.flush()
+
+
 def _run(spark: SparkSession, target: str, folder: Path, number: int, face: str, name: str) -> Outcome:
     harm, stream = HARMS[name], f"{face}-{number}"
     before, after = _gate(folder, number, "before", harm.before), _gate(folder, number, "after", harm.after)
-    rows = _rows(spark).mapInArrow(before.passing(), "id bigint, k bigint") if harm.before else _rows(spark)
+    rows = rows_of(spark).mapInArrow(before.passing(), "id bigint, k bigint") if harm.before else rows_of(spark)
     with Unskew(spark, stream=stream, partitions=PARTITIONS, policy="prompt", service=target, required=True) as sk:
-        plan = sk.plan(_rows(spark), "k", "id")
+        plan = sk.plan(rows_of(spark), "k", "id")
         assert plan.splits
         placed = FACE[face](sk, rows)
         gated = placed.select("id", F.spark_partition_id().alias("there")).mapInArrow(after.passing(), SCHEMA)
@@ -140,9 +153,9 @@ def _run(spark: SparkSession, target: str, folder: Path, number: int, face: str,
         face,
         name,
         table.num_rows,
-        *_difference(table.column("id").to_numpy()),
+        *difference(table.column("id").to_numpy()),
         _misplaced(spark, plan, table) if face == "native" else 0,
-        _stages_again(spark, stream),
+        stages_again(spark, stream),
         max(one.before for one in arrivals),
         harming.killed,
         newer,
@@ -175,7 +188,7 @@ class Harming(Thread):
         client.build_plan(stream, 1, fresh=True)
 
 
-def _stages_again(spark: SparkSession, group: str) -> int:
+def stages_again(spark: SparkSession, group: str) -> int:
     """How often stages of the job were run again."""
     tracker = spark.sparkContext.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
@@ -184,7 +197,7 @@ def _stages_again(spark: SparkSession, group: str) -> int:
     return sum(info.currentAttemptId for info in found if info is not None)
 
 
-def _rows(spark: SparkSession) -> DataFrame:
+def rows_of(spark: SparkSession) -> DataFrame:
     """Half of the rows have one key of few; ``id`` tells rows apart."""
     return spark.range(0, ROWS, 1, MAPS).selectExpr("id", f"if(hash(id) % 2 = 0, id % 3, id % {_KEYS}) k")
 
@@ -224,7 +237,7 @@ def _unpinned(sk: Unskew, rows: DataFrame) -> DataFrame:
 FACE = {"native": _native, "executor": _executor, "unpinned": _unpinned}
 
 
-def _difference(found: NDArray[np.int64]) -> tuple[int, int]:
+def difference(found: NDArray[np.int64]) -> tuple[int, int]:
     """How many rows are missing, and how many are there too often."""
     times = np.bincount(found, minlength=ROWS)
     return int(np.count_nonzero(times == 0)), int((times[times > 1] - 1).sum())
@@ -232,7 +245,7 @@ def _difference(found: NDArray[np.int64]) -> tuple[int, int]:
 
 def _misplaced(spark: SparkSession, plan: Plan, table: pa.Table) -> int:
     """Rows that are not where the pinned plan puts them, by the numpy face."""
-    hashed = _rows(spark).select("id", F.xxhash64("k").alias("h"), spread_without_frame("id").alias("s")).toArrow()
+    hashed = rows_of(spark).select("id", F.xxhash64("k").alias("h"), spread_without_frame("id").alias("s")).toArrow()
     keys, spread = (hashed.column(name).to_numpy().view(np.uint64) for name in ("h", "s"))
     planned = np.zeros(ROWS, np.int32)
     planned[hashed.column("id").to_numpy()] = plan.route(keys, spread)

@@ -33,6 +33,8 @@ _DESCRIPTION = "spark.job.description"
 _SQL = "org.apache.spark.sql"
 _NO = False  # not streaming, and the flag below
 _FLAG = (4, 3)  # the Spark whose LogicalRDD has one argument more
+_TOLD = (4, 2)  # the Spark whose observers are told by a method that is not private by name
+_MANAGER = "org.apache.spark.sql.classic.ObservationManager"
 
 
 class NotAsExpectedError(Exception):
@@ -197,7 +199,9 @@ def _run(inner: Any, cells: int) -> Any:
 def _tell_observers(inner: Any) -> None:
     """What the user observes of the frame below has been seen now, and no later job sees it: the frame that is made of
     the map stage reads what it has written."""
-    inner.sparkSession._jsparkSession.observationManager().tryComplete(inner._jdf.queryExecution())
+    manager = inner.sparkSession._jsparkSession.observationManager()
+    name = "tryComplete" if spark_version(inner) >= _TOLD else f"{_MANAGER.replace('.', '$')}$$tryComplete"
+    getattr(manager, name)(inner._jdf.queryExecution())
 
 
 def _exchange(plan: Any, cells: int) -> Any:
