@@ -20,6 +20,7 @@ from unskew.spark.in_flight.join_sides import PlacedJoin
 from unskew.spark.in_flight.map_stage import NotAsExpectedError
 from unskew.spark.operators.join_keys import On
 from unskew.spark.operators.joins import Join
+from unskew.spark.place.repartition import direct_way
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -131,10 +132,13 @@ def test_rows_with_a_null_are_spread_where_they_are_kept(spark: SparkSession, sk
 
 @pytest.mark.parametrize(("at", "name"), list(enumerate(PAIRS)))
 def test_keys_of_two_types_meet(spark: SparkSession, sk: Unskew, at: int, name: str) -> None:
-    """Floats too: rows are joined by their task's number as well, so Spark need not trust the hash of a float."""
+    """Floats too. Before ``repartitionById`` Spark shuffles these again: it compares them in another form than it
+    hashes them."""
     one, other = PAIRS[name]
-    joined = same(sk, skewed(spark, one, 200), skewed(spark, other, 60, "w"), "k", list(HOWS)[at % 6])
-    assert shuffles(joined) == []
+    left, right = skewed(spark, one, 200), skewed(spark, other, 60, "w")
+    joined = same(sk, left, right, "k", list(HOWS)[at % 6])
+    floats = set(Join.of(left, right, "k", partitions=N).keys.types) & {"float", "double"}
+    assert len(shuffles(joined)) == (2 if floats and not direct_way(left) else 0)
 
 
 @pytest.mark.parametrize("how", HOWS)
