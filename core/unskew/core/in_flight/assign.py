@@ -6,6 +6,10 @@ A task of Spark's reads one range of neighbouring cells, or of one cell what som
 So light cells are shared out as ranges, a heavy cell is a task of its own, and where keys may be cut it is several:
 each reads what some of the map tasks have of it. Where keys must stay whole nothing ends before its heaviest cell.
 
+Where a row must be in the same task when it is placed again, cells are hosts of keys cut into ``pieces`` by the rows'
+content, and nothing is cut by map tasks: light hosts are shared out whole, of a heavy one each task reads some
+neighbouring pieces.
+
 Tasks start by number, as slots become free, so the largest come first, and tasks that are smaller than a slot's share
 fill what the large ones leave. How small is tried: of some sizes the one whose makespan is least, a task's start
 included.
@@ -97,7 +101,9 @@ class TaskRanges:
         return tasks
 
 
-def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: int | None = None) -> TaskRanges:
+def assign(
+    loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: int | None = None, pieces: int | None = None
+) -> TaskRanges:
     """What each task reads.
 
     Parameters
@@ -107,20 +113,23 @@ def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: in
     cut : Whether the rows of a key may be in several tasks.
     most : Tasks that there may be at most, heavy cells and their parts not counted; by default four a slot, or twice
         as many as are wanted.
+    pieces : Neighbouring cells that are one host; a host that is cut is cut between them. None: cells are cut by map
+        tasks.
 
     Returns
     -------
     TaskRanges : In the order in which tasks are to start.
     """
-    for name, value in (("partitions", partitions), ("slots", slots)):
+    for name, value in (("partitions", partitions), ("slots", slots), ("pieces", 1 if pieces is None else pieces)):
         if value < 1:
             raise ConfigError(name, value, "1 or more")
-    by_cell = loads.by_cell
-    total = float(by_cell.sum())
+    if loads.count % (pieces or 1):
+        raise ConfigError("pieces", pieces, f"a number that divides the {loads.count} cells")
+    total = float(loads.by_cell.sum())
     if not total:
         return TaskRanges(loads.count, loads.tasks, (CellRange(0, loads.count),))
     mean, limit = total / partitions, most or max(4 * slots, 2 * partitions)
-    tried = [_ranges(loads, by_cell, size * mean, cut=cut and loads.tasks > 1) for size in _SIZES]
+    tried = [_ranges(loads, size * mean, pieces, cut=cut) for size in _SIZES]
     fitting = [one for one in tried if len(one) <= max(limit, len(tried[-1]))]
     ends = [makespan(np.array([one.load for one in each]) + START * mean, slots) for each in fitting]
     near = [at for at, end in enumerate(ends) if end <= _SLACK * min(ends)]
@@ -128,13 +137,27 @@ def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: in
     return TaskRanges(loads.count, loads.tasks, tuple(fitting[best]))
 
 
-def _ranges(loads: CellLoads, by_cell: F64, size: float, *, cut: bool) -> list[CellRange]:
+def _ranges(loads: CellLoads, size: float, pieces: int | None, *, cut: bool) -> list[CellRange]:
     """Tasks of about this size, the largest first."""
-    heavy = np.flatnonzero(by_cell > size)
-    ranges = list(_between(by_cell, heavy, size))
-    for cell in heavy.tolist():
-        ranges += _parts(loads.by_map(cell), cell, size) if cut else [CellRange(cell, cell + 1, float(by_cell[cell]))]
+    each = pieces or 1
+    by_host = loads.by_cell.reshape(-1, each).sum(axis=1)
+    heavy = np.flatnonzero(by_host > size)
+    ranges = [CellRange(one.first * each, one.last * each, one.load) for one in _between(by_host, heavy, size)]
+    for host in heavy.tolist():
+        if cut and pieces is not None:
+            ranges += _pieces(loads.by_cell, host * each, each, size)
+        elif cut and loads.tasks > 1:
+            ranges += _parts(loads.by_map(host), host, size)
+        else:
+            ranges.append(CellRange(host * each, (host + 1) * each, float(by_host[host])))
     return sorted(ranges, key=lambda one: (-one.load, one.first, one.maps or (0, 0)))
+
+
+def _pieces(by_cell: F64, first: int, pieces: int, size: float) -> Iterator[CellRange]:
+    """A heavy host in ranges of neighbouring pieces, none above this size but where one piece is."""
+    sums = np.concatenate([[0.0], np.cumsum(by_cell[first : first + pieces])])
+    for one in _alike(sums, 0, pieces, size):
+        yield CellRange(first + one.first, first + one.last, one.load)
 
 
 def _between(by_cell: F64, heavy: I64, size: float) -> Iterator[CellRange]:
