@@ -105,7 +105,8 @@ class CellTable:
         if histogram.tail is not None:
             rows = rows + fold_hosts(histogram.tail.rows, bits)
         host, task, share = self._shares
-        return _rounded(np.bincount(task, rows[host] * share, self.partitions))
+        sums = np.cumsum(np.bincount(task, rows[host] * share, self.partitions))
+        return np.diff(np.rint(sums), prepend=0.0).astype(np.int64)  # whole, with the same sum
 
     def cardinalities(self, histogram: Histogram) -> I64:
         """The distinct keys of which each task is expected to get a row."""
@@ -126,8 +127,3 @@ class CellTable:
 
 def _bits(number: int) -> int:
     return number.bit_length() - 1
-
-
-def _rounded(values: F64) -> I64:
-    """Whole numbers with the same sum, as far as that is whole."""
-    return np.diff(np.rint(np.cumsum(values)), prepend=0.0).astype(np.int64)
