@@ -69,7 +69,9 @@ def test_cells_decide_the_same_after_the_trip() -> None:
     assert (after.partitions, after.batch, after.plan, after.table) == (3, 3, None, None)
     hashes, spread = key_hashes(1_000), key_hashes(1_000, seed=5)
     decided = decide(after, hashes, spread).partitions
-    assert decided.tolist() == decide(before, hashes, spread).partitions.tolist() == cells.route(hashes, spread).tolist()
+    assert (
+        decided.tolist() == decide(before, hashes, spread).partitions.tolist() == cells.route(hashes, spread).tolist()
+    )
     assert len(set(decided.tolist())) == 3
 
 

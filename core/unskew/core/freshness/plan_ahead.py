@@ -37,13 +37,14 @@ class BatchFacts:
     """A finished batch.
 
     ``batch`` is its number in the query and ``number`` in reports. ``plan`` is what it was bound to, or the cells that
-    it was placed by in flight; ``histogram`` is of ``rows`` rows, estimated from ``sampled`` of them. ``seconds``: how long its handler ran; ``took``: the whole
-    batch, where nobody will say so later. ``interval``: seconds from one batch to the next, 0 where that is not known.
-    ``counting``: the seconds that counting the batch took, None where it was not counted; ``persisted``: whether its
-    rows were kept for that, and not read again. ``slots``: how many tasks ran at once, None where that is not known.
-    ``plans``: of each way, those that were there when the batch began. ``times``: rows, keys and seconds of each
-    partition, None where they are not known. ``in_flight``: the seconds that reading the batch and placing it in flight
-    took, None where it was placed in another way; ``flies``: whether the next batch could go so.
+    it was placed by in flight; ``histogram`` is of ``rows`` rows, estimated from ``sampled`` of them. ``seconds``: how
+    long its handler ran; ``took``: the whole batch, where nobody will say so later. ``interval``: seconds from one
+    batch to the next, 0 where that is not known. ``counting``: the seconds that counting the batch took, None where it
+    was not counted; ``persisted``: whether its rows were kept for that, and not read again. ``slots``: how many tasks
+    ran at once, None where that is not known. ``plans``: of each way, those that were there when the batch began.
+    ``times``: rows, keys and seconds of each partition, None where they are not known. ``in_flight``: the seconds that
+    reading the batch and placing it in flight took, None where it was placed in another way; ``flies``: whether the
+    next batch could go so.
     """
 
     batch: int
@@ -76,9 +77,9 @@ class Partitions:
 @dataclass(frozen=True, eq=False)
 class NextBatch:
     """What the next batch is bound to, and why: ``plan``, or with ``way="same"`` the plan that a count of its own rows
-    gives, made after this one; with ``"inflight"`` no plan, or where that cannot be, as for ``"same"``. ``rows`` and ``tasks`` are those of the batch before (0: not known). ``plans``: of each
-    way. ``feedback``: what a plan from its own rows goes by besides. ``persist``: whether a batch that is counted is
-    better persisted than read again."""
+    gives, made after this one; with ``"inflight"`` no plan, or where that cannot be, as for ``"same"``. ``rows`` and
+    ``tasks`` are those of the batch before (0: not known). ``plans``: of each way. ``feedback``: what a plan from its
+    own rows goes by besides. ``persist``: whether a batch that is counted is better persisted than read again."""
 
     way: str
     plan: Plan

@@ -7,8 +7,8 @@ stream's own policy. Where a batch can also be placed in flight, by its own rows
 ``WayScores`` follows the way that would have been cheapest.
 
 A passive machine: ``next`` says the way of the next batch; for ``same`` the caller counts the batch and plans after
-``counted``, and so it does where a batch cannot go ``inflight``. ``score`` takes the histogram of a finished batch, ``plan_ahead`` makes the plans for the next one. With
-its ``state`` another machine goes on where this one ended.
+``counted``, and so it does where a batch cannot go ``inflight``. ``score`` takes the histogram of a finished batch,
+``plan_ahead`` makes the plans for the next one. With its ``state`` another machine goes on where this one ended.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class WaysState:
 
 class Ways:
     """Of one stream. ``fresh`` says among which ways: all, those by the batches before (``previous``), or one of
-    ``same`` and ``inflight`` alone. ``counted`` is the last plan that was made from a batch's own counts. ``state`` is that of the machine that
-    this one goes on for. ``fit``: what rows and keys cost."""
+    ``same`` and ``inflight`` alone. ``counted`` is the last plan that was made from a batch's own counts. ``state`` is
+    that of the machine that this one goes on for. ``fit``: what rows and keys cost."""
 
     def __init__(self, planner: StreamPlanner, fresh: Fresh = "auto", state: WaysState | None = None) -> None:
         state = state or WaysState()

@@ -1,8 +1,12 @@
-"""Rows placed in flight: what verbs call that are given no plan.
+"""Rows placed in flight: what verbs call that are given no plan, and micro-batches.
 
 Where it cannot be done the answer is None, and the caller counts first: under Spark Connect, which shows no plan; for
 keys of floats, which Spark compares in another form than it hashes; and where Spark is other than expected, which is
 logged once.
+
+A verb's rows are cut by map tasks, and Spark is told that whole keys are clustered. A micro-batch may run again after
+the driver's death, with other map tasks: its rows are placed by their content alone (``place_by_content``), and the
+table of cells is all that it needs then (``table_column``).
 """
 
 from __future__ import annotations
@@ -13,25 +17,39 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.arrays.frozen import derived
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.in_flight.assign import TaskRanges, assign
+from unskew.core.in_flight.cell_table import CellTable
+from unskew.core.in_flight.layout import content_cells
 from unskew.spark.frame.histogram import Weight, weight_of
 from unskew.spark.frame.jvm import expected_rows, slots_of
 from unskew.spark.frame.keys import Columns, key_columns, key_of
-from unskew.spark.in_flight.cell_sample import METRICS, SampledCells
-from unskew.spark.in_flight.map_stage import NotAsExpectedError, run_map_stage
+from unskew.spark.in_flight.cell_sample import METRICS, CellSample, ContentCells, KeyCells, SampledCells
+from unskew.spark.in_flight.map_stage import MapStage, NotAsExpectedError, run_map_stage
+from unskew.spark.place.native import table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["PlacedRows", "Placing", "place_in_flight"]
+__all__ = [
+    "PlacedBatch",
+    "PlacedRows",
+    "Placing",
+    "ReadBatch",
+    "place_by_content",
+    "place_in_flight",
+    "say_once",
+    "table_column",
+]
 
 _log = logging.getLogger("unskew.spark")
 _logged: set[str] = set()
 _NORMAL_FORM = ("float", "double")
 _SHOWN = 5
+_COUNTED = "rows are counted before they are placed, as this Spark does not let them be placed in flight: {}"
 
 
 @dataclass(frozen=True)
@@ -93,17 +111,15 @@ def place_in_flight(
         return None
     columns = key_columns(df, key)
     weights = None if weight is None else weight_of(df, weight)
-    cells = SampledCells(df, columns, hashed.hash, how.cells, how.partitions, expected_rows(df), weights)
+    by_key = KeyCells(columns, how.cells)
+    cells = SampledCells(df, by_key, hashed.hash, how.partitions, expected_rows(df), weights)
     slots = slots_of(df.sparkSession) or how.partitions
     try:
-        stage = run_map_stage(cells.frame, how.cells, METRICS, f"unskew {what}: rows into {how.cells:,} cells")
-        sample = cells.of(stage)
+        stage, sample = _written(cells, what)
         ranges = assign(sample.loads, how.partitions, slots, cut=how.cut, most=how.most)
         placed = stage.frame(ranges, whole=not how.cut, column=how.column)
     except NotAsExpectedError as why:
-        _say_once(
-            f"rows are counted before they are placed, as this Spark does not let them be placed in flight: {why}"
-        )
+        say_once(_COUNTED.format(why))
         return None
     made = PlacedRows(placed, sample.rows, ranges, sample.histogram, hashed.types, slots)
     _log.info("%s", made)
@@ -116,7 +132,66 @@ def may_place(df: DataFrame, types: Sequence[str]) -> bool:
     return hasattr(inner, "_jdf") and not df.isStreaming and not any(kind in _NORMAL_FORM for kind in types)
 
 
-def _say_once(text: str) -> None:
+@dataclass(frozen=True, eq=False)
+class ReadBatch:
+    """The rows of a micro-batch, about ``rows`` (0: unknown): the hashes of their ``key``, of the types ``key_types``,
+    and of what tells the rows of one key apart, where keys may be cut. ``column``: added, the number of the task."""
+
+    df: DataFrame
+    key: Column
+    key_types: tuple[str, ...]
+    spread: Column | None
+    partitions: int
+    rows: int = 0
+    weight: Column | None = None
+    column: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedBatch:
+    """A micro-batch that was placed in flight, as ``df``, by ``table``; and what the sample says of it."""
+
+    df: DataFrame
+    table: CellTable
+    sample: CellSample
+
+
+def place_by_content(batch: ReadBatch) -> PlacedBatch | None:
+    """Run the map stage of a micro-batch and decide which task each cell goes to. Nothing reads the rows before the
+    frame is used. None where this Spark does not let it be done."""
+    df, n, cut = batch.df, batch.partitions, batch.spread is not None
+    layout = content_cells(n, batch.rows, cut=cut)
+    by_content = ContentCells(layout, batch.key, batch.spread)
+    cells = SampledCells(df, by_content, batch.key, n, batch.rows, batch.weight, batch.spread)
+    try:
+        stage, sample = _written(cells, "micro-batch")
+        slots = slots_of(df.sparkSession) or n
+        ranges = assign(sample.loads, n, slots, cut=cut, most=2 * n, pieces=layout.pieces)
+        placed = stage.frame(ranges, whole=False, column=batch.column)
+    except NotAsExpectedError as why:
+        say_once(_COUNTED.format(why))
+        return None
+    made = PlacedBatch(placed, CellTable.of(ranges, layout, batch.key_types), sample)
+    heaviest, mean = (float(ranges.loads.max()), float(ranges.loads.mean())) if sample.rows else (1.0, 1.0)
+    said = "%s rows in %d tasks, placed in flight: the heaviest has %.2f times the mean"
+    _log.info(said, f"{sample.rows:,}", made.table.partitions, heaviest / mean)
+    return made
+
+
+def table_column(cells: CellTable, key: Column, spread: Column | None) -> Column:
+    """The task of each row by a table of cells, an int: where the row was when the batch was placed in flight."""
+    return F.get(table(cells.task_of_cell, "int"), ContentCells(cells.layout, key, spread).cell)
+
+
+def _written(cells: SampledCells, what: str) -> tuple[MapStage, CellSample]:
+    """The map stage, run, and what passed."""
+    count = cells.cells.count
+    stage = run_map_stage(cells.frame, count, METRICS, f"unskew {what}: rows into {count:,} cells")
+    return stage, cells.of(stage)
+
+
+def say_once(text: str) -> None:
+    """Log a warning, the first time that it is to be said."""
     if text not in _logged:
         _logged.add(text)
         _log.warning("%s", text)

@@ -96,7 +96,9 @@ def for_each_batch(
     checkpoint, name : The query's checkpointLocation, and the name that its pins are kept under there.
     fresh
         ``"previous"``: plans come from the batches before. ``"same"``: a batch is counted before it is placed.
-        ``"auto"``: each batch goes by whichever would have been cheapest so far, in seconds; the first is counted.
+        ``"inflight"``: it is placed by its own rows while it is read, into up to about twice as many partitions; where
+        Spark does not let that be done (Connect) as for ``"same"``. ``"auto"``: each batch goes by whichever would have
+        been cheapest so far, in seconds; the first is counted.
     learn : Tasks decide by a pinned Q-table, and report what they learn.
     threshold : Batches with fewer rows are not planned from.
     deadline : The longest that a batch waits for a service, in seconds.
@@ -180,7 +182,7 @@ class _StartedQuery:
 
     def place(self, df: DataFrame, batch: int, handle: Handle) -> None:
         settings, stored = self._settings, self._stored(batch)
-        counted = stored is None and self.placer.counts_first(df, batch)
+        counted = stored is None and self.placer.counts_first(df, batch, self._now)
         with self._persisted(df, twice=counted and not self.placer.reads_again(df)) as rows:
             pin = self._bound(rows, batch) if stored is None else stored
             began = time.monotonic()
