@@ -12,9 +12,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.spark.frames import as_spark_4_0, setting, shuffles
-from tests.spark.streaming.job import NAME, PARTITIONS, SCHEMA
+from tests.spark.streaming.job import NAME, PARTITIONS, SCHEMA, STREAM
 from tests.spark.streaming.lives import ROWS
 from tests.spark.streaming.queries import Notes, batches, firsts, pin_at, placed, run, settled
+from unskew.client import testing
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.freshness import batch_price
 from unskew.core.planners import PLANNERS
@@ -258,3 +259,15 @@ def test_partitions_of_different_weights_are_counted_for(
         in_flight(sk, placed, short)(rows_of(spark, ROWS), 0)
     assert pin_at(short / "cp", 0).bound.plan is not None
     assert "different weights" in caplog.text
+
+
+def test_the_service_hears_of_batches_in_flight(spark: SparkSession, short: Path) -> None:
+    """Their histograms and their tasks, of which there may be more than the stream has partitions."""
+    notes = Notes()
+    with testing.embedded() as service, service.client() as client:
+        with Unskew(spark, stream=STREAM, partitions=2, policy="balanced", service=service.target) as sk:
+            run(spark, short, settled(in_flight(sk, notes, short)))
+        assert client.get_plan(STREAM).plan.info.rows >= ROWS
+        found = client.get_stream(STREAM)
+        assert found is not None
+    assert max(int(one[0].max()) for one in notes.runs.values()) + 1 > 2
