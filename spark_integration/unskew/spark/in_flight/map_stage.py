@@ -20,6 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untype
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.spark.frame.jvm import spark_version
+from unskew.spark.place.repartition import partition_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,13 +50,15 @@ class MapStage:
 
     def frame(self, ranges: TaskRanges, *, whole: bool, column: str | None = None) -> DataFrame:
         """The rows, each task reading its range. Where keys are ``whole`` Spark is told so, by the key: what groups by
-        it shuffles no more. ``column`` adds the task's number, and Spark is told that each has one partition."""
+        it shuffles no more. ``column`` adds the task's number, as a plan's shuffle has it, and Spark is told that each
+        has one partition."""
         try:
             rdd = self._exchange.getShuffleRDD(self._specs(ranges))
             if column is None:
                 claim = self._by_key(ranges) if whole else None
                 return self._frame(self.df, rdd, claim)
-            numbered = self._frame(self.df, rdd, None).withColumn(column, F.spark_partition_id())
+            number = partition_value(self.df, F.spark_partition_id(), len(ranges.ranges))
+            numbered = self._frame(self.df, rdd, None).withColumn(column, number)
             return self._frame(numbered, numbered._jdf.queryExecution().toRdd(), self._by_number(numbered, ranges))
         except Py4JError as why:
             raise _unexpected(why) from why

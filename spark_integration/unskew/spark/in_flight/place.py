@@ -26,7 +26,7 @@ from unskew.core.in_flight.cell_table import CellTable
 from unskew.core.in_flight.layout import content_cells
 from unskew.spark.frame.histogram import Weight, weight_of
 from unskew.spark.frame.jvm import expected_rows, slots_of
-from unskew.spark.frame.keys import Columns, key_columns, key_of
+from unskew.spark.frame.keys import Columns, check_new, key_columns, key_of
 from unskew.spark.in_flight.cell_sample import METRICS, CellSample, ContentCells, KeyCells, SampledCells
 from unskew.spark.in_flight.map_stage import MapStage, NotAsExpectedError, run_map_stage
 from unskew.spark.place.native import table
@@ -160,6 +160,8 @@ def place_by_content(batch: ReadBatch) -> PlacedBatch | None:
     """Run the map stage of a micro-batch and decide which task each cell goes to. Nothing reads the rows before the
     frame is used. None where this Spark does not let it be done."""
     df, n, cut = batch.df, batch.partitions, batch.spread is not None
+    if batch.column is not None:
+        check_new(df, batch.column)
     layout = content_cells(n, batch.rows, cut=cut)
     by_content = ContentCells(layout, batch.key, batch.spread)
     cells = SampledCells(df, by_content, batch.key, n, batch.rows, batch.weight, batch.spread)

@@ -158,7 +158,7 @@ class PlanPlacer:
     def go_on(self, pin: StoredPin) -> None:
         """Batches before this one went by the pin: the service's plan is the first to go on from, else the pin's."""
         _placed_by(pin)
-        self._begun(self._latest() or pin.bound.plan)
+        self._begun(self._latest() or pin.bound.plan or self._sk.plans.planner(self._types).by_hash())
 
     def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
         """The newest plan, else the last one, else plain hash: chosen once, here (DESIGN, promise 4)."""
