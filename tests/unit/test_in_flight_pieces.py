@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unskew.core.errors import ConfigError, PlanError
-from unskew.core.histogram.histogram import Histogram
+from unskew.core.histogram.histogram import Histogram, host_of
 from unskew.core.in_flight.assign import CellRange, TaskRanges, assign
 from unskew.core.in_flight.cell_loads import CellLoads
 from unskew.core.in_flight.cell_table import CellTable
@@ -34,21 +34,22 @@ def loads_of(keys: np.ndarray, spread: np.ndarray, layout: ContentLayout) -> Cel
     return CellLoads(cells, np.zeros(len(cells), np.int64), np.ones(len(cells)), layout.cells, 3)
 
 
-def test_a_heavy_host_is_cut_into_ranges_of_its_pieces_and_tasks_are_even() -> None:
+def test_the_line_of_cells_is_cut_within_the_heavy_host_and_tasks_are_even() -> None:
     keys, spread = hashes_of(200_000)
-    ranges = assign(loads_of(keys, spread, LAYOUT), N, N, cut=True, pieces=LAYOUT.pieces)
+    ranges = assign(loads_of(keys, spread, LAYOUT), N, N, cut=True, most=N, pieces=LAYOUT.pieces)
     assert not ranges.cuts
     table = CellTable.of(ranges, LAYOUT)
     rows = np.bincount(table.route(keys, spread), minlength=table.partitions)
     assert rows.tolist() == ranges.loads.tolist(), "the loads were of every row"
     assert makespan(rows.astype(float), N) < 1.1 * len(keys) / N
+    assert table.partitions == N, "each has its share"
     assert (np.diff(ranges.loads) <= 0).all(), "the largest start first"
 
 
 def test_light_hosts_are_never_divided() -> None:
     keys, spread = hashes_of(200_000)
     table = CellTable.of(assign(loads_of(keys, spread, LAYOUT), N, N, cut=True, pieces=LAYOUT.pieces), LAYOUT)
-    hosts = (keys >> np.uint64(64 - 8)).astype(np.int64)
+    hosts = host_of(keys, LAYOUT.hosts.bit_length() - 1)
     tasks = table.task_of_cell.reshape(LAYOUT.hosts, LAYOUT.pieces)
     cut = np.flatnonzero(tasks.min(axis=1) != tasks.max(axis=1))
     assert cut.tolist() == [np.bincount(hosts).argmax()]
@@ -139,3 +140,5 @@ def test_layouts_are_bounded_powers_of_two(partitions: int, rows: int, cut: bool
     assert (layout.pieces > 1) == cut
     if rows and cut:
         assert layout.cells <= max(2 * rows, 64 * partitions)
+    if cut:
+        assert layout.cells <= max(1 << 15, 8 * partitions * 2)

@@ -7,8 +7,9 @@ So light cells are shared out as ranges, a heavy cell is a task of its own, and 
 each reads what some of the map tasks have of it. Where keys must stay whole nothing ends before its heaviest cell.
 
 Where a row must be in the same task when it is placed again, cells are hosts of keys cut into ``pieces`` by the rows'
-content, and nothing is cut by map tasks: light hosts are shared out whole, of a heavy one each task reads some
-neighbouring pieces.
+content, and nothing is cut by map tasks. Where keys may be cut, the line of all cells is: into ranges that are even,
+and end between two hosts or within a heavy one. Each task then has its share, and no more hosts are cut than there are
+tasks.
 
 Tasks start by number, as slots become free, so the largest come first, and tasks that are smaller than a slot's share
 fill what the large ones leave. How small is tried: of some sizes the one whose makespan is least, a task's start
@@ -32,6 +33,7 @@ __all__ = ["CellRange", "TaskRanges", "assign"]
 
 _SIZES = (0.25, 0.33, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.03, 1.06, 1.1, 1.2, 1.35, 1.5, 2.0)  # of a mean task
 _SLACK = 1.02  # fewer tasks, but not fewer than are wanted, are taken where they end this little later
+_HEAVY = 2.0  # times the mean host's load: a host that may be cut between its pieces
 START = 0.01  # what a task's start costs, in mean tasks
 
 
@@ -129,35 +131,47 @@ def assign(
     if not total:
         return TaskRanges(loads.count, loads.tasks, (CellRange(0, loads.count),))
     mean, limit = total / partitions, most or max(4 * slots, 2 * partitions)
-    tried = [_ranges(loads, size * mean, pieces, cut=cut) for size in _SIZES]
-    fitting = [one for one in tried if len(one) <= max(limit, len(tried[-1]))]
-    ends = [makespan(np.array([one.load for one in each]) + START * mean, slots) for each in fitting]
+    sizes = [size for size in _SIZES if size <= 1.0 or not cut or pieces is None]  # a line is as even with all tasks
+    tried = [(size, _ranges(loads, size * mean, pieces, cut=cut)) for size in sizes]
+    fitting = [(size, each) for size, each in tried if len(each) <= max(limit, len(tried[-1][1]))]
+    ends = [makespan(np.array([one.load for one in each]) + START * mean, slots) for _, each in fitting]
     near = [at for at, end in enumerate(ends) if end <= _SLACK * min(ends)]
-    best = max((at for at in near if _SIZES[at] <= 1.0), default=near[0])
-    return TaskRanges(loads.count, loads.tasks, tuple(fitting[best]))
+    best = max((at for at in near if fitting[at][0] <= 1.0), default=near[0])
+    return TaskRanges(loads.count, loads.tasks, tuple(fitting[best][1]))
 
 
 def _ranges(loads: CellLoads, size: float, pieces: int | None, *, cut: bool) -> list[CellRange]:
     """Tasks of about this size, the largest first."""
     each = pieces or 1
+    if cut and pieces is not None:
+        return sorted(_line(loads.by_cell, each, size), key=lambda one: (-one.load, one.first))
     by_host = loads.by_cell.reshape(-1, each).sum(axis=1)
     heavy = np.flatnonzero(by_host > size)
     ranges = [CellRange(one.first * each, one.last * each, one.load) for one in _between(by_host, heavy, size)]
     for host in heavy.tolist():
-        if cut and pieces is not None:
-            ranges += _pieces(loads.by_cell, host * each, each, size)
-        elif cut and loads.tasks > 1:
+        if cut and loads.tasks > 1 and pieces is None:
             ranges += _parts(loads.by_map(host), host, size)
         else:
             ranges.append(CellRange(host * each, (host + 1) * each, float(by_host[host])))
     return sorted(ranges, key=lambda one: (-one.load, one.first, one.maps or (0, 0)))
 
 
-def _pieces(by_cell: F64, first: int, pieces: int, size: float) -> Iterator[CellRange]:
-    """A heavy host in ranges of neighbouring pieces, none above this size but where one piece is."""
-    sums = np.concatenate([[0.0], np.cumsum(by_cell[first : first + pieces])])
-    for one in _alike(sums, 0, pieces, size):
-        yield CellRange(first + one.first, first + one.last, one.load)
+def _line(by_cell: F64, pieces: int, size: float) -> Iterator[CellRange]:
+    """All cells in ranges of about this size, each of which ends nearest to where it should: between two hosts, or
+    between two pieces of a host that has twice what the mean host has, and more than chance gives one."""
+    sums = np.cumsum(by_cell)
+    by_host = by_cell.reshape(-1, pieces).sum(axis=1)
+    within = np.repeat(by_host > _HEAVY * by_host.mean(), pieces)
+    ends = np.flatnonzero(within | (np.arange(1, len(by_cell) + 1) % pieces == 0))
+    tasks = max(round(float(sums[-1]) / size), 1)
+    marks = np.arange(1, tasks) * (sums[-1] / tasks)
+    after = np.searchsorted(sums[ends], marks)
+    before = np.maximum(after - 1, 0)
+    nearer = marks - sums[ends[before]] < sums[ends[after]] - marks
+    cuts = np.unique(np.concatenate([[0], ends[np.where(nearer, before, after)] + 1, [len(by_cell)]]))
+    upto = np.concatenate([[0.0], sums])[cuts]
+    for at in range(len(cuts) - 1):
+        yield CellRange(int(cuts[at]), int(cuts[at + 1]), float(upto[at + 1] - upto[at]))
 
 
 def _between(by_cell: F64, heavy: I64, size: float) -> Iterator[CellRange]:

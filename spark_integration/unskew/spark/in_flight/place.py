@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from unskew.core.arrays.frozen import derived
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.in_flight.assign import TaskRanges, assign
+from unskew.core.in_flight.cell_loads import CellLoads
 from unskew.core.in_flight.cell_table import CellTable
 from unskew.core.in_flight.layout import content_cells
 from unskew.spark.frame.histogram import Weight, weight_of
@@ -135,7 +136,8 @@ def may_place(df: DataFrame, types: Sequence[str]) -> bool:
 @dataclass(frozen=True, eq=False)
 class ReadBatch:
     """The rows of a micro-batch, about ``rows`` (0: unknown): the hashes of their ``key``, of the types ``key_types``,
-    and of what tells the rows of one key apart, where keys may be cut. ``column``: added, the number of the task."""
+    and of what tells the rows of one key apart, where keys may be cut; to be placed into at most so many
+    ``partitions``. ``column``: added, the number of the task."""
 
     df: DataFrame
     key: Column
@@ -167,8 +169,7 @@ def place_by_content(batch: ReadBatch) -> PlacedBatch | None:
     cells = SampledCells(df, by_content, batch.key, n, batch.rows, batch.weight, batch.spread)
     try:
         stage, sample = _written(cells, "micro-batch")
-        slots = slots_of(df.sparkSession) or n
-        ranges = assign(sample.loads, n, slots, cut=cut, most=2 * n, pieces=layout.pieces)
+        ranges = _at_most(n, sample.loads, slots_of(df.sparkSession) or n, cut=cut, pieces=layout.pieces)
         placed = stage.frame(ranges, whole=False, column=batch.column)
     except NotAsExpectedError as why:
         say_once(_COUNTED.format(why))
@@ -178,6 +179,16 @@ def place_by_content(batch: ReadBatch) -> PlacedBatch | None:
     said = "%s rows in %d tasks, placed in flight: the heaviest has %.2f times the mean"
     _log.info(said, f"{sample.rows:,}", made.table.partitions, heaviest / mean)
     return made
+
+
+def _at_most(partitions: int, loads: CellLoads, slots: int, *, cut: bool, pieces: int) -> TaskRanges:
+    """The ranges of at most so many tasks: who handles a batch may count on that."""
+    wanted = partitions
+    ranges = assign(loads, wanted, slots, cut=cut, most=partitions, pieces=pieces)
+    while len(ranges.ranges) > partitions:  # many hosts are just above the largest size that is tried
+        wanted = wanted * 3 // 4
+        ranges = assign(loads, wanted, slots, cut=cut, most=partitions, pieces=pieces)
+    return ranges
 
 
 def table_column(cells: CellTable, key: Column, spread: Column | None) -> Column:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unskew.core.freshness.stream_planner import StreamPlanner
-from unskew.core.limits import MAX_PARTITIONS
 from unskew.spark.frame.histogram import weight_of
 from unskew.spark.in_flight.place import PlacedBatch, ReadBatch, place_by_content, say_once
 from unskew.spark.streaming.batch_sampling import BatchSample
@@ -66,8 +65,6 @@ class BatchFlight:
             return "with elastic= batches have as many partitions as were decided before them"
         if len(set(planner.spec.weights)) > 1:
             return "partitions have different weights"
-        if planner.spec.partitions > MAX_PARTITIONS // 2:
-            return f"there would be more than {MAX_PARTITIONS} tasks"
         return "it could not be done before" if self._failed else ""
 
     def place(

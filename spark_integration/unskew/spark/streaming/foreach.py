@@ -96,8 +96,8 @@ def for_each_batch(
     checkpoint, name : The query's checkpointLocation, and the name that its pins are kept under there.
     fresh
         ``"previous"``: plans come from the batches before. ``"same"``: a batch is counted before it is placed.
-        ``"inflight"``: it is placed by its own rows while it is read, into up to about twice as many partitions; where
-        Spark does not let that be done (Connect) as for ``"same"``. ``"auto"``: each batch goes by whichever would have
+        ``"inflight"``: it is placed by its own rows while it is read, into at most as many partitions; where Spark does
+        not let that be done (Connect) as for ``"same"``. ``"auto"``: each batch goes by whichever would have
         been cheapest so far, in seconds; the first is counted.
     learn : Tasks decide by a pinned Q-table, and report what they learn.
     threshold : Batches with fewer rows are not planned from.
@@ -188,7 +188,8 @@ class _StartedQuery:
             began = time.monotonic()
             routed, sampler = self.placer.route(rows, pin, batch)
             spread = settings.spread_of_pin(pin.spread_columns)
-            current = CurrentBatch(pin.bound.plan, self._key, spread, settings.deadline, counted=counted)
+            by = pin.bound
+            current = CurrentBatch(by.plan, self._key, spread, settings.deadline, [], counted, by.cells is not None)
             try:
                 with self._sk.plans.context.bind(current):
                     handle(routed, batch)
