@@ -7,7 +7,9 @@ import xxhash
 
 from tests.planning import key_hashes, some_histogram
 from unskew.core.dalton.qtable import QTable
-from unskew.core.errors import PlanFormatError
+from unskew.core.errors import PlanError, PlanFormatError
+from unskew.core.in_flight.cell_table import CellTable
+from unskew.core.in_flight.layout import ContentLayout
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin, make_planner
 from unskew.core.rounds.partition_agent import RoutingChoice, decide
@@ -55,6 +57,32 @@ def test_a_table_decides_the_same_after_the_trip() -> None:
     hashes = key_hashes(50).repeat(20)
     spread = key_hashes(1_000, seed=5)
     assert (decide(before, hashes, spread).partitions == decide(after, hashes, spread).partitions).all()
+
+
+def test_cells_decide_the_same_after_the_trip() -> None:
+    cells = CellTable(ContentLayout(16, 8), (32, 0, 36), ("string",))
+    before = RoutingChoice(3, batch=3, cells=cells)
+    data = pinned_to_bytes(pinned(before))
+    after = pinned_from_bytes(data).bound
+    assert after.cells is not None
+    assert (after.cells.layout, after.cells.firsts, after.cells.key_types) == (cells.layout, cells.firsts, ("string",))
+    assert (after.partitions, after.batch, after.plan, after.table) == (3, 3, None, None)
+    hashes, spread = key_hashes(1_000), key_hashes(1_000, seed=5)
+    decided = decide(after, hashes, spread).partitions
+    assert (
+        decided.tolist() == decide(before, hashes, spread).partitions.tolist() == cells.route(hashes, spread).tolist()
+    )
+    assert len(set(decided.tolist())) == 3
+
+
+def test_cells_of_another_number_of_tasks_and_such_as_leave_rows_out_are_refused() -> None:
+    cells = CellTable(ContentLayout(16, 8), (32, 0, 36))
+    with pytest.raises(PlanError, match="3 tasks, the batch has 4"):
+        RoutingChoice(4, cells=cells)
+    message = body_of(pinned_to_bytes(pinned(RoutingChoice(3, cells=cells))))
+    message.cells.firsts[1] = 1
+    with pytest.raises(PlanFormatError, match="no usable pin"):
+        pinned_from_bytes(summed(message))
 
 
 def test_equal_pins_have_equal_bytes() -> None:

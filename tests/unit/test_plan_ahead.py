@@ -371,6 +371,24 @@ def test_the_machine_compares_ways_in_the_fitted_seconds() -> None:
     assert even * 0.9 < cost < even * 4.0
 
 
+def test_a_batch_in_flight_is_priced_by_its_own_seconds() -> None:
+    """They fall short of a count's, so the next batch goes so again; a source whose read is dear is read once."""
+    nobody: Any = None
+    planner = Plans.open(nobody, "clicks", spec_of(N, "balanced", None, (), 7)).planner(TYPES)
+    machine, session = PlanAhead(planner, planner.by_hash(), "auto"), Partitions(planner.spec)
+    stages = StageTimes(map_time=2.0, reduce_work=8.0)
+    taken = []
+    for number in range(4):
+        taken.append(machine.next.way)
+        facts = facts_of(number, machine.next.plan, histogram_of(number))
+        own = {"in_flight": 2.3} if taken[-1] == "inflight" else {"counting": 2.1}
+        machine.after(replace(facts, stages=stages, flies=True, **own), session)
+        machine.answered(None)
+    assert taken == ["same", "inflight", "inflight", "inflight"]
+    machine.after(replace(facts_of(4, machine.next.plan, histogram_of(4)), in_flight=2.3), session)
+    assert machine.answered(None).way == "same", "where it cannot be had any more"
+
+
 def test_the_service_makes_the_driver_s_plans_of_the_same_times() -> None:
     """One record: what a batch is reported with gives the fit that the driver has."""
     digests: dict[str | None, list[str]] = {None: [], "embedded": []}

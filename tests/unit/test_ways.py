@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unskew.core.errors import ConfigError
-from unskew.core.freshness.batch_price import BatchPrice, CountingTime
+from unskew.core.freshness.batch_price import BatchPrice, CountingTime, FlightTime
 from unskew.core.freshness.stream_planner import StreamPlanner
 from unskew.core.freshness.way_scores import WayScores
 from unskew.core.freshness.ways import Ways
@@ -262,3 +262,49 @@ def test_chance_is_what_an_even_draw_has_above_the_mean() -> None:
     worst = [rng.multinomial(10_000, np.full(64, 1 / 64)).max() * 64 / 10_000 - 1.0 for _ in range(200)]
     assert 0.75 * chance_excess(10_000, 64) < float(np.mean(worst)) <= chance_excess(10_000, 64)
     assert chance_excess(0, 64) == chance_excess(100, 1) == 0.0
+
+
+# -- in flight -------------------------------------------------------------------------------------------------
+
+
+def flying(machine: Ways, batches: int, flight: float, *, flies: bool = True) -> list[str]:
+    """The way of each batch of a stream with other keys in each, counting at a tenth of an even share."""
+    taken = []
+    for number in range(batches):
+        taken.append(machine.next.way)
+        histogram = histogram_of(number)
+        price = BatchPrice(1.0 / machine.cost.even(histogram), 0.1, flight=flight)
+        machine.score(histogram, number, price, flies=flies)
+        machine.plan_ahead(number)
+    return taken
+
+
+def test_a_batch_goes_in_flight_where_that_is_cheaper_than_a_count_and_can_be_had() -> None:
+    assert flying(ways(), 4, 0.05) == ["same", "inflight", "inflight", "inflight"]
+    assert set(flying(ways(), 4, 0.2)) == {"same"}
+    assert set(flying(ways(), 4, 0.05, flies=False)) == {"same"}
+
+
+def test_every_batch_goes_in_flight_where_the_user_says_so_and_by_plain_hash_with_that_policy() -> None:
+    assert set(flying(Ways(StreamPlanner("clicks", StreamSpec(N)), "inflight"), 4, 9.0)) == {"inflight"}
+    assert set(flying(Ways(StreamPlanner("clicks", StreamSpec(N, "hash")), "inflight"), 4, 0.0)) == {"previous"}
+
+
+def test_what_a_flight_takes_on_top_is_measured_and_fades() -> None:
+    """By default a few percent of an even share and a start, which makes it the worst way for tiny batches."""
+    unknown = FlightTime()
+    assert unknown.seconds(1_000, 0.01, 1e-6) > 0.1
+    assert unknown.after(0, 5.0) is unknown
+    known = unknown.after(1_000, 3.0).after(1_000, 1.5)
+    assert known.seconds(1_000, 100.0, 1e-3) == pytest.approx(0.5)
+    assert known.seconds(2_000, 100.0, 1e-3) == pytest.approx(1.0)
+    assert known.seconds(1_000, 100.0, 9.0) == 0.0, "reading it takes as long anyway"
+    for _ in range(60):
+        known = known.after(1_000, None)
+    assert known.seconds(1_000, 100.0, 1e-3) == pytest.approx(unknown.seconds(1_000, 100.0, 1e-3), rel=0.01)
+
+
+def test_a_count_fades_while_batches_go_in_flight_and_what_reading_took_stays() -> None:
+    counting = CountingTime().after(1_000, 1.0, 2.0)
+    assert (counting.older.reading, counting.older.age) == (1e-3, 1)
+    assert counting.older.seconds(1_000, 0.0) == pytest.approx(0.85 * counting.seconds(1_000, 0.0))

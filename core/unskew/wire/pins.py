@@ -8,6 +8,8 @@ import xxhash
 from google.protobuf.message import DecodeError
 
 from unskew.core.errors import PlanFormatError, UnskewError
+from unskew.core.in_flight.cell_table import CellTable
+from unskew.core.in_flight.layout import ContentLayout
 from unskew.core.rounds.partition_agent import RoutingChoice
 from unskew.v1 import pins_pb2 as pb
 from unskew.wire.plans import plan_from_bytes, plan_to_bytes
@@ -56,6 +58,7 @@ def pinned_to_bytes(pinned: StoredPin) -> bytes:
         reason=pinned.reason,
         told=pinned.spread_columns,
         kinds=pinned.kinds,
+        cells=None if bound.cells is None else _cells_to_message(bound.cells),
     )
     body = message.SerializeToString(deterministic=True)
     return xxhash.xxh64_digest(body) + body
@@ -71,9 +74,19 @@ def pinned_from_bytes(data: bytes) -> StoredPin:
         plan = plan_from_bytes(m.plan) if m.plan else None
         table = table_from_message(m.table) if m.HasField("table") else None
         version = m.incarnation, m.epoch
-        bound = RoutingChoice(m.partitions, plan, table, m.records, version, m.first_batch, m.seed)
+        cells = _cells_from_message(m.cells) if m.HasField("cells") else None
+        bound = RoutingChoice(m.partitions, plan, table, m.records, version, m.first_batch, m.seed, cells=cells)
         return StoredPin(
             bound, m.stream, m.name, tuple(m.key), tuple(m.spread), m.began, m.reason, tuple(m.told), tuple(m.kinds)
         )
     except (DecodeError, UnskewError, ValueError) as why:
         raise PlanFormatError(f"the bytes are whole but hold no usable pin: {why}") from None
+
+
+def _cells_to_message(cells: CellTable) -> pb.CellTable:
+    layout = cells.layout
+    return pb.CellTable(hosts=layout.hosts, pieces=layout.pieces, firsts=cells.firsts, key_types=cells.key_types)
+
+
+def _cells_from_message(message: pb.CellTable) -> CellTable:
+    return CellTable(ContentLayout(message.hosts, message.pieces), tuple(message.firsts), tuple(message.key_types))

@@ -105,7 +105,7 @@ class SessionStream:
 class CurrentBatch:
     """How a batch is routed: by ``plan``, or (None) by what its tasks decide. ``key`` are the names of its key's
     columns. A verb waits for the service no longer than ``deadline``. Frames in ``held`` are unpersist at its end.
-    ``counted``: the plan is from a count of the batch's own rows."""
+    ``counted``: the plan is from a count of the batch's own rows; ``in_flight``: there is none, they were placed so."""
 
     plan: Plan | None
     key: tuple[str, ...]
@@ -113,6 +113,7 @@ class CurrentBatch:
     deadline: float
     held: list[DataFrame] = field(default_factory=list)
     counted: bool = False
+    in_flight: bool = False
 
     def spread_for(self, df: DataFrame) -> Columns:
         """The columns that tell the rows of this frame apart: those of the batch, unless it has not all of them. A

@@ -20,7 +20,15 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from tests.servers import wait_for
 from tests.spark.failures import cluster
 from tests.spark.failures.gates import Gate
-from tests.spark.failures.jobs import MIDDLE, PARTITIONS, ROWS, delete_outputs, difference, kill_one, rows_of, stages_again
+from tests.spark.failures.jobs import (
+    MIDDLE,
+    PARTITIONS,
+    delete_outputs,
+    difference,
+    kill_one,
+    rows_of,
+    stages_again,
+)
 from unskew.spark import Unskew
 
 if TYPE_CHECKING:
@@ -103,7 +111,7 @@ def run(spark: SparkSession, folder: Path, number: int, face: str, name: str) ->
         places.append(folder / f"gate-{number}-{stage}")
         places[-1].mkdir()
     before, after = Gate(str(places[0]), **harm.before), Gate(str(places[1]), **harm.after)
-    spark.sparkContext.setJobGroup(group, "harmed", True)  # noqa: FBT003 - Spark's own
+    spark.sparkContext.setJobGroup(group, "harmed", True)
     rows = rows_of(spark).mapInArrow(before.passing(), "id bigint, k bigint")
     before_it = set(cluster.shuffle_files(folder))
     with Unskew(spark, stream=group, partitions=PARTITIONS, policy=POLICIES[face]) as sk:
@@ -141,7 +149,9 @@ def _placed(sk: Unskew, face: str, rows: DataFrame) -> DataFrame:
     return sk.repartition(rows, "k")
 
 
-def _harmed(work: Callable[[], Any], folder: Path, gate: Gate, do: Callable[[Path, Gate], int] | None) -> tuple[Any, int]:
+def _harmed(
+    work: Callable[[], Any], folder: Path, gate: Gate, do: Callable[[Path, Gate], int] | None
+) -> tuple[Any, int]:
     """What the work gives, while harm is done to it in a thread; and how many died. The gate opens in any case."""
     died = [0]
 

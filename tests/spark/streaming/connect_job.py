@@ -25,6 +25,8 @@ from unskew.spark import Unskew
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from unskew.core.freshness.ways import Fresh
+
 FAILS = 1
 
 
@@ -58,11 +60,11 @@ def refused(ask: Callable[[], object]) -> str:
     return ""
 
 
-def run(spark: SparkSession, source: str, folder: str, sk: Unskew) -> str:
+def run(spark: SparkSession, source: str, folder: str, sk: Unskew, fresh: Fresh = "auto") -> str:
     """A query to its end, started again after it has failed; what it said then."""
     checkpoint, said = f"{folder}/cp", ""
     for _ in range(2):
-        handle = sk.for_each_batch(noting(folder), "user", checkpoint, NAME, spread="id", threshold=0)
+        handle = sk.for_each_batch(noting(folder), "user", checkpoint, NAME, spread="id", fresh=fresh, threshold=0)
         rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(source)
         query = rows.writeStream.foreachBatch(handle).option("checkpointLocation", checkpoint)
         try:
@@ -86,7 +88,7 @@ def main(folder: str, connect: str, service: str) -> None:
             )
             say("alone", run(spark, f"{folder}/in", f"{folder}/alone", sk))
         with Unskew(spark, stream=STREAM, partitions=PARTITIONS, policy="balanced", service=service) as sk:
-            say("service", run(spark, f"{folder}/in", f"{folder}/service", sk))
+            say("service", run(spark, f"{folder}/in", f"{folder}/service", sk, "inflight"))
         with Unskew(spark, stream=STREAM, partitions=PARTITIONS, service="embedded") as sk:
             say("embedded", refused(lambda: sk.for_each_batch(noting(folder), "user", f"{folder}/cp", NAME)))
     finally:

@@ -160,7 +160,7 @@ def _differ(runs: list[NDArray[np.int64]]) -> int:
 
 def routed_by(pinned: StoredPin, batch: int) -> NDArray[np.int64]:
     """Where the pin puts the rows of a batch, by numpy."""
-    plan = pinned.bound.plan
-    assert plan is not None
+    by = pinned.bound.plan or pinned.bound.cells
+    assert by is not None
     spread = hash_keys(np.full(ROWS, SPREAD_SEED, np.int32), ids_of(batch))
-    return plan.route(hash_keys(users_of(batch).tolist()), spread).astype(np.int64)
+    return by.route(hash_keys(users_of(batch).tolist()), spread).astype(np.int64)

@@ -47,7 +47,8 @@ def noted(folder: Path) -> Notes:
 
 def test_batches_are_pinned_where_handlers_are_pickled(tmp_path: Path, connect: str) -> None:
     """With a service by address and without one: a batch that failed runs again by its plan, later ones by newer
-    plans. A handler that cannot be pickled and the embedded service are refused at once."""
+    plans. A handler that cannot be pickled and the embedded service are refused at once. There is no plan to look at
+    between two stages, so batches that are to go in flight are counted."""
     prepare(tmp_path, BATCHES)
     for name in ("alone", "service"):
         (tmp_path / name).mkdir()
@@ -68,3 +69,4 @@ def test_batches_are_pinned_where_handlers_are_pickled(tmp_path: Path, connect: 
         last = pin_at(checkpoint, firsts(checkpoint)[-1]).bound.plan
         assert last is not None
         assert last.info.rows > 0  # batches were observed in the handler's process
+    assert "counted before it was placed" in pin_at(tmp_path / "service" / "cp", BATCHES - 1).reason

@@ -95,6 +95,7 @@ def _tiles(outcome: Outcome) -> str:
 def _bad_note(batch: DemoBatch) -> str:
     source = "a count of the batch's own rows" if batch.counted else "the batches before"
     by_plan = "" if batch.plan is None else f" The plan was made from {source}."
+    by_plan = " It was placed in flight, by its own rows." if batch.in_flight else by_plan
     return (
         f"By hash every row of <b>{escape(batch.hot)}</b> goes to one partition, which gets {batch.hash.imbalance:.1f} "
         f"times its fair share; all other tasks wait for that one. By plan its rows are spread: the fullest partition "
@@ -133,7 +134,7 @@ def _q_table(outcome: Outcome) -> str:
 def _hot(outcome: Outcome, batch: DemoBatch) -> str:
     plan = batch.plan
     if plan is None:
-        return "<p>No plan was made.</p>"
+        return f"<p>No plan was made{' for it: it was placed in flight' if batch.in_flight else ''}.</p>"
     top = np.argsort(-plan.hot.rows, kind="stable")[:_HOT]
     rows = [_hot_row(outcome, plan, int(plan.hot.hashes[at])) for at in top]
     reason = f"Why this plan: <i>{escape(plan.info.reason)}</i>"

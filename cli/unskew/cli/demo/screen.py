@@ -167,7 +167,7 @@ def _key(hot: str, share: float) -> str:
 def _note(batch: DemoBatch) -> str:
     if not batch.changed:
         return ""
-    return "new hot keys" if batch.counted else "new hot keys, old plan"
+    return "new hot keys" if batch.counted or batch.in_flight else "new hot keys, old plan"
 
 
 def summary(console: Console, outcome: Outcome, report: Path) -> None:

@@ -181,6 +181,8 @@ def _progress(total: int) -> Iterator[Callable[[], None]]:
 
 
 def _fresh(text: str) -> Fresh:
-    if text not in get_args(Fresh):
-        raise ConfigError("--fresh", text, get_args(Fresh))
+    """As the Spark library takes it, but for what only Spark can do."""
+    allowed = tuple(fresh for fresh in get_args(Fresh) if fresh != "inflight")
+    if text not in allowed:
+        raise ConfigError("--fresh", text, allowed)
     return cast(Fresh, text)

@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from unskew.core.errors import PlanError
-from unskew.core.freshness.batch_price import COUNT_SHARE, BatchPrice, CountingTime
+from unskew.core.freshness.batch_price import COUNT_SHARE, BatchPrice, CountingTime, FlightTime
 from unskew.core.freshness.stream_planner import StreamPlanner
-from unskew.core.freshness.ways import Fresh, Ways
+from unskew.core.freshness.ways import OWN_ROWS, Fresh, Ways
 from unskew.core.histogram.histogram import Histogram
+from unskew.core.in_flight.cell_table import CellTable
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Feedback
 from unskew.core.quality.cost_fit import CostFit, TaskTimes
@@ -35,18 +36,20 @@ _SMALL_IN_A_ROW = 3  # batches
 class BatchFacts:
     """A finished batch.
 
-    ``batch`` is its number in the query and ``number`` in reports. ``plan`` is what it was bound to; ``histogram`` is
-    of ``rows`` rows, estimated from ``sampled`` of them. ``seconds``: how long its handler ran; ``took``: the whole
-    batch, where nobody will say so later. ``interval``: seconds from one batch to the next, 0 where that is not known.
-    ``counting``: the seconds that counting the batch took, None where it was not counted; ``persisted``: whether its
-    rows were kept for that, and not read again. ``slots``: how many tasks ran at once, None where that is not known.
-    ``plans``: of each way, those that were there when the batch began. ``times``: rows, keys and seconds of each
-    partition, None where they are not known.
+    ``batch`` is its number in the query and ``number`` in reports. ``plan`` is what it was bound to, or the cells that
+    it was placed by in flight; ``histogram`` is of ``rows`` rows, estimated from ``sampled`` of them. ``seconds``: how
+    long its handler ran; ``took``: the whole batch, where nobody will say so later. ``interval``: seconds from one
+    batch to the next, 0 where that is not known. ``counting``: the seconds that counting the batch took, None where it
+    was not counted; ``persisted``: whether its rows were kept for that, and not read again. ``slots``: how many tasks
+    ran at once, None where that is not known. ``plans``: of each way, those that were there when the batch began.
+    ``times``: rows, keys and seconds of each partition, None where they are not known. ``in_flight``: the seconds that
+    reading the batch and placing it in flight took, None where it was placed in another way; ``flies``: whether the
+    next batch could go so.
     """
 
     batch: int
     number: int
-    plan: Plan
+    plan: Plan | CellTable
     rows: int
     sampled: int
     histogram: Histogram
@@ -59,6 +62,8 @@ class BatchFacts:
     plans: Mapping[str, Plan] | None = None
     times: TaskTimes | None = None
     persisted: bool = True
+    in_flight: float | None = None
+    flies: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,9 @@ class Partitions:
 @dataclass(frozen=True, eq=False)
 class NextBatch:
     """What the next batch is bound to, and why: ``plan``, or with ``way="same"`` the plan that a count of its own rows
-    gives, made after this one. ``rows`` and ``tasks`` are those of the batch before (0: not known). ``plans``: of each
-    way. ``feedback``: what a plan from its own rows goes by besides. ``persist``: whether a batch that is counted is
-    better persisted than read again."""
+    gives, made after this one; with ``"inflight"`` no plan, or where that cannot be, as for ``"same"``. ``rows`` and
+    ``tasks`` are those of the batch before (0: not known). ``plans``: of each way. ``feedback``: what a plan from its
+    own rows goes by besides. ``persist``: whether a batch that is counted is better persisted than read again."""
 
     way: str
     plan: Plan
@@ -115,7 +120,8 @@ class PlanAhead:
         self.decider, self._owner = decider, decider is not None
         self.decision: ScaleDecision | None = None
         self.next = NextBatch(self._ways.next.way, first, self._ways.next.reason)
-        self._counting, self._unit = CountingTime(), 0.0  # seconds a unit, of the last batch whose tasks were timed
+        self._unit = 0.0  # seconds, of the last batch whose tasks were timed
+        self._counting, self._flight = CountingTime(), FlightTime()
         self._small_batches = 0  # in a row
         self._last: BatchFacts | None = None
         self._tasks = 0
@@ -137,8 +143,7 @@ class PlanAhead:
         self.decision, self._slots = self._decide(facts), facts.slots
         partitions = self._partitions(session)
         self._tasks = facts.stages.maps or self._tasks
-        reading, persisted = facts.stages.map_time, facts.persisted
-        self._counting = self._counting.after(facts.rows, reading, facts.counting, persisted=persisted)
+        self._time(facts)
         self.next = replace(self.next, rows=facts.rows, tasks=self._tasks, persist=self._counting.persists)
         if facts.rows:
             self._last = facts
@@ -148,7 +153,7 @@ class PlanAhead:
         self._small_batches = self._small_batches + 1 if facts.rows < self._threshold else 0
         if self._small_batches:
             return self._small(partitions)
-        self._ways.score(facts.histogram, facts.number, self._price(facts), facts.plans)
+        self._ways.score(facts.histogram, facts.number, self._price(facts), facts.plans, flies=facts.flies)
         self._resize(partitions)
         self._request = PlanRequest(facts)
         return self._request
@@ -169,6 +174,15 @@ class PlanAhead:
 
     # -- plans ------------------------------------------------------------------------------------------------
 
+    def _time(self, facts: BatchFacts) -> None:
+        """Note what reading the batch took, and counting it or placing it in flight."""
+        if facts.in_flight is None:
+            reading, persisted = facts.stages.map_time, facts.persisted
+            self._counting = self._counting.after(facts.rows, reading, facts.counting, persisted=persisted)
+        elif facts.rows:
+            self._counting = self._counting.older
+        self._flight = self._flight.after(facts.rows, facts.in_flight)
+
     def _price(self, facts: BatchFacts) -> BatchPrice | None:
         """In seconds, by the fitted cost of rows and keys, else by the last batch whose stages were timed; None where
         none was."""
@@ -179,19 +193,21 @@ class PlanAhead:
             self._unit = facts.stages.reduce_work / float(cost.model.tasks(histogram.total, histogram.keys))
         if not self._unit:
             return None
-        default = COUNT_SHARE * cost.even(histogram) * self._unit
-        return BatchPrice(self._unit, self._counting.seconds(facts.rows, default), timed=True)
+        even, counting = cost.even(histogram) * self._unit, self._counting
+        count = counting.seconds(facts.rows, COUNT_SHARE * even)
+        flight = self._flight.seconds(facts.rows, even, counting.reading)
+        return BatchPrice(self._unit, count, timed=True, flight=flight)
 
     def _small(self, partitions: int) -> NextBatch:
         """After some batches of few rows the next one is not counted unless the user wants that: it would cost more
         than any plan gains."""
-        if self._fresh == "auto" and self.next.way == "same" and self._small_batches >= _SMALL_IN_A_ROW:
+        if self._fresh == "auto" and self.next.way in OWN_ROWS and self._small_batches >= _SMALL_IN_A_ROW:
             self.next = replace(self.next, way="previous", reason=f"batches of fewer than {self._threshold:,} rows")
         return self._rescaled(partitions)
 
     def _bind(self) -> NextBatch:
         choice, ways = self._ways.next, self._ways
-        before = ways.counted if choice.way == "same" and ways.counted is not None else self._plan
+        before = ways.counted if choice.way in OWN_ROWS and ways.counted is not None else self._plan
         plan = ways.plans.get(choice.way, before)
         self.next = replace(self.next, way=choice.way, plan=plan, reason=choice.reason, plans=ways.plans)
         return self.next

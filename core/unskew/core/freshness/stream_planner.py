@@ -27,6 +27,11 @@ class StreamPlanner:
         return make_planner(spec.policy, spec.partitions, spec.seed, spec.weights or None, **spec.parameters)
 
     @property
+    def cuts(self) -> bool:
+        """Whether the stream's policy may put the rows of one key into several partitions."""
+        return self.planner.splits and bool(self.spec.parameters.get("splits", True))
+
+    @property
     def record(self) -> History:
         """The record of batches that plans are made from, still empty."""
         return History(self.spec.history if self.spec.decay else 1, self.spec.decay or 1.0)

@@ -2,11 +2,13 @@
 
 A way says which counts a batch's plan is made from: those of the batches before it (``previous``: the record; ``last``:
 the last batch alone), its own, counted before it is placed (``same``), or none (``hash``). All make their plans by the
-stream's own policy. ``WayScores`` follows the way that would have been cheapest.
+stream's own policy. Where a batch can also be placed in flight, by its own rows in the job that reads them
+(``inflight``), that is taken to be as good as a plan by its own counts; what it takes on top is another price.
+``WayScores`` follows the way that would have been cheapest.
 
 A passive machine: ``next`` says the way of the next batch; for ``same`` the caller counts the batch and plans after
-``counted``. ``score`` takes the histogram of a finished batch, ``plan_ahead`` makes the plans for the next one. With
-its ``state`` another machine goes on where this one ended.
+``counted``, and so it does where a batch cannot go ``inflight``. ``score`` takes the histogram of a finished batch,
+``plan_ahead`` makes the plans for the next one. With its ``state`` another machine goes on where this one ended.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from unskew.core.planners import Feedback
 from unskew.core.planners.plan_cost import PlanCost
 from unskew.core.quality.cost_fit import COST_BATCHES, TaskTimes, fit_cost
 
-__all__ = ["FIRST", "Fresh", "Ways", "WaysState"]
+__all__ = ["FIRST", "OWN_ROWS", "Fresh", "Ways", "WaysState"]
 
-Fresh: TypeAlias = Literal["auto", "previous", "same"]
+Fresh: TypeAlias = Literal["auto", "previous", "same", "inflight"]
+OWN_ROWS = ("same", "inflight")  # the ways that place a batch by its own rows
 _CHANGES = 1 / 4  # that are expected before the first batch is seen
 FIRST = WayChoice("same", "hash", "nothing is known of the stream: its first batch is counted")
 _PLAIN = WayChoice("previous", "previous", "policy hash: no plan is made from counts")
@@ -47,9 +50,9 @@ class WaysState:
 
 
 class Ways:
-    """Of one stream. ``fresh`` says among which ways: all, those by the batches before (``previous``), or ``same``
-    alone. ``counted`` is the last plan that was made from a batch's own counts. ``state`` is that of the machine that
-    this one goes on for. ``fit``: what rows and keys cost."""
+    """Of one stream. ``fresh`` says among which ways: all, those by the batches before (``previous``), or one of
+    ``same`` and ``inflight`` alone. ``counted`` is the last plan that was made from a batch's own counts. ``state`` is
+    that of the machine that this one goes on for. ``fit``: what rows and keys cost."""
 
     def __init__(self, planner: StreamPlanner, fresh: Fresh = "auto", state: WaysState | None = None) -> None:
         state = state or WaysState()
@@ -65,14 +68,19 @@ class Ways:
     def _use(self, planner: StreamPlanner, slots: int | None, previous: Plan | None, last: Plan | None) -> None:
         self.planner = planner
         self.cost = PlanCost.of(planner.planner.algorithm.common, self.fit.model, slots=slots)
-        self._hash = {} if self._fresh == "same" else {"hash": planner.by_hash()}
+        self._hash = {} if self._own else {"hash": planner.by_hash()}
         self._plans = self._fitting(previous, last)
 
     def _fitting(self, previous: Plan | None, last: Plan | None) -> dict[str, Plan]:
         """The plan of each way, where it is for as many partitions as there are now."""
-        plans = {**self._hash, "previous": previous, "last": None if self._fresh == "same" else last}
+        plans = {**self._hash, "previous": previous, "last": None if self._own else last}
         n = self.planner.spec.partitions
         return {way: plan for way, plan in plans.items() if plan is not None and plan.partitions == n}
+
+    @property
+    def _own(self) -> bool:
+        """Whether every batch is placed by its own rows."""
+        return self._fresh in OWN_ROWS
 
     @property
     def state(self) -> WaysState:
@@ -102,12 +110,19 @@ class Ways:
         return self.planner.after(self.counted, own, batch, self.feedback)
 
     def score(
-        self, histogram: Histogram, batch: int, price: BatchPrice | None = None, plans: Mapping[str, Plan] | None = None
+        self,
+        histogram: Histogram,
+        batch: int,
+        price: BatchPrice | None = None,
+        plans: Mapping[str, Plan] | None = None,
+        *,
+        flies: bool = False,
     ) -> None:
         """Add a finished batch to the record, and to each way what the batch would have cost by it. ``plans``: those
-        that were there when the batch began, where there are newer ones by now."""
+        that were there when the batch began, where there are newer ones by now. ``flies``: whether batches can be
+        placed in flight."""
         self.record = self.record.add(histogram)
-        if self._fresh == "same" or self._plain:
+        if self._own or self._plain:
             return
         price = price or BatchPrice(1.0 / self.cost.even(histogram), COUNT_SHARE)
         if price.timed != self._timed:  # sums of seconds and of shares are not to be added
@@ -117,10 +132,11 @@ class Ways:
         costs = {way: price.unit * self.cost.batch(plan, histogram) for way, plan in {**self._hash, **fit}.items()}
         if self._fresh == "auto":
             self.counted = self.plan_counted(histogram, batch)
-            costs["same"] = price.unit * self.cost.batch(self.counted, histogram)
+            by_own = price.unit * self.cost.batch(self.counted, histogram)
+            costs |= dict.fromkeys(OWN_ROWS if flies else ("same",), by_own)
         self._scores = self._scores.after(costs)
         if len(costs) > 1:
-            self.next = self._scores.choice({"same": price.count, **self._unseen_change()})
+            self.next = self._scores.choice({"same": price.count, "inflight": price.flight, **self._unseen_change()})
 
     def _unseen_change(self) -> dict[str, float]:
         """What a change that has not come yet is expected to cost the plans of before, a batch: as much as plain hash
@@ -138,6 +154,6 @@ class Ways:
         if previous is None or previous.partitions != n:
             previous = self.planner.after(self._plans.get("previous"), self.record.merged(), batch, self.feedback)
         stale = self._fresh != "auto" or self.counted is None or self.counted.partitions != n
-        if stale and self._fresh != "same":  # else it was made to score the batch
+        if stale and not self._own:  # else it was made to score the batch
             self.counted = self.plan_counted(self.record.batches[-1], batch)
         self._plans = self._fitting(previous, self.counted)

@@ -35,6 +35,7 @@ from unskew.core.dalton.settings import MOST_CELLS
 from unskew.core.dalton.task_fill import fill_hot_keys, workers_needed
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.histogram.histogram import Histogram, host_of
+from unskew.core.in_flight.cell_table import CellTable
 from unskew.core.limits import host_bits, listed_budget
 from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.core.rounds.task_router import check_router, route_rows
@@ -59,8 +60,8 @@ _REASONS = ("hot: these partitions had room for it, the first of its sequence",)
 class RoutingChoice:
     """What a batch goes by: all that decides where its rows go, except the rows.
 
-    ``plan``, or the name of a ``router``, or ``table`` with ``records`` (GL) and the ``version`` of its round.
-    ``alike``: rows with the same spread hash are the same rows.
+    ``plan``, or the name of a ``router``, or ``table`` with ``records`` (GL) and the ``version`` of its round; or
+    ``cells``, where the batch was placed in flight. ``alike``: rows with the same spread hash are the same rows.
     """
 
     partitions: int
@@ -72,12 +73,15 @@ class RoutingChoice:
     seed: int = 7
     alike: bool = False
     router: str | None = None
+    cells: CellTable | None = None
 
     __reduce__ = by_fields
 
     def __post_init__(self) -> None:
         if self.plan is not None and self.plan.partitions != self.partitions:
             raise PlanError(f"the plan is for {self.plan.partitions} partitions, the batch for {self.partitions}")
+        if self.cells is not None and self.cells.partitions != self.partitions:
+            raise PlanError(f"the cells are of {self.cells.partitions} tasks, the batch has {self.partitions}")
         if self.table is not None and self.table.workers != self.partitions:
             raise ConfigError("table", f"{self.table.workers} workers", f"a Q-table for {self.partitions}")
         if self.records < 0:
@@ -111,10 +115,11 @@ def decide(choice: RoutingChoice, hashes: U64, spread: U64 | None = None) -> Par
     keys = hashes_of(hashes, "hashes")
     spread_hashes = None if spread is None else hashes_of(spread, "spread")
     histogram = Histogram.from_hashes(keys)
-    if spread_hashes is not None and choice.alike and (choice.plan is None or choice.plan.splits):
+    placed_by = choice.plan or choice.cells
+    if spread_hashes is not None and choice.alike and (placed_by is None or placed_by.splits):
         spread_hashes = distinct_hashes(spread_hashes)
-    if choice.plan is not None:
-        return PartitionRouting(choice.plan.route(keys, spread_hashes), histogram)
+    if placed_by is not None:
+        return PartitionRouting(placed_by.route(keys, spread_hashes), histogram)
     if choice.router is not None:
         out = route_rows(choice.router, choice.partitions, choice.seed, keys, spread_hashes)
         return PartitionRouting(out, histogram)

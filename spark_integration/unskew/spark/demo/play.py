@@ -49,8 +49,8 @@ _WARM, _WARM_AGENTS = "demo-warm", "demo-warm-agents"
 @dataclass(frozen=True)
 class DemoBatch:
     """A batch by both arms. ``plan`` is the plan of unskew's arm, None for plain hash; ``counted``: made from a count
-    of the batch's own rows; ``changed``: other keys become hot with this batch; ``learned``: imbalance of the agents;
-    ``began``: seconds since the agents started."""
+    of the batch's own rows; ``in_flight``: placed by them without a plan; ``changed``: other keys become hot with this
+    batch; ``learned``: imbalance of the agents; ``began``: seconds since the agents started."""
 
     number: int
     hot: str
@@ -62,18 +62,20 @@ class DemoBatch:
     learned: float
     began: float
     counted: bool = False
+    in_flight: bool = False
 
     @property
     def placed_by(self) -> str:
-        """Plain hash, a count of its own rows, the number of the service's plan, or a plan of the driver's."""
+        """Plain hash, a count of its own rows or they in flight, the number of the service's plan, or a plan of the
+        driver's."""
         if self.plan is None:
-            return "hash"
+            return "inflight" if self.in_flight else "hash"
         return "counted" if self.counted else str(self.plan.version.number or "driver")
 
     @property
     def known(self) -> bool:
         """Whether its plan was made for its hot keys."""
-        return self.plan is not None and (self.counted or not self.changed)
+        return self.in_flight or (self.plan is not None and (self.counted or not self.changed))
 
     @property
     def faster(self) -> float:
@@ -224,6 +226,7 @@ class _DemoRun:
     watcher: Watcher
     plan: Plan | None = None
     counted: bool = False
+    in_flight: bool = False
     ran: dict[str, MeasuredRun] = field(default_factory=dict)
 
     def batches(self) -> Iterator[DemoBatch]:
@@ -258,6 +261,7 @@ class _DemoRun:
             self.agents.settle(),
             began,
             self.counted,
+            self.in_flight,
         )
         self.watcher.done(batch)
         return batch
@@ -269,6 +273,7 @@ class _DemoRun:
         bound = self.sk.plans.context.batch
         self.plan = bound.plan if bound is not None and bound.plan is not None and bound.plan.info.rows else None
         self.counted = bound is not None and bound.counted
+        self.in_flight = bound is not None and bound.in_flight
         self._job(UNSKEW, placed, number)
 
     def _settled(self, planned: ForEachBatch, df: DataFrame, number: int) -> None:

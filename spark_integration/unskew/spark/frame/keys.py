@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType, UserDefinedType, VariantType
 
 from unskew.core.errors import ConfigError, KeyTypeError, PlanError
+from unskew.core.in_flight.cell_table import CellTable
 from unskew.core.keys.types import parse
 from unskew.core.plan.plan import Plan
 from unskew.spark.frame.jvm import deterministic
@@ -79,7 +80,7 @@ def is_auto(spread: Columns) -> bool:
     return isinstance(spread, str) and spread == AUTO
 
 
-def key_of(df: DataFrame, key: Columns, *, plan: Plan | None = None) -> Key:
+def key_of(df: DataFrame, key: Columns, *, plan: Plan | CellTable | None = None) -> Key:
     """The key hash over these columns of ``df``; with ``plan`` their types must be the plan's."""
     columns = _listed(key)
     types = tuple(_key_type(name, kind) for name, kind in _resolved(df, columns, "key"))
@@ -251,7 +252,7 @@ def hashable(kind: DataType, *, bytes_only: bool = False) -> bool:
     return True
 
 
-def _other_types(types: str, plan: Plan) -> str:
+def _other_types(types: str, plan: Plan | CellTable) -> str:
     return (
         f"the plan is for keys of type ({', '.join(plan.key_types)}) and the key columns are of ({types}): their "
         "hashes differ for equal keys. Cast the columns to the plan's types, or make a plan for this frame"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
@@ -17,6 +17,7 @@ from unskew.core.arrays.types import U64
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.sampling import sample_histogram
 from unskew.core.in_flight.cell_loads import LEVEL_SHIFT, MAP_SHIFT, CellLoads, unpacked_cells
+from unskew.core.in_flight.layout import ContentLayout
 from unskew.spark.frame.row_sampling import (
     FEWER,
     every_for,
@@ -28,18 +29,78 @@ from unskew.spark.frame.row_sampling import (
     weights_in,
     words_in,
 )
+from unskew.spark.place.repartition import move_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from unskew.spark.in_flight.map_stage import MapStage
 
-__all__ = ["METRICS", "CellSample", "SampledCells"]
+__all__ = ["METRICS", "CellSample", "Cells", "ContentCells", "KeyCells", "SampledCells"]
 
 METRICS = "unskew cells"  # the name of what the frame observes
 _ASSUMED_TASKS = 8  # that read the frame, where nobody says how many
 _STRETCHES = 4  # of rows sampled ever more seldom, that a task comes to where nobody knows how many it has
 _LEAST_NEAR = 8  # rows of a task: ten thousand tasks bring some hundred thousand
+
+
+class Cells(Protocol):
+    """Which cell each row is written into."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    @property
+    def cell(self) -> Column:
+        """The cell of a row, an int."""
+
+    def written(self, df: DataFrame) -> DataFrame:
+        """``df`` with a shuffle on top that writes each row into its cell."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeyCells:
+    """By Spark's own hash of the key: of the frame Spark can be told that it is clustered by the key."""
+
+    keys: Sequence[Column]
+    count: int
+
+    @property
+    def cell(self) -> Column:
+        return F.pmod(F.hash(*self.keys), F.lit(self.count))
+
+    def written(self, df: DataFrame) -> DataFrame:
+        return df.repartition(self.count, *self.keys)
+
+
+@dataclass(frozen=True, eq=False)
+class ContentCells:
+    """By the top bits of the hash of the key, and where keys may be cut of the spread hash: as ``CellTable`` has it."""
+
+    layout: ContentLayout
+    key: Column
+    spread: Column | None = None
+
+    @property
+    def count(self) -> int:
+        return self.layout.cells
+
+    @property
+    def cell(self) -> Column:
+        host = _top_bits(self.key, self.layout.hosts) * self.layout.pieces
+        piece = self.layout.pieces > 1 and self.spread is not None
+        return (host + _top_bits(self.spread, self.layout.pieces) if piece else host).cast("int")
+
+    def written(self, df: DataFrame) -> DataFrame:
+        return move_rows(df, self.cell, self.count)
+
+
+def _top_bits(hashed: Column | None, of: int) -> Column:
+    """Which of so many, a power of two, by the top bits of a hash: a bigint."""
+    if hashed is None or of == 1:
+        return F.lit(0).cast("bigint")
+    return F.shiftrightunsigned(hashed, 64 - (of.bit_length() - 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +113,25 @@ class CellSample:
     histogram: Histogram
     keys: U64
 
+    @property
+    def sampled(self) -> int:
+        """How many rows were sampled."""
+        return len(self.keys)
+
 
 @dataclass(frozen=True, eq=False)
 class SampledCells:
-    """``df``, to be written into so many ``cells`` by the hash of ``keys``. ``key`` is what the histogram counts by;
-    about ``rows`` rows are expected (0: unknown) in about ``tasks`` tasks, for so many ``partitions``. With a ``weight``
-    rows are weighed."""
+    """``df``, to be written into ``cells``. ``key`` is what the histogram counts by, and with ``spread`` how many
+    values tell the rows of a key apart; about ``rows`` rows are expected (0: unknown) in about ``tasks`` tasks, for so
+    many ``partitions``. With a ``weight`` rows are weighed."""
 
     df: DataFrame
-    keys: Sequence[Column]
+    cells: Cells
     key: Column
-    cells: int
     partitions: int
     rows: int = 0
     weight: Column | None = None
+    spread: Column | None = None
     tasks: int = _ASSUMED_TASKS
 
     @property
@@ -78,22 +144,24 @@ class SampledCells:
     def frame(self) -> DataFrame:
         """The frame whose map stage is to run."""
         every, near = self.rate
-        cell = F.pmod(F.hash(*self.keys), F.lit(self.cells)).cast("bigint")
         task = F.shiftleft(F.spark_partition_id().cast("bigint"), MAP_SHIFT)
-        word = F.shiftleft(level_column(self.df, every, near, wary=True), LEVEL_SHIFT).bitwiseOR(task).bitwiseOR(cell)
-        parts = [self.key, word, *([] if self.weight is None else [logarithm_of(self.weight)])]
-        sampled = observed_rows(self.df, parts, every, near, METRICS, wary=True)
-        return sampled.repartition(self.cells, *self.keys)
+        level = F.shiftleft(level_column(self.df, every, near, wary=True), LEVEL_SHIFT)
+        word = level.bitwiseOR(task).bitwiseOR(self.cells.cell.cast("bigint"))
+        logarithm = None if self.weight is None else logarithm_of(self.weight)
+        parts = [one for one in (self.key, word, self.spread, logarithm) if one is not None]
+        return self.cells.written(observed_rows(self.df, parts, every, near, METRICS, wary=True))
 
     def of(self, stage: MapStage) -> CellSample:
         """What the stage's sample says."""
         total, sample = int(stage.metrics[0] or 0), stage.metrics[1]
-        keys, words, *logarithms = words_in(None if sample is None else bytes(sample), 2 + (self.weight is not None))
-        cells, maps, stands_for = unpacked_cells(words, first_of(self.rate[0], wary=True), FEWER)
-        own = weights_in(logarithms[0]) if logarithms else None
+        split, weighed = self.spread is not None, self.weight is not None
+        words = words_in(None if sample is None else bytes(sample), 2 + split + weighed)
+        cells, maps, stands_for = unpacked_cells(words[1], first_of(self.rate[0], wary=True), FEWER)
+        own = weights_in(words[-1]) if weighed else None
         weights = stands_for if own is None else stands_for * own
         whole = float(weights.sum())
-        loads = CellLoads(cells, maps, weights * (total / whole if whole else 0.0), self.cells, stage.tasks)
+        loads = CellLoads(cells, maps, weights * (total / whole if whole else 0.0), self.cells.count, stage.tasks)
         even = len(weights) == 0 or weights.min() == weights.max()
-        histogram = sample_histogram(keys, None, total, self.partitions, None if even or not whole else weights)
-        return CellSample(total, loads, histogram, keys)
+        spread = words[2] if split else None
+        histogram = sample_histogram(words[0], spread, total, self.partitions, None if even or not whole else weights)
+        return CellSample(total, loads, histogram, words[0])

@@ -114,8 +114,9 @@ def place_sides(sides: dict[str, SampledCells], how: JoinPlacing) -> PlacedSides
 
 
 def _stage_of(side: str, cells: SampledCells) -> Callable[[], MapStage]:
-    text = f"unskew join: {side} rows into {cells.cells:,} cells"
-    return lambda: run_map_stage(cells.frame, cells.cells, METRICS, text)
+    count = cells.cells.count
+    text = f"unskew join: {side} rows into {count:,} cells"
+    return lambda: run_map_stage(cells.frame, count, METRICS, text)
 
 
 def _both(runs: dict[str, Callable[[], MapStage]], spark: Any) -> dict[str, MapStage]:

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 
 from unskew.spark.frame.jvm import spark_version
 from unskew.spark.in_flight.bulk_values import array_of, seq_of
+from unskew.spark.place.repartition import partition_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -53,14 +54,16 @@ class MapStage:
 
     def frame(self, ranges: TaskRanges, *, whole: bool, column: str | None = None, copied: bool = False) -> DataFrame:
         """The rows, each task reading its range. Where keys are ``whole`` Spark is told so, by the key: what groups by
-        it shuffles no more. ``column`` adds the task's number, and Spark is told that each has one partition.
-        ``copied``: a task that has a part of a cell reads all of it: the ranges are by another shuffle's map tasks."""
+        it shuffles no more. ``column`` adds the task's number, as a plan's shuffle has it, and Spark is told that each
+        has one partition. ``copied``: a task that has a part of a cell reads all of it: the ranges are by another
+        shuffle's map tasks."""
         try:
             rdd = self._exchange.getShuffleRDD(self._specs(ranges, copied))
             if column is None:
                 claim = self._by_key(ranges) if whole else None
                 return _frame(self.df, rdd, claim)
-            numbered = _frame(self.df, rdd, None).withColumn(column, F.spark_partition_id())
+            number = partition_value(self.df, F.spark_partition_id(), len(ranges.ranges))
+            numbered = _frame(self.df, rdd, None).withColumn(column, number)
             return _frame(numbered, numbered._jdf.queryExecution().toRdd(), self._by_number(numbered, ranges))
         except Py4JError as why:
             raise _unexpected(why) from why

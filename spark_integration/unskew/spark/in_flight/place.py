@@ -1,8 +1,12 @@
-"""Rows placed in flight: what verbs call that are given no plan.
+"""Rows placed in flight: what verbs call that are given no plan, and micro-batches.
 
 Where it cannot be done the answer is None, and the caller counts first: under Spark Connect, which shows no plan; for
-keys of floats, which Spark compares in another form than it hashes; and where Spark is other than expected, which is
-logged once.
+keys of floats, which Spark compares in another form than it hashes; where so few tasks read a frame that a heavy key
+could not be cut by them; and where Spark is other than expected, which is logged once.
+
+A verb's rows are cut by map tasks, and Spark is told that whole keys are clustered. A micro-batch may run again after
+the driver's death, with other map tasks: its rows are placed by their content alone (``place_by_content``), and the
+table of cells is all that it needs then (``table_column``).
 """
 
 from __future__ import annotations
@@ -13,25 +17,44 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.arrays.frozen import derived
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.in_flight.assign import TaskRanges, assign
+from unskew.core.in_flight.assign_content import assign_content
+from unskew.core.in_flight.cell_table import CellTable
+from unskew.core.in_flight.layout import content_cells
 from unskew.spark.frame.histogram import Weight, weight_of
-from unskew.spark.frame.jvm import expected_rows, input_splits, slots_of
-from unskew.spark.frame.keys import Columns, key_columns, key_of
-from unskew.spark.in_flight.cell_sample import METRICS, SampledCells
-from unskew.spark.in_flight.map_stage import NotAsExpectedError, run_map_stage
+from unskew.spark.frame.jvm import expected_rows, input_partitions, input_splits, slots_of
+from unskew.spark.frame.keys import Columns, check_new, key_columns, key_of
+from unskew.spark.in_flight.cell_sample import METRICS, CellSample, ContentCells, KeyCells, SampledCells
+from unskew.spark.in_flight.map_stage import MapStage, NotAsExpectedError, run_map_stage
+from unskew.spark.place.native import table
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
-__all__ = ["PlacedRows", "Placing", "may_place", "place_in_flight", "say_why_not", "shows_plan"]
+__all__ = [
+    "PlacedBatch",
+    "PlacedRows",
+    "Placing",
+    "ReadBatch",
+    "cuts_finely",
+    "may_place",
+    "place_by_content",
+    "place_in_flight",
+    "say_once",
+    "say_why_not",
+    "shows_plan",
+    "table_column",
+]
 
 _log = logging.getLogger("unskew.spark")
 _logged: set[str] = set()
 _NORMAL_FORM = ("float", "double")
 _SHOWN = 5
+_COUNTED = "rows are counted before they are placed, as this Spark does not let them be placed in flight: {}"
 
 
 @dataclass(frozen=True)
@@ -89,16 +112,16 @@ def place_in_flight(
     """Run the map stage of ``df`` and decide what each task reads: even in rows, or in ``weight``. ``what`` names the
     verb in Spark's UI."""
     hashed = key_of(df, key)
-    if not may_place(df, hashed.types):
+    if not may_place(df, hashed.types) or (how.cut and not cuts_finely(df, how.partitions)):
         return None
     columns = key_columns(df, key)
     weights = None if weight is None else weight_of(df, weight)
-    expected = expected_rows(df), weights, input_splits(df)
-    cells = SampledCells(df, columns, hashed.hash, how.cells, how.partitions, *expected)
+    by_key = KeyCells(columns, how.cells)
+    rows, tasks = expected_rows(df), input_splits(df)
+    cells = SampledCells(df, by_key, hashed.hash, how.partitions, rows, weights, tasks=tasks)
     slots = slots_of(df.sparkSession) or how.partitions
     try:
-        stage = run_map_stage(cells.frame, how.cells, METRICS, f"unskew {what}: rows into {how.cells:,} cells")
-        sample = cells.of(stage)
+        stage, sample = _written(cells, what)
         ranges = assign(sample.loads, how.partitions, slots, cut=how.cut, most=how.most)
         placed = stage.frame(ranges, whole=not how.cut, column=how.column)
     except NotAsExpectedError as why:
@@ -114,14 +137,85 @@ def may_place(df: DataFrame, types: Sequence[str]) -> bool:
     return shows_plan(df) and not df.isStreaming and not any(kind in _NORMAL_FORM for kind in types)
 
 
+def cuts_finely(df: DataFrame, partitions: int) -> bool:
+    """Whether enough tasks read the frame for a heavy cell to be cut by them: half as many as there are to be. Where it
+    is not known before it runs, as after a shuffle, it is taken to be so."""
+    tasks = input_partitions(df)
+    return tasks is None or 2 * tasks >= partitions
+
+
 def shows_plan(df: DataFrame) -> bool:
     """Whether Spark shows the plan of a frame, as it does but for Spark Connect."""
     return hasattr(df, "_jdf")
 
 
+@dataclass(frozen=True, eq=False)
+class ReadBatch:
+    """The rows of a micro-batch, about ``rows`` (0: unknown): the hashes of their ``key``, of the types ``key_types``,
+    and of what tells the rows of one key apart, where keys may be cut; to be placed into at most so many
+    ``partitions``. ``column``: added, the number of the task."""
+
+    df: DataFrame
+    key: Column
+    key_types: tuple[str, ...]
+    spread: Column | None
+    partitions: int
+    rows: int = 0
+    weight: Column | None = None
+    column: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedBatch:
+    """A micro-batch that was placed in flight, as ``df``, by ``table``; and what the sample says of it."""
+
+    df: DataFrame
+    table: CellTable
+    sample: CellSample
+
+
+def place_by_content(batch: ReadBatch) -> PlacedBatch | None:
+    """Run the map stage of a micro-batch and decide which task each cell goes to. Nothing reads the rows before the
+    frame is used. None where this Spark does not let it be done."""
+    df, n, cut = batch.df, batch.partitions, batch.spread is not None
+    if batch.column is not None:
+        check_new(df, batch.column)
+    layout = content_cells(n, batch.rows, cut=cut)
+    by_content = ContentCells(layout, batch.key, batch.spread)
+    cells = SampledCells(df, by_content, batch.key, n, batch.rows, batch.weight, batch.spread)
+    try:
+        stage, sample = _written(cells, "micro-batch")
+        ranges = assign_content(sample.loads, n, slots_of(df.sparkSession) or n, layout.pieces, cut=cut)
+        placed = stage.frame(ranges, whole=False, column=batch.column)
+    except NotAsExpectedError as why:
+        say_why_not(why)
+        return None
+    made = PlacedBatch(placed, CellTable.of(ranges, layout, batch.key_types), sample)
+    heaviest, mean = (float(ranges.loads.max()), float(ranges.loads.mean())) if sample.rows else (1.0, 1.0)
+    said = "%s rows in %d tasks, placed in flight: the heaviest has %.2f times the mean"
+    _log.info(said, f"{sample.rows:,}", made.table.partitions, heaviest / mean)
+    return made
+
+
+def table_column(cells: CellTable, key: Column, spread: Column | None) -> Column:
+    """The task of each row by a table of cells, an int: where the row was when the batch was placed in flight."""
+    return F.get(table(cells.task_of_cell, "int"), ContentCells(cells.layout, key, spread).cell)
+
+
+def _written(cells: SampledCells, what: str) -> tuple[MapStage, CellSample]:
+    """The map stage, run, and what passed."""
+    count = cells.cells.count
+    stage = run_map_stage(cells.frame, count, METRICS, f"unskew {what}: rows into {count:,} cells")
+    return stage, cells.of(stage)
+
+
 def say_why_not(why: NotAsExpectedError) -> None:
     """Say once why rows cannot be placed in flight here."""
-    text = f"rows are counted before they are placed, as this Spark does not let them be placed in flight: {why}"
+    say_once(_COUNTED.format(why))
+
+
+def say_once(text: str) -> None:
+    """Log a warning, the first time that it is to be said."""
     if text not in _logged:
         _logged.add(text)
         _log.warning("%s", text)

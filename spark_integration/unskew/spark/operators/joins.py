@@ -45,10 +45,10 @@ from unskew.spark.frame.histogram import Sampling, counted_sides
 from unskew.spark.frame.jvm import expected_rows, physical_text
 from unskew.spark.frame.keys import AUTO, Columns, free_names, is_auto, key_of, quoted, spread_of
 from unskew.spark.frame.physical import nodes
-from unskew.spark.in_flight.cell_sample import SampledCells
+from unskew.spark.in_flight.cell_sample import KeyCells, SampledCells
 from unskew.spark.in_flight.join_sides import JoinPlacing, PlacedJoin, place_sides
 from unskew.spark.in_flight.map_stage import moved_already
-from unskew.spark.in_flight.place import shows_plan
+from unskew.spark.in_flight.place import cuts_finely, shows_plan
 from unskew.spark.operators.join_keys import JoinKeys, On, how_of, join_keys
 from unskew.spark.place.native import never_null, replicated, route_column
 from unskew.spark.place.repartition import direct_way, salt_column
@@ -180,6 +180,9 @@ class Join:
         is decided which cells each task reads. None where that cannot be done."""
         if not all(shows_plan(df) for df in self.frames.values()):
             return None
+        sides = (self.side,) if self.side else HOWS[self.how]
+        if sides and not any(cuts_finely(self.frames[side], self.partitions) for side in sides):
+            return None
         helper, spare, *names = free_names(2 + len(self.keys.types), *self.frames.values())
         how = JoinPlacing(self.how, self.side, self.partitions, bounds or Bounds(), helper)
         placed = place_sides({side: self._written(side) for side in (LEFT, RIGHT)}, how)
@@ -200,8 +203,8 @@ class Join:
             keys.append(F.when(nulls, spread))
         if side == RIGHT and self.how in ("left_semi", "left_anti"):
             df = df.select(*dict.fromkeys(map(quoted, self.keys.right)))
-        cells = fine_cells(self.partitions)
-        return SampledCells(df, keys, self._hash(side), cells, self.partitions, expected_rows(df))
+        cells = KeyCells(keys, fine_cells(self.partitions))
+        return SampledCells(df, cells, self._hash(side), self.partitions, expected_rows(df))
 
     def _to_meet(self, placed: dict[str, DataFrame], names: list[str], helper: str) -> dict[str, DataFrame]:
         """Both sides with the columns that they meet in, and of a right side that only says what there is no others."""

@@ -25,7 +25,7 @@ from unskew.spark.place.native import route_column, table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["direct_way", "move_rows", "pre_images", "repartition", "routed", "salt_column"]
+__all__ = ["direct_way", "move_rows", "partition_value", "pre_images", "repartition", "routed", "salt_column"]
 
 _BY_ID = (4, 1)
 _WORD = 0xFFFFFFFF
@@ -51,13 +51,17 @@ def repartition(
 
 def move_rows(df: DataFrame, target: Column, partitions: int, *, column: str | None = None) -> DataFrame:
     """``df`` with every row in the partition that ``target`` says."""
-    direct = direct_way(df)
-    if not direct:
-        target = F.get(table(pre_images(partitions), "int"), target)
+    direct, target = direct_way(df), partition_value(df, target, partitions)
     if column is not None:
         check_new(df, column)
         df, target = df.withColumn(column, target), F.col(quoted(column))
     return df.repartitionById(partitions, target) if direct else df.repartition(partitions, target)
+
+
+def partition_value(df: DataFrame, target: Column, partitions: int) -> Column:
+    """The int that stands for a partition in the shuffle and in the column that a caller asks for: its number, or where
+    rows are placed by Spark's hash the int with that hash."""
+    return target if direct_way(df) else F.get(table(pre_images(partitions), "int"), target)
 
 
 def direct_way(df: DataFrame) -> bool:

@@ -64,7 +64,8 @@ def work_of(facts: BatchFacts) -> BatchWork:
         loads, took = facts.times.rows.tolist(), facts.times.seconds.tolist()
     tasks = enumerate(zip(loads, keys, took, strict=True))
     work = tuple(Work(at, int(n), int(k), seconds=seconds) for at, (n, k, seconds) in tasks)
-    stages, version = facts.stages, facts.plan.version if facts.plan.version.incarnation else None
+    stages, version = facts.stages, facts.plan.version if isinstance(facts.plan, Plan) else None
+    version = None if version is None or not version.incarnation else version
     timed = stages.map_time + stages.reduce_time > 0
     interval, seconds = (facts.interval, facts.seconds) if timed else (0.0, 0.0)
     return BatchWork(work, interval, seconds, stages.map_time, stages.reduce_time, version)

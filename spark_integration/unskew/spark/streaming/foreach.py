@@ -96,7 +96,9 @@ def for_each_batch(
     checkpoint, name : The query's checkpointLocation, and the name that its pins are kept under there.
     fresh
         ``"previous"``: plans come from the batches before. ``"same"``: a batch is counted before it is placed.
-        ``"auto"``: each batch goes by whichever would have been cheapest so far, in seconds; the first is counted.
+        ``"inflight"``: it is placed by its own rows while it is read, into at most as many partitions; where Spark does
+        not let that be done (Connect) as for ``"same"``. ``"auto"``: each batch goes by whichever would have
+        been cheapest so far, in seconds; the first is counted.
     learn : Tasks decide by a pinned Q-table, and report what they learn.
     threshold : Batches with fewer rows are not planned from.
     deadline : The longest that a batch waits for a service, in seconds.
@@ -180,13 +182,14 @@ class _StartedQuery:
 
     def place(self, df: DataFrame, batch: int, handle: Handle) -> None:
         settings, stored = self._settings, self._stored(batch)
-        counted = stored is None and self.placer.counts_first(df, batch)
+        counted = stored is None and self.placer.counts_first(df, batch, self._now)
         with self._persisted(df, twice=counted and not self.placer.reads_again(df)) as rows:
             pin = self._bound(rows, batch) if stored is None else stored
             began = time.monotonic()
             routed, sampler = self.placer.route(rows, pin, batch)
             spread = settings.spread_of_pin(pin.spread_columns)
-            current = CurrentBatch(pin.bound.plan, self._key, spread, settings.deadline, counted=counted)
+            by = pin.bound
+            current = CurrentBatch(by.plan, self._key, spread, settings.deadline, [], counted, by.cells is not None)
             try:
                 with self._sk.plans.context.bind(current):
                     handle(routed, batch)

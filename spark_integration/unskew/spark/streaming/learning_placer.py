@@ -73,12 +73,12 @@ class LearningPlacer:
 
     def go_on(self, pin: StoredPin) -> None:
         """Batches before this one went by the pin: its table is the first to go on from."""
-        if pin.bound.plan is not None:
+        if pin.bound.plan is not None or pin.bound.cells is not None:
             raise ConfigError("learn", "True", f"False: the pins of {pin.name} have a plan and no Q-table")
         if self._participant is not None:
             self._participant.follow(pin.bound.version)
 
-    def counts_first(self, df: DataFrame, batch: int) -> bool:  # noqa: ARG002 - the plan placer needs both
+    def counts_first(self, df: DataFrame, batch: int, now: StoredPin) -> bool:  # noqa: ARG002 - the plan placer needs all
         """Never: tasks count what they route."""
         return False
 

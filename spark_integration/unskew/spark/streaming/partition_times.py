@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from unskew.core.arrays.types import F64
     from unskew.core.histogram.histogram import Histogram
+    from unskew.core.in_flight.cell_table import CellTable
     from unskew.core.plan.plan import Plan
 
 __all__ = ["by_partition", "partition_times"]
@@ -30,9 +31,11 @@ _MOST_STAGES = 4
 _ALIKE = 0.25  # of all rows: by so many records may be other than the sample has it
 
 
-def partition_times(df: DataFrame, stages: Sequence[StageTime], plan: Plan, histogram: Histogram) -> TaskTimes | None:
-    """Rows, keys and seconds of each partition. A batch that its handler has read several times took the sum. None
-    where Spark does not say, and for more than 1,024 partitions."""
+def partition_times(
+    df: DataFrame, stages: Sequence[StageTime], plan: Plan | CellTable, histogram: Histogram
+) -> TaskTimes | None:
+    """Rows, keys and seconds of each partition of a batch that was placed by ``plan``. A batch that its handler has
+    read several times took the sum. None where Spark does not say, and for more than 1,024 partitions."""
     loads = plan.loads(histogram).astype(np.float64)
     if plan.partitions > _MOST_TASKS:
         return None

@@ -1,4 +1,4 @@
-"""Batches that go by a plan: placed by Spark itself, no row passes through Python.
+"""Batches that go by a plan, or by their own rows in flight: placed by Spark itself, no row passes through Python.
 
 All of this runs in the handler's thread. What the next batch is bound to comes from the thread that plans ahead, as one
 value, read once when the batch begins.
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 from unskew.client import Client, NotThereError
 from unskew.core.errors import ConfigError
 from unskew.core.freshness.plan_ahead import BatchFacts, NextBatch, PlanAhead
+from unskew.core.freshness.ways import OWN_ROWS
+from unskew.core.in_flight.cell_table import CellTable
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import PLANNERS
 from unskew.core.rounds.partition_agent import RoutingChoice
@@ -24,8 +26,10 @@ from unskew.spark.frame.jvm import Jobs, input_splits, jobs_of, rows_before, run
 from unskew.spark.frame.keys import AUTO, key_of, spread_of
 from unskew.spark.frame.lineage import read_from_files
 from unskew.spark.frame.row_sampling import every_for, near_for
+from unskew.spark.in_flight.place import table_column
 from unskew.spark.place.native import route_column
 from unskew.spark.place.repartition import move_rows
+from unskew.spark.streaming.batch_flight import BatchFlight, FlownBatch
 from unskew.spark.streaming.batch_sampling import BatchSample, RowSampler, sampled
 from unskew.spark.streaming.batch_times import ProgressListener, stages_of
 from unskew.spark.streaming.partition_times import partition_times
@@ -48,11 +52,13 @@ _SMALL_IN_A_ROW = 16  # of small batches one in so many is counted
 
 @dataclass(frozen=True, eq=False)
 class _Count:
-    """What counting a batch before it was placed gave, and the seconds that it took; ``persisted``: its rows, too."""
+    """What counting a batch before it was placed gave, and the seconds that it took; ``persisted``: its rows, too. Of a
+    batch ``in_flight`` they are the seconds of reading and placing it."""
 
     sample: BatchSample
     seconds: float
-    persisted: bool
+    persisted: bool = False
+    in_flight: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +77,15 @@ class _RanBatch:
     count: _Count | None
     plans: Mapping[str, Plan]
     weighed: bool
+    flies: bool
 
     def facts(self) -> BatchFacts | None:
         sampler, count = self.sampler, self.count
         sample = count.sample if count is not None else None if sampler is None else sampler.sample()
         if sample is None:
             return None
-        plan, stages = _plan_of(self.pin), stage_times(self.df, self.jobs)
+        plan, stages = _placed_by(self.pin), stage_times(self.df, self.jobs)
+        flown = count is not None and count.in_flight
         return BatchFacts(
             self.batch,
             self.pin.began + self.batch,
@@ -89,11 +97,13 @@ class _RanBatch:
             self.interval,
             self.seconds,
             None if self.timed_by_spark else self.seconds,
-            None if count is None else count.seconds,
+            None if count is None or flown else count.seconds,
             slots_of(self.df.sparkSession),
             self.plans,
             None if self.weighed else partition_times(self.df, stages, plan, sample.histogram),
             persisted=count is not None and count.persisted,
+            in_flight=count.seconds if count is not None and flown else None,
+            flies=self.flies,
         )
 
 
@@ -106,22 +116,30 @@ class PlanPlacer:
         self._next: NextBatch | None = None  # None in the first batch
         self._counts = self._persists = False  # whether the present batch is counted first, and persisted for that
         self._count: _Count | None = None  # of the present batch
+        self._flight = BatchFlight(settings)
+        self._flown: FlownBatch | None = None  # the present batch, where it is placed in flight
         self._splits = 0  # tasks that read a batch, by its frame
         self._hashes: tuple[tuple[str, ...], Column, Column | None] | None = None
         self._plain: bool | None = None  # whether what makes a batch's rows may run twice; None: not looked at
-        self._route: tuple[Plan, Column] | None = None
+        self._route: tuple[Plan | CellTable, Column] | None = None
         self._listener: ProgressListener | None = None
         self._timed_by_spark = False
         self._last_job = -1  # of the batch before
 
     # -- which plan -------------------------------------------------------------------------------------------
 
-    def counts_first(self, df: DataFrame, batch: int) -> bool:
+    def counts_first(self, df: DataFrame, batch: int, now: StoredPin) -> bool:
         """Whether the batch that begins now, which is not bound yet, is counted before it is placed: decided here, for
-        ``choose`` too."""
-        self._next = self._begun().next
-        asked, counts = self._settings.fresh == "same", self._next.way == "same"
-        self._counts = counts and (asked or not self._is_small(df, batch))
+        ``choose`` too. One that goes in flight is read here, and not bound before its rows are known; ``now`` has the
+        columns that it will be bound by."""
+        self._next, self._flown = self._begun().next, None
+        asked, own = self._settings.fresh in OWN_ROWS, self._next.way in OWN_ROWS
+        own = own and (asked or not self._is_small(df, batch))
+        planner = self._sk.plans.planner(self._types)
+        if own and self._next.way == "inflight" and self._flight.flies(df, planner):
+            key, spread = self._hashes_for(df, now.spread_columns)
+            self._flown = self._flight.place(df, key, spread, planner, self._rows)
+        self._counts = own and self._flown is None
         return self._counts
 
     def reads_again(self, df: DataFrame) -> bool:
@@ -134,16 +152,22 @@ class PlanPlacer:
 
     def begin(self, pin: StoredPin, now: StoredPin) -> None:  # noqa: ARG002 - the learning placer needs it
         """The batch has a pin of an earlier run: its plan is the first to go on from."""
-        self._next, self._count = self._begun(_plan_of(pin)).next, None
+        _placed_by(pin)
+        self._next, self._count, self._flown = self._begun(pin.bound.plan).next, None, None
 
     def go_on(self, pin: StoredPin) -> None:
         """Batches before this one went by the pin: the service's plan is the first to go on from, else the pin's."""
-        self._begun(self._latest() or _plan_of(pin))
+        _placed_by(pin)
+        self._begun(self._latest() or pin.bound.plan or self._sk.plans.planner(self._types).by_hash())
 
     def choose(self, df: DataFrame, batch: int, present: StoredPin | None) -> tuple[RoutingChoice, str]:
         """The newest plan, else the last one, else plain hash: chosen once, here (DESIGN, promise 4)."""
         planner, before = self._sk.plans.planner(self._types), self._begun().next if self._next is None else self._next
         plan, reason, self._count = before.plan, before.reason, None
+        if self._flown is not None:
+            self._count, table = _Count(self._flown.sample, self._flown.seconds, in_flight=True), self._flown.table
+            choice = RoutingChoice(table.partitions, batch=batch, seed=planner.spec.seed, cells=table)
+            return choice, f"placed in flight: {reason}"
         if self._counts:
             began = time.monotonic()
             histogram = self._counted(df, self._most(planner.spec.partitions))
@@ -212,19 +236,29 @@ class PlanPlacer:
     # -- the batch --------------------------------------------------------------------------------------------
 
     def route(self, df: DataFrame, pin: StoredPin, batch: int) -> tuple[DataFrame, RowSampler | None]:
-        settings, plan = self._settings, _plan_of(pin)
+        settings, by = self._settings, _placed_by(pin)
         self._listen(df)
-        if self._hashes is None or self._hashes[0] != pin.spread_columns:
-            self._hashes, self._route = (pin.spread_columns, *self._hashes_of(df, pin.spread_columns)), None
-        _, key, spread = self._hashes
-        if self._route is None or self._route[0] != plan:
-            key_of(df, settings.keys, plan=plan)  # refuses keys of other types than the plan's
-            self._route = plan, route_column(plan, key, spread if plan.splits else None)
+        if self._flown is not None and by is self._flown.table:
+            return self._flown.placed.df, None
+        key, spread = self._hashes_for(df, pin.spread_columns)
+        if self._route is None or self._route[0] != by:
+            key_of(df, settings.keys, plan=by)  # refuses keys of other types than the plan's
+            split = spread if by.splits else None
+            self._route = (
+                by,
+                table_column(by, key, split) if isinstance(by, CellTable) else route_column(by, key, split),
+            )
         sampler = None
         if self._count is None and not self._is_small(df, batch):
-            counted = spread if plan.splits or PLANNERS[self._sk.plans.stream.spec.policy].splits else None
-            df, sampler = self._sampled(df, key, counted, plan)
-        return move_rows(df, self._route[1], plan.partitions, column=settings.column), sampler
+            counted = spread if by.splits or PLANNERS[self._sk.plans.stream.spec.policy].splits else None
+            df, sampler = self._sampled(df, key, counted, self._most(by.partitions))
+        return move_rows(df, self._route[1], by.partitions, column=settings.column), sampler
+
+    def _hashes_for(self, df: DataFrame, columns: tuple[str, ...]) -> tuple[Column, Column | None]:
+        """Key hash and spread hash by these columns, made once."""
+        if self._hashes is None or self._hashes[0] != columns:
+            self._hashes, self._route = (columns, *self._hashes_of(df, columns)), None
+        return self._hashes[1:]
 
     def _hashes_of(self, df: DataFrame, columns: tuple[str, ...]) -> tuple[Column, Column | None]:
         """Key hash and spread hash, checked: a query's batches all have the same columns. Where the job's next version
@@ -237,9 +271,9 @@ class PlanPlacer:
             _log.warning("rows of split keys are told apart without %s, which the stream has no more", ", ".join(gone))
         return key, spread_of(df, AUTO if gone else settings.spread_of_pin(columns)).hash
 
-    def _sampled(self, df: DataFrame, key: Column, spread: Column | None, plan: Plan) -> tuple[DataFrame, RowSampler]:
+    def _sampled(self, df: DataFrame, key: Column, spread: Column | None, most: int) -> tuple[DataFrame, RowSampler]:
         """The frame, sampled while its job runs: by what the batch before had."""
-        settings, before, most = self._settings, self._next, self._most(plan.partitions)
+        settings, before = self._settings, self._next
         tasks = 0 if before is None else before.tasks
         if not tasks:
             self._splits = tasks = self._splits or input_splits(df)
@@ -267,15 +301,17 @@ class PlanPlacer:
         if (sampler is None and self._count is None) or self._thread is None:
             return
         jobs = jobs_of(df, self._last_job)
-        self._last_job = jobs.last
+        self._last_job, self._flown = jobs.last, None  # with its frame goes the shuffle
         interval = self._settings.interval or 0.0
         plans = {} if self._next is None else self._next.plans
         timed, weighed = self._timed_by_spark, self._settings.weight is not None
-        ran = _RanBatch(df, jobs, pin, batch, sampler, interval, seconds, timed, self._count, plans, weighed)
+        flies = self._flight.flies(df, self._sk.plans.planner(self._types))
+        ran = _RanBatch(df, jobs, pin, batch, sampler, interval, seconds, timed, self._count, plans, weighed, flies)
         self._thread.finished(ran)
 
     def failed(self) -> None:
         """Nothing waits for it."""
+        self._flown = None
 
     def settle(self, timeout: float) -> bool:
         return self._thread is None or self._thread.settle(timeout)
@@ -305,7 +341,8 @@ class PlanPlacer:
             self._sk.spark.streams.removeListener(listener)
 
 
-def _plan_of(pin: StoredPin) -> Plan:
-    if pin.bound.plan is None:
+def _placed_by(pin: StoredPin) -> Plan | CellTable:
+    by = pin.bound.plan or pin.bound.cells
+    if by is None:
         raise ConfigError("learn", "False", f"True: the pins of {pin.name} have a Q-table and no plan")
-    return pin.bound.plan
+    return by

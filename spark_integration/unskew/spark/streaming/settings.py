@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, get_args
 import xxhash
 
 from unskew.core.errors import ConfigError
-from unskew.core.freshness.ways import Fresh
+from unskew.core.freshness.ways import OWN_ROWS, Fresh
 from unskew.core.scaling.elastic import Elastic
 from unskew.spark.folders import Folder
 from unskew.spark.frame.jvm import checkpoint_of, default_files
@@ -61,7 +61,7 @@ class StreamingSettings:
         check_given(self.checkpoint, self.name)
         if self.fresh not in get_args(Fresh):
             raise ConfigError("fresh", self.fresh, get_args(Fresh))
-        if self.learn and self.fresh == "same":
+        if self.learn and self.fresh in OWN_ROWS:
             raise ConfigError("fresh", self.fresh, "'auto' where learn=True: tasks count their rows themselves")
         if self.weight is not None and (self.learn or not isinstance(self.weight, str)):
             text = "a column's name or an expression in SQL, as text: a handler may be pickled"
@@ -71,6 +71,9 @@ class StreamingSettings:
             raise ConfigError("threshold", self.threshold, "a whole number of rows, 0 or more")
         if not 0.0 <= self.deadline <= 60.0:
             raise ConfigError("deadline", self.deadline, "seconds, 0 to 60")
+        if self.fresh == "inflight" and self.elastic is not None:
+            allowed = "None where fresh='inflight': each batch gets the number of tasks that its rows need"
+            raise ConfigError("elastic", self.elastic, allowed)
         if self.learn and self.elastic is not None:
             raise ConfigError(
                 "elastic", self.elastic, "None where learn=True: a Q-table is for one number of partitions"
