@@ -36,9 +36,9 @@ from unskew.spark.demo.local import STEADY
 from unskew.spark.frame.histogram import histogram_of, sampling_for
 from unskew.spark.frame.jvm import unpersist
 from unskew.spark.frame.keys import key_of, spread_of
+from unskew.spark.frame.row_sampling import every_for, near_for
 from unskew.spark.place.native import route_column
 from unskew.spark.place.repartition import move_rows
-from unskew.spark.frame.row_sampling import every_for, near_for
 from unskew.spark.streaming.batch_sampling import sampled
 
 FILES, SHARE, COLUMNS = 4, 0.39, 20

@@ -82,8 +82,9 @@ def main() -> None:
                     count = len(ranges.ranges)
                 parts = [median([one[part] for one in took]) for part in range(4)]
                 held = "held" if parts[3] <= mark else "MISSED"
+                what = "cut" if cut else "whole"
                 print(
-                    f"| {partitions:,} | {tasks:,} | {'cut' if cut else 'whole'} | {count:,} | {len(sample) / 1e6:.1f} | "
+                    f"| {partitions:,} | {tasks:,} | {what} | {count:,} | {len(sample) / 1e6:.1f} | "
                     + " | ".join(f"{one * 1000:.0f} ms" for one in parts)
                     + f" | {mark * 1000:.0f} ms | {held} |",
                     flush=True,

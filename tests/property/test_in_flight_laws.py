@@ -1,11 +1,15 @@
-"""The laws of what tasks read of cells: every row once, loads that sum up, the largest first, keys whole where asked."""
+"""The laws of what tasks read of cells: every row once, loads that sum up, the largest first, keys whole if asked."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unskew.core.errors import PlanError
 from unskew.core.in_flight.assign import CellRange, TaskRanges, assign
 from unskew.core.in_flight.cell_loads import CellLoads, packed_cell, unpacked_cells
 from unskew.core.quality.measures import makespan
@@ -52,7 +56,9 @@ def test_every_row_is_read_once(loads: CellLoads, partitions: int, slots: int, c
     assert (reads_of(found) == 1).all()
     assert all(one.last == one.first + 1 for one in found.ranges if one.maps is not None)
     assert cut or not found.cuts
-    assert all(found.ranges[task].first <= cell < found.ranges[task].last for cell, task in enumerate(found.task_of_cell))
+    assert all(
+        found.ranges[task].first <= cell < found.ranges[task].last for cell, task in enumerate(found.task_of_cell)
+    )
 
 
 @settings(max_examples=150, deadline=None)
@@ -85,7 +91,9 @@ def test_the_same_rows_give_the_same_tasks(
 
 @settings(max_examples=100, deadline=None)
 @given(loads=cell_loads(), partitions=st.sampled_from([2, 16, 200]), cut=st.booleans())
-def test_no_task_is_much_above_its_share_but_for_what_cannot_be_cut(loads: CellLoads, partitions: int, cut: bool) -> None:
+def test_no_task_is_much_above_its_share_but_for_what_cannot_be_cut(
+    loads: CellLoads, partitions: int, cut: bool
+) -> None:
     """The last one ends within Graham's bound: what cannot be cut, and an even share, together."""
     found = assign(loads, partitions, partitions, cut=cut)
     total = float(loads.weights.sum())
@@ -95,7 +103,9 @@ def test_no_task_is_much_above_its_share_but_for_what_cannot_be_cut(loads: CellL
     assert makespan(found.loads, partitions) <= (2.0 * total / partitions + 2.0 * whole) * (1 + 1e-9)
 
 
-@given(st.lists(st.tuples(st.integers(0, (1 << 16) - 1), st.integers(0, (1 << 24) - 1), st.integers(0, 20)), max_size=50))
+@given(
+    st.lists(st.tuples(st.integers(0, (1 << 16) - 1), st.integers(0, (1 << 24) - 1), st.integers(0, 20)), max_size=50)
+)
 def test_words_are_read_as_they_were_written(rows: list[tuple[int, int, int]]) -> None:
     cells, maps, stands_for = unpacked_cells(np.array([packed_cell(*row) for row in rows], np.uint64), 1, 2)
     assert list(zip(cells.tolist(), maps.tolist(), np.log2(stands_for).tolist(), strict=True)) == rows
@@ -104,15 +114,13 @@ def test_words_are_read_as_they_were_written(rows: list[tuple[int, int, int]]) -
 @given(st.integers(1, 40), st.integers(1, 6), st.data())
 def test_any_cover_is_taken_and_any_hole_is_refused(cells: int, tasks: int, data: st.DataObject) -> None:
     """Ranges in any order; without any one of them there are rows that nobody reads."""
-    import pytest
-
-    from unskew.core.errors import PlanError
-
     marks = sorted({0, cells, *data.draw(st.lists(st.integers(0, cells), max_size=6))})
     ranges = []
-    for first, last in zip(marks[:-1], marks[1:], strict=True):
-        cuts = sorted({0, tasks, *(data.draw(st.lists(st.integers(0, tasks), max_size=3)) if last == first + 1 else [])})
-        parts = [(begin, end) for begin, end in zip(cuts[:-1], cuts[1:], strict=True)]
+    for first, last in pairwise(marks):
+        cuts = sorted(
+            {0, tasks, *(data.draw(st.lists(st.integers(0, tasks), max_size=3)) if last == first + 1 else [])}
+        )
+        parts = list(pairwise(cuts))
         ranges += [CellRange(first, last, maps=part if len(parts) > 1 else None) for part in parts]
     ranges = data.draw(st.permutations(ranges))
     assert (reads_of(TaskRanges(cells, tasks, tuple(ranges))) == 1).all()

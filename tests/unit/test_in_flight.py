@@ -76,7 +76,9 @@ def test_a_cell_of_one_map_task_alone_is_not_cut() -> None:
     assert found.loads.max() == pytest.approx(100.0)
 
 
-@pytest.mark.parametrize(("partitions", "slots", "name"), [(0, 1, "partitions"), (1, 0, "slots"), (-3, 4, "partitions")])
+@pytest.mark.parametrize(
+    ("partitions", "slots", "name"), [(0, 1, "partitions"), (1, 0, "slots"), (-3, 4, "partitions")]
+)
 def test_less_than_one_task_or_slot_is_refused(partitions: int, slots: int, name: str) -> None:
     with pytest.raises(ConfigError, match=name):
         assign(loads_of([1.0]), partitions, slots, cut=False)
@@ -112,7 +114,9 @@ def test_rows_that_no_task_reads_or_two_are_refused(ranges: list[CellRange]) -> 
 
 
 def test_what_is_said_of_ranges() -> None:
-    found = TaskRanges(4, 3, (CellRange(1, 2, 5.0, (1, 3)), CellRange(2, 4, 3.0), CellRange(0, 1, 2.0), CellRange(1, 2, 1.0, (0, 1))))
+    found = TaskRanges(
+        4, 3, (CellRange(1, 2, 5.0, (1, 3)), CellRange(2, 4, 3.0), CellRange(0, 1, 2.0), CellRange(1, 2, 1.0, (0, 1)))
+    )
     assert found.cuts
     assert found.loads.tolist() == [5.0, 3.0, 2.0, 1.0]
     assert found.cut_tasks.tolist() == [True, False, False, True]

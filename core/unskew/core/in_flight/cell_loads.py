@@ -62,7 +62,7 @@ class CellLoads:
 
     @derived
     def _of_map(self) -> tuple[I64, F64, I64]:
-        """What map tasks have written of cells, by cell and map task: the task, how much, and where each cell begins."""
+        """What map tasks have written of cells, by cell and map task: the task, how much, where each cell begins."""
         order = np.lexsort((self.maps, self.cells))
         pairs = (self.cells * max(self.tasks, 1) + self.maps)[order]
         at = np.flatnonzero(new_values(pairs))

@@ -53,8 +53,8 @@ class CellSample:
 @dataclass(frozen=True, eq=False)
 class SampledCells:
     """``df``, to be written into so many ``cells`` by the hash of ``keys``. ``key`` is what the histogram counts by;
-    about ``rows`` rows are expected (0: unknown) in about ``tasks`` tasks, for so many ``partitions``. With a ``weight``
-    rows are weighed."""
+    about ``rows`` rows are expected (0: unknown) in about ``tasks`` tasks, for so many ``partitions``. With a
+    ``weight`` rows are weighed."""
 
     df: DataFrame
     keys: Sequence[Column]
