@@ -2,7 +2,7 @@
 
 A job is an operator, a distribution of keys, a number of rows, what a row costs, and Spark's settings, all drawn by
 ``--seed``. The one setting is the one that the advice names; where it names none a rule that does not look at the data:
-no coalescing, or AQE where it is off. unskew's time has all in it: counting, planning, the work. The ways take turns,
+no coalescing, or AQE where it is off. unskew's time has all in it: deciding, placing, the work. The ways take turns,
 and the median counts; a first run of each, which is not timed, checks that results are the same. The advice is right
 where its choice is the fastest of the three or within 10 % of it; mark: 28 of 30.
 
@@ -185,13 +185,8 @@ def ways_of(case: JobCase, sk: Unskew, df: DataFrame, right: DataFrame | None) -
             "unskew": lambda: after(sk.join(df, right, "k", case.how)),
         }
     if case.operator == "repartition":
-        return {"spark": lambda: after(df.repartition(n, "k")), "unskew": lambda: after(planned(sk, df))}
+        return {"spark": lambda: after(df.repartition(n, "k")), "unskew": lambda: after(sk.repartition(df, "k"))}
     return {"spark": lambda: summed(df), "unskew": lambda: in_pieces(sk, df)}
-
-
-def planned(sk: Unskew, df: DataFrame) -> DataFrame:
-    sk.plan(df, "k", spread="id")
-    return sk.repartition(df, "k")
 
 
 def summed(df: DataFrame) -> DataFrame:

@@ -111,7 +111,7 @@ def test_even_parquet_writes_files_of_one_size(printed: Printed) -> None:
 def test_before_and_after_says_what_to_do_and_does_it(printed: Printed) -> None:
     """Advice with the seconds of both ways, and the same result by either; so few clicks may be left to Spark."""
     text = printed("before_and_after")
-    assert re.search(r"^(use sk\.group_apply|leave it to Spark).* s as it is set, .* s by a plan", text, re.MULTILINE)
+    assert re.search(r"^(use sk\.group_apply|leave it to Spark).* s as it is set, .* s by unskew", text, re.MULTILINE)
     assert "same result: True" in text
 
 

@@ -189,3 +189,19 @@ def test_a_word_holds_the_largest_of_each() -> None:
 def test_cells_are_never_more_than_spark_keeps_numbers_for(partitions: int) -> None:
     assert 1 <= coarse_cells(partitions) <= MOST_CELLS
     assert 2_048 <= fine_cells(partitions) <= MOST_CELLS
+
+
+def test_cells_that_cost_only_what_their_parts_share_are_not_cut() -> None:
+    """As of a join whose cut side has no rows."""
+    none, shared = np.zeros(0, np.int64), np.array([10.0, 0.0, 30.0, 1.0])
+    found = assign(CellLoads(none, none, np.zeros(0), 4, 5, shared), 4, 4, cut=True)
+    assert not found.cuts
+    assert found.loads.sum() == 41.0
+
+
+def test_copies_are_bounded() -> None:
+    """A cell is cut as often as its copies allow: three parts share a hundred rows each, of a bound of two hundred."""
+    loads = CellLoads(np.zeros(8, np.int64), np.arange(8), np.full(8, 200.0), 4, 8, np.array([100.0, 0, 0, 0]))
+    for copies, parts in ((0.0, 1), (200 / 1700, 3), (np.inf, 4)):
+        found = assign(loads, 4, 4, cut=True, copies=copies)
+        assert sum(one.first == 0 for one in found.ranges) == parts

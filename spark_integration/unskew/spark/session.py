@@ -25,6 +25,7 @@ from unskew.spark.frame.histogram import Sampling, Weight, histogram_of
 from unskew.spark.frame.jvm import input_splits, slots_of, spark_version, unpersist
 from unskew.spark.frame.keys import AUTO, Columns, check_new, is_auto, key_of, key_without_frame, spread_without_frame
 from unskew.spark.frame.physical import dropped_exchange
+from unskew.spark.in_flight.join_sides import PlacedJoin
 from unskew.spark.in_flight.place import PlacedRows, Placing, place_in_flight
 from unskew.spark.operators.advising import WorkSeconds, advise_on_frame, advise_on_join, names_of
 from unskew.spark.operators.aggregation import (
@@ -122,7 +123,7 @@ class Unskew:
         self._pins = PinMaker(self._plans)
         self._sampling = sampling or Sampling(seed=seed)
         self._spread: Columns = AUTO
-        self._placed: PlacedRows | None = None
+        self._placed: PlacedRows | PlacedJoin | None = None
         self._held: list[DataFrame] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -373,9 +374,13 @@ class Unskew:
         """The rows placed in flight, which the service is told of; None where that cannot be done."""
         placed = place_in_flight(df, key, how, what=what, weight=weight)
         if placed is not None:
-            self._placed = placed
-            self._plans.report(placed.histogram, placed.key_types)
+            self._show(placed)
         return placed
+
+    def _show(self, placed: PlacedRows | PlacedJoin) -> None:
+        """Keep what was placed in flight, and tell the service of it."""
+        self._placed = placed
+        self._plans.report(placed.histogram, placed.key_types)
 
     def _counted_plan(self, df: DataFrame, key: Columns, spread: Columns) -> Plan:
         """A plan from a count of this frame alone, which no other frame follows."""
@@ -383,7 +388,7 @@ class Unskew:
         return self._plans.own(self._plans.stream.spec.policy, histogram, key_of(df, key).types)
 
     @property
-    def placed(self) -> PlacedRows | None:
+    def placed(self) -> PlacedRows | PlacedJoin | None:
         """What was placed in flight last, and what was decided about it: print it."""
         return self._placed
 
@@ -708,9 +713,9 @@ class Unskew:
         Parameters
         ----------
         left, right, on, how : As Spark takes them; ``on`` may also be a list of pairs (left name, right name).
-        plan : By default one is made by counting both sides, unless Spark would broadcast one of them: then the join is
-            Spark's own. A plan from elsewhere splits the left side, or ``side``.
-        spread : Columns that tell the rows of one key of the split side apart.
+        plan : By default the rows of both sides are placed in flight, unless Spark would broadcast one of them: then
+            the join is Spark's own. A plan from elsewhere splits the left side, or ``side``.
+        spread : Columns that tell the rows of one key of the split side apart; in flight none are needed.
         side : The side to split, ``"left"`` or ``"right"``, where the type of join leaves a choice.
         bounds : How much may be copied, and what a task may weigh.
 
@@ -734,7 +739,12 @@ class Unskew:
             why = join.broadcast_by_spark()
             if why is not None:
                 return join.left_to_spark(why)
-            plan = self._plan_of_batch(join, left, on) or self._plan_for(join, bounds)
+            plan = self._plan_of_batch(join, left, on)
+            placed = join.in_flight(bounds) if plan is None else None
+            if placed is not None:
+                self._show(placed)
+                return placed.df
+            plan = plan or self._plan_for(join, bounds)
         return join.run(plan)
 
     def plan_join(

@@ -5,6 +5,8 @@ statistics).
 A task of Spark's reads one range of neighbouring cells, or of one cell what some neighbouring map tasks have written.
 So light cells are shared out as ranges, a heavy cell is a task of its own, and where keys may be cut it is several:
 each reads what some of the map tasks have of it. Where keys must stay whole nothing ends before its heaviest cell.
+What the parts of a cell share (``CellLoads.shared``) each of them costs again, which is bounded: the cells for which it
+is least are cut first.
 
 Tasks start by number, as slots become free, so the largest come first, and tasks that are smaller than a slot's share
 fill what the large ones leave. How small is tried: of some sizes the one whose makespan is least, a task's start
@@ -13,9 +15,8 @@ included.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import product
 
 import numpy as np
 
@@ -27,7 +28,9 @@ from unskew.core.quality.measures import makespan
 
 __all__ = ["CellRange", "TaskRanges", "assign"]
 
-_SIZES = (0.25, 0.33, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.03, 1.06, 1.1, 1.2, 1.35, 1.5, 2.0)  # of a mean task
+_SIZES = (0.25, 0.33, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.05, 1.1, 1.2, 1.35, 1.5, 2.0)  # of a mean task
+_PART_SIZES = (1.0, 0.5, 0.25)  # of a task's
+_ROUNDING, _ROUNDED = 1e-9, 1.0 + 1e-9
 _SLACK = 1.02  # fewer tasks, but not fewer than are wanted, are taken where they end this little later
 START = 0.01  # what a task's start costs, in mean tasks
 
@@ -35,12 +38,14 @@ START = 0.01  # what a task's start costs, in mean tasks
 @dataclass(frozen=True)
 class CellRange:
     """What one task reads: the cells from ``first`` to before ``last``. With ``maps`` it is one cell, and of that what
-    the map tasks from the first number to before the second have written. ``load``: how much that is, as estimated."""
+    the map tasks from the first number to before the second have written. ``load``: how much that is, as estimated;
+    ``shared``: of that what the other parts of its cell have as well."""
 
     first: int
     last: int
     load: float = 0.0
     maps: tuple[int, int] | None = None
+    shared: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +109,15 @@ class TaskRanges:
         return tasks
 
 
-def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: int | None = None) -> TaskRanges:
+def assign(
+    loads: CellLoads,
+    partitions: int,
+    slots: int,
+    *,
+    cut: bool,
+    most: int | None = None,
+    copies: float = float("inf"),
+) -> TaskRanges:
     """What each task reads.
 
     Parameters
@@ -114,6 +127,7 @@ def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: in
     cut : Whether the rows of a key may be in several tasks.
     most : Tasks that there may be at most, heavy cells and their parts not counted; by default four a slot, or twice
         as many as are wanted.
+    copies : How much may be shared by several parts of cells, in all, as a share of all loads.
 
     Returns
     -------
@@ -122,67 +136,162 @@ def assign(loads: CellLoads, partitions: int, slots: int, *, cut: bool, most: in
     for name, value in (("partitions", partitions), ("slots", slots)):
         if value < 1:
             raise ConfigError(name, value, "1 or more")
-    by_cell = loads.by_cell
-    total = float(by_cell.sum())
+    total = float(loads.by_cell.sum())
     if not total:
         return TaskRanges(loads.count, loads.tasks, (CellRange(0, loads.count),))
-    mean, limit = total / partitions, most or max(4 * slots, 2 * partitions)
-    tried = [_ranges(loads, by_cell, size * mean, cut=cut and loads.tasks > 1) for size in _SIZES]
-    fitting = [one for one in tried if len(one) <= max(limit, len(tried[-1]))]
-    ends = [makespan(np.array([one.load for one in each]) + START * mean, slots) for each in fitting]
-    near = [at for at, end in enumerate(ends) if end <= _SLACK * min(ends)]
-    best = max((at for at in near if _SIZES[at] <= 1.0), default=near[0])
-    return TaskRanges(loads.count, loads.tasks, tuple(fitting[best]))
+    mean, cut = total / partitions, cut and loads.tasks > 1
+    ways = product(_PART_SIZES if cut else (1.0,), _SIZES)
+    bound = copies * total if cut else None
+    tried = [_Tasks.of(loads, size * mean, part, bound) for part, size in ways]
+    limit = max(most or max(4 * slots, 2 * partitions), min(map(len, tried)))
+    best = _best([one for one in tried if len(one) <= limit], mean, slots)
+    return TaskRanges(loads.count, loads.tasks, best.ranges())
 
 
-def _ranges(loads: CellLoads, by_cell: F64, size: float, *, cut: bool) -> list[CellRange]:
-    """Tasks of about this size, the largest first."""
-    heavy = np.flatnonzero(by_cell > size)
-    ranges = list(_between(by_cell, heavy, size))
-    for cell in heavy.tolist():
-        ranges += _parts(*loads.edges(cell), cell, size) if cut else [CellRange(cell, cell + 1, float(by_cell[cell]))]
-    return sorted(ranges, key=lambda one: (-one.load, one.first, one.maps or (0, 0)))
+def _best(tried: list[_Tasks], mean: float, slots: int) -> _Tasks:
+    """The fewest tasks of those that end soonest; no larger ones than are wanted, if those end as soon."""
+    ends = [one.end(START * mean, slots) for one in tried]
+    near = [one for one, end in zip(tried, ends, strict=True) if end <= _SLACK * min(ends)]
+    return min([one for one in near if one.size <= _ROUNDED * mean] or near, key=len)
 
 
-def _between(by_cell: F64, heavy: I64, size: float) -> Iterator[CellRange]:
-    """The light cells between the heavy ones, in as few ranges of this size as hold them, alike in load."""
-    sums = np.concatenate([[0.0], np.cumsum(by_cell)])
-    begins, ends = np.concatenate([[0], heavy + 1]), np.concatenate([heavy, [len(by_cell)]])
-    for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
-        if begin < end:
-            yield from _alike(sums, begin, end, size)
+@dataclass(frozen=True, eq=False)
+class _Tasks:
+    """One way to share the cells out: tasks of about this ``size``, those that read cells from ``first`` to before
+    ``last``, and then parts of heavy cells, which read of one cell what the map tasks from ``begin`` to before
+    ``end_map`` have written."""
 
+    size: float
+    first: I64
+    last: I64
+    begin: I64
+    end_map: I64
+    loads: F64
+    shared: F64
+    map_tasks: int
 
-def _alike(sums: F64, begin: int, end: int, size: float) -> Iterator[CellRange]:
-    """The cells from ``begin`` to ``end`` as ranges of about the same load, none above ``size``: heavy ones are not
-    among them."""
-    left, at = float(sums[end] - sums[begin]), begin
-    while at < end:
-        share = left / max(np.ceil(left / size - 1e-9), 1.0)
-        near = int(np.searchsorted(sums, sums[at] + share, side="right")) - 1
-        over = (
-            near + 1 <= end
-            and sums[near + 1] - sums[at] <= size
-            and sums[near + 1] - sums[at] - share < share - (sums[near] - sums[at])
+    def __len__(self) -> int:
+        return len(self.loads)
+
+    @classmethod
+    def of(cls, loads: CellLoads, size: float, part: float, copies: float | None) -> _Tasks:
+        """Light cells in ranges of about this size, heavy ones in parts of that share of it, as far as they may be
+        copied; None: heavy ones alone."""
+        by_cell = loads.by_cell
+        heavy = np.flatnonzero(by_cell > size)
+        begins, ends = np.concatenate([[0], heavy + 1]), np.concatenate([heavy, [loads.count]])
+        some = begins < ends
+        light = _cut(by_cell, begins[some], ends[some], size)
+        none = np.zeros(len(light.group), np.int64)
+        if copies is None:
+            parts = _Parts(heavy, np.zeros(len(heavy), np.int64), np.zeros(len(heavy), np.int64), by_cell[heavy])
+        else:
+            parts = _Parts.of(loads, heavy, size * part, copies)
+        return cls(
+            size,
+            _joined(light.first, parts.cell),
+            _joined(light.last, parts.cell + 1),
+            _joined(none, parts.begin),
+            _joined(none, parts.end),
+            np.concatenate([light.loads, parts.loads]),
+            np.concatenate([none.astype(np.float64), loads.shared_of(parts.cell)]),
+            loads.tasks,
         )
-        last = min(max(near + bool(over), at + 1), end)
-        if not left - (sums[last] - sums[at]) > 1e-9 * size:
-            last = end  # what is left has no rows
-        load = float(sums[last] - sums[at])
-        yield CellRange(at, last, load)
-        left, at = left - load, last
+
+    def end(self, start: float, slots: int) -> float:
+        """When the last task ends. Spark prefers to run parts of a cell where their map tasks ran: so they may start
+        first, as the largest, or, where no such host is free, last. The later end of the two counts."""
+        loads, part = self.loads + start, self._part
+        largest = -np.sort(-loads)
+        light, parts = -np.sort(-loads[~part]), -np.sort(-loads[part])
+        last = makespan(np.concatenate([light, parts]), slots) if len(parts) else 0.0
+        return max(makespan(largest, slots), last)
+
+    @property
+    def _part(self) -> Mask:
+        return np.asarray(self.end_map - self.begin, np.int64) % max(self.map_tasks, 1) > 0
+
+    def ranges(self) -> tuple[CellRange, ...]:
+        """What each task reads, the largest first."""
+        order = np.lexsort((self.begin, self.first, -self.loads)).tolist()
+        first, last, part = self.first.tolist(), self.last.tolist(), self._part.tolist()
+        begin, end, loads, shared = (each.tolist() for each in (self.begin, self.end_map, self.loads, self.shared))
+        return tuple(
+            CellRange(first[at], last[at], loads[at], (begin[at], end[at]), shared[at])
+            if part[at]
+            else CellRange(first[at], last[at], loads[at])
+            for at in order
+        )
 
 
-def _parts(edges: I64, sums: F64, cell: int, size: float) -> list[CellRange]:
-    """A heavy cell in parts of about this size, each of neighbouring map tasks, between some of these edges."""
-    count = min(int(np.ceil(sums[-1] / size - 1e-9)), len(edges) - 1)
-    goals = np.arange(1, count) * (sums[-1] / max(count, 1))
-    marks = np.searchsorted(sums, goals)
-    lower = np.maximum(marks - 1, 0)
-    nearer = np.abs(sums[lower] - goals) < np.abs(sums[marks] - goals)
-    cuts = np.unique(np.concatenate([[0], np.where(nearer, lower, marks), [len(edges) - 1]]))
-    if len(cuts) == 2:
-        return [CellRange(cell, cell + 1, float(sums[-1]))]
-    loads = np.diff(sums[cuts]).tolist()
-    at = edges[cuts].tolist()
-    return [CellRange(cell, cell + 1, load, part) for load, part in zip(loads, pairwise(at), strict=True)]
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Parts of heavy cells: of ``cell`` what the map tasks from ``begin`` to before ``end`` have written."""
+
+    cell: I64
+    begin: I64
+    end: I64
+    loads: F64
+
+    @classmethod
+    def of(cls, loads: CellLoads, heavy: I64, size: float, copies: float) -> _Parts:
+        """Parts of about this size. A part has as much of its own as it shares: smaller ones would have more work in
+        all, and hardly end sooner."""
+        parts, shared = loads.parts, loads.shared_of(heavy)
+        begins, ends = parts.starts[heavy], parts.starts[heavy + 1]
+        pieces = _cut(parts.loads, begins, ends, np.maximum(size - shared, shared), _most_parts(loads, heavy, copies))
+        left, right = pieces.first, pieces.last
+        # A part begins with the map task where it was cut, the first with the first map task of all.
+        first, final = left == begins[pieces.group], right == ends[pieces.group]
+        maps = np.append(parts.maps, 0)  # of which a cell without a sampled row has none
+        begin, end = np.where(first, 0, maps[left]), np.where(final, loads.tasks, maps[right])
+        return cls(heavy[pieces.group], begin, end, pieces.loads + shared[pieces.group])
+
+
+def _most_parts(loads: CellLoads, heavy: I64, copies: float) -> F64:
+    """In how many parts each heavy cell may be, so that no more is copied in all: those that share least come first,
+    each as many as its load asks for."""
+    shared = loads.shared_of(heavy)
+    most = np.full(len(heavy), np.inf)
+    sharing = np.flatnonzero(shared > 0)
+    if not len(sharing) or not np.isfinite(copies):
+        return most
+    whole = loads.by_cell[heavy[sharing]]
+    order = sharing[np.argsort(shared[sharing] / whole, kind="stable")]
+    wanted = np.ceil(loads.by_cell[heavy[order]] / shared[order])  # beyond it a part shares more than it has
+    before = np.concatenate([[0.0], np.cumsum(shared[order] * (wanted - 1))[:-1]])
+    most[order] = 1.0 + np.floor(np.maximum(copies - before, 0.0) / shared[order])
+    return most
+
+
+def _joined(one: I64, other: I64) -> I64:
+    return np.concatenate([one, other]).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Pieces:
+    """Pieces of groups of neighbours: the group of each, where it begins and ends, and its load."""
+
+    group: I64
+    first: I64
+    last: I64
+    loads: F64
+
+
+def _cut(loads: F64, begins: I64, ends: I64, size: float | F64, most: F64 | float = np.inf) -> _Pieces:
+    """Groups of neighbours, each from ``begins`` to before ``ends``, cut into even pieces of about this size, at most
+    so many."""
+    sums = np.concatenate([[0.0], np.cumsum(loads)])
+    whole = sums[ends] - sums[begins]
+    count = np.minimum(np.ceil(whole / size - _ROUNDING), np.minimum(ends - begins, most))
+    count = np.maximum(count, 1).astype(np.int64)
+    group = np.repeat(np.arange(len(begins)), count)
+    step = np.arange(len(group)) - np.repeat(np.cumsum(count) - count, count)
+    marks = sums[begins[group]] + whole[group] * step / count[group]
+    above = np.maximum(np.searchsorted(sums, marks), 1)
+    nearest = np.where(marks - sums[above - 1] < sums[np.minimum(above, len(loads))] - marks, above - 1, above)
+    first = np.where(step == 0, begins[group], np.clip(nearest, begins[group], ends[group]))
+    new = (step == 0) | ((first < ends[group]) & (first > np.roll(first, 1)))
+    group, first = group[new].astype(np.int64), first[new].astype(np.int64)
+    last = np.where(np.append(group[1:] != group[:-1], True), ends[group], np.append(first[1:], 0))
+    return _Pieces(group, first, last, sums[last] - sums[first])

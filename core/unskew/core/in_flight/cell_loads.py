@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from unskew.core.arrays.frozen import derived
-from unskew.core.arrays.ranking import new_values
 from unskew.core.arrays.types import F64, I64, U64
 from unskew.core.errors import ConfigError
 
-__all__ = ["LEVEL_SHIFT", "MAP_SHIFT", "CellLoads", "packed_cell", "unpacked_cells"]
+__all__ = ["LEVEL_SHIFT", "MAP_SHIFT", "CellLoads", "CellParts", "packed_cell", "unpacked_cells"]
 
 MAP_SHIFT, LEVEL_SHIFT = 17, 41  # of a sampled row's word: the cell has the lowest bits
 
@@ -36,13 +35,24 @@ def unpacked_cells(words: U64, every: int, fewer: int) -> tuple[I64, I64, F64]:
 
 
 @dataclass(frozen=True, eq=False)
+class CellParts:
+    """What each map task has written of each cell, as far as it was sampled, ordered by cell and map task: the parts of
+    cell c are those from ``starts[c]`` to before ``starts[c + 1]``."""
+
+    maps: I64
+    loads: F64
+    starts: I64
+
+
+@dataclass(frozen=True, eq=False)
 class CellLoads:
     """The sampled rows: ``cells`` and ``maps`` of each, and the ``weights`` that they stand for; out of ``count`` cells
-    that ``tasks`` map tasks have written. A weight is in rows, or in what a row weighs.
+    that ``tasks`` map tasks have written. A weight is in rows, or in what a row weighs. ``shared``: what a cell costs
+    beside that, each of its parts anew (in a join the rows of the other side).
 
     >>> loads = CellLoads(np.array([2, 2, 0]), np.array([0, 1, 1]), np.array([10.0, 10.0, 5.0]), count=4, tasks=2)
-    >>> loads.by_cell.tolist(), loads.by_map(2).tolist()
-    ([5.0, 0.0, 20.0, 0.0], [10.0, 10.0])
+    >>> loads.by_cell.tolist(), loads.parts.loads.tolist()
+    ([5.0, 0.0, 20.0, 0.0], [5.0, 10.0, 10.0])
     """
 
     cells: I64
@@ -50,41 +60,28 @@ class CellLoads:
     weights: F64
     count: int
     tasks: int
+    shared: F64 | None = None
 
     def __post_init__(self) -> None:
+        if self.shared is not None and len(self.shared) != self.count:
+            raise ConfigError("shared", len(self.shared), f"one for each of the {self.count} cells")
         if not len(self.cells) == len(self.maps) == len(self.weights):
             raise ConfigError("weights", len(self.weights), f"one for each of the {len(self.cells)} sampled rows")
 
     @derived
     def by_cell(self) -> F64:
         """The load of each cell."""
-        return np.bincount(self.cells, self.weights, self.count).astype(np.float64)
+        own = np.bincount(self.cells, self.weights, self.count).astype(np.float64)
+        return own if self.shared is None else own + self.shared
+
+    def shared_of(self, cells: I64) -> F64:
+        """What each part of these cells costs anew."""
+        return np.zeros(len(cells)) if self.shared is None else self.shared[cells]
 
     @derived
-    def _of_map(self) -> tuple[I64, F64, I64]:
-        """What map tasks have written of cells, by cell and map task: the task, how much, where each cell begins."""
-        order = np.lexsort((self.maps, self.cells))
-        pairs = (self.cells * max(self.tasks, 1) + self.maps)[order]
-        at = np.flatnonzero(new_values(pairs))
-        sums = np.add.reduceat(self.weights[order], at) if len(at) else np.zeros(0)
-        begins = np.searchsorted(self.cells[order][at], np.arange(self.count + 1))
-        return self.maps[order][at], sums.astype(np.float64), begins
-
-    def edges(self, cell: int) -> tuple[I64, F64]:
-        """The numbers of map tasks where a cell can be cut, from 0 to all of them, and what the map tasks before each
-        have of it: in between lie only those that have nothing of it in the sample.
-
-        >>> loads = CellLoads(np.array([2, 2, 0]), np.array([1, 6, 1]), np.array([10.0, 30.0, 5.0]), count=4, tasks=8)
-        >>> [edge.tolist() for edge in loads.edges(2)]
-        [[0, 2, 8], [0.0, 10.0, 40.0]]
-        """
-        maps, sums, begins = self._of_map
-        mine = slice(begins[cell], begins[cell + 1])
-        return np.concatenate([[0], maps[mine][:-1] + 1, [self.tasks]]), np.concatenate([[0.0], np.cumsum(sums[mine])])
-
-    def by_map(self, cell: int) -> F64:
-        """What each map task's output has of a cell."""
-        maps, sums, begins = self._of_map
-        found, mine = np.zeros(self.tasks), slice(begins[cell], begins[cell + 1])
-        found[maps[mine]] = sums[mine]
-        return found
+    def parts(self) -> CellParts:
+        """The load of each map task's part of a cell, without what its parts share."""
+        numbers, which = np.unique(self.cells * max(self.tasks, 1) + self.maps, return_inverse=True)
+        cells, maps = np.divmod(numbers, max(self.tasks, 1))
+        starts = np.searchsorted(cells, np.arange(self.count + 1))
+        return CellParts(maps, np.bincount(which, self.weights, len(numbers)).astype(np.float64), starts)

@@ -211,7 +211,7 @@ def judged(
         reason = f"{_faster(by_spark, by_plan)}, but there is too little work: {found.seconds}"
     if not found.plan_pays and found.row is not None:
         row = "a row that comes out" if costs.out else "a row"
-        reason += f". A plan is worth it where {row} costs {found.row * 1e6:.2g} us or more"
+        reason += f". unskew is worth it where {row} costs {found.row * 1e6:.2g} us or more"
     return Advice(
         operator, UNSKEW if found.plan_pays else SPARK, reason, by_spark, by_plan, None,
         None if found.plan_pays else found.setting, None if found.plan_pays else by_setting,
@@ -226,7 +226,7 @@ def _setting(by_spark: float, by_setting: float, before: int, after: int) -> str
 
 
 def _faster(by_spark: float, by_plan: float) -> str:
-    return f"by hash it takes {by_spark:.1f} times the least possible time, by a plan {by_plan:.1f} times"
+    return f"by hash it takes {by_spark:.1f} times the least possible time, by unskew {by_plan:.1f} times"
 
 
 def _shipped(count: States) -> str:

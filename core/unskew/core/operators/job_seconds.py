@@ -1,8 +1,8 @@
 """What a job costs in seconds, and which way is the fastest: Spark as it is set, with one setting changed, or a plan.
 
 A stage lasts until its last task ends, by list scheduling on the slots that there are. A task costs something to
-start, and so do its rows and groups. A plan costs counting (measured, where it has just been done) and a longer
-query. What else a job takes, reading and shuffling its rows, is the same for all ways.
+start, and so do its rows and groups. Placing rows in flight costs a longer map stage; a plan costs counting (measured,
+where it has just been done) instead. What else a job takes, reading and shuffling its rows, is the same for all ways.
 
 The defaults are processor seconds on a machine of today (``python -m benchmarks.advice_costs``). What a row costs in
 the user's own work no default can know: it is given, or the advice says from which cost on a plan is worth it.
@@ -24,6 +24,7 @@ START = 0.15  # seconds: of a query with one shuffle, before its first task and 
 MOVE = 0.35e-6  # a row that is read and shuffled, in seconds of a slot
 STATE = 0.5e-6  # a partial state of an aggregate that is shuffled, the same
 _COUNT, _COUNT_ROW = 0.3, 0.5e-6  # of a frame, and a row of it
+_SAMPLE_ROW = 0.15e-6  # a row that is sampled as it passes, and written into many cells, in seconds of a slot
 WORTH = 1.1  # how much longer the simpler way has to take
 LEAST_SETTING, LEAST_PLAN = 0.05, 0.3  # seconds that a change has to save
 
@@ -31,8 +32,8 @@ LEAST_SETTING, LEAST_PLAN = 0.05, 0.3  # seconds that a change has to save
 @dataclass(frozen=True)
 class JobCosts:
     """Seconds of a slot: for a ``task``, a ``row`` (of a join: one that goes in), a group (``key``), a row that comes
-    ``out`` of a join. ``place``: what a plan adds to the query. ``count``: seconds that counting took, where it has
-    been measured. ``given``: the user said what a row costs."""
+    ``out`` of a join. ``place``: what placing adds to the query. ``count``: seconds that counting took, where it has
+    been measured; 0 where rows are placed in flight. ``given``: the user said what a row costs."""
 
     task: float
     row: float
@@ -43,7 +44,10 @@ class JobCosts:
     given: bool = False
 
     def count_seconds(self, rows: int, job: Job) -> float:
-        return self.count if self.count is not None else _COUNT + _COUNT_ROW * rows / job.slots
+        """Seconds until it is known what the rows are."""
+        if self.count is None:
+            return _COUNT + _COUNT_ROW * rows / job.slots
+        return self.count or _SAMPLE_ROW * rows / (job.cores or job.slots)
 
     def words(self, operator: str) -> str:
         row, kind = (self.out, "a row that comes out") if operator == "join" else (self.row, "a row")
@@ -99,7 +103,8 @@ def start_seconds(rows: int, job: Job) -> float:
 @dataclass(frozen=True)
 class Verdict:
     """The seconds of each way; ``best``: the setting that helps most, ``setting`` the same where it is worth it, and
-    ``plan_pays``: whether a plan is. ``row``: from which cost of a row on a plan would be, where it is not."""
+    ``plan_pays``: whether placing rows by what they are is. ``row``: from which cost of a row on it would be, where it
+    is not."""
 
     spark: float
     changed: float | None
@@ -112,7 +117,7 @@ class Verdict:
     @property
     def seconds(self) -> str:
         changed = "" if self.changed is None else f", with the setting {self.changed:.1f} s"
-        return f"{self.spark:.1f} s as it is set{changed}, {self.unskew:.1f} s by a plan"
+        return f"{self.spark:.1f} s as it is set{changed}, {self.unskew:.1f} s by unskew"
 
 
 def verdict(spark: Mapping[str, F64], plan: F64, costs: JobCosts, job: Job, rows: int) -> Verdict:

@@ -28,7 +28,9 @@ from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin, make_planner
 from unskew.core.planners.planner_view import SPREAD_PER_FRAGMENT
 
-__all__ = ["HOWS", "LEFT", "RIGHT", "Bounds", "JoinPlan", "JoinRows", "cost_histogram", "join_plan", "side_of"]
+__all__ = [
+    "HOWS", "LEFT", "RIGHT", "Bounds", "JoinPlan", "JoinRows", "cost_histogram", "join_plan", "rows_out", "side_of",
+]  # fmt: skip
 
 
 LEFT, RIGHT = "left", "right"
@@ -164,7 +166,7 @@ def _histogram(hashes: U64, cost: F64, tail: F64, tail_keys: I64, spread: I64 | 
 
 def _costs(rows: JoinRows, work: float) -> F64:
     left, right = rows.rows(LEFT), rows.rows(RIGHT)
-    return left + right + work * _output(rows.how, left, right, left * right)
+    return left + right + work * rows_out(rows.how, left, right, left * right)
 
 
 def _tail(rows: JoinRows, work: float) -> tuple[F64, I64]:
@@ -175,10 +177,10 @@ def _tail(rows: JoinRows, work: float) -> tuple[F64, I64]:
     left_rows, right_rows = left.rows.astype(np.float64), right.rows.astype(np.float64)
     keys = np.maximum(left.keys, right.keys)
     pairs = left_rows * right_rows / np.maximum(keys, 1)
-    return left_rows + right_rows + work * _output(rows.how, left_rows, right_rows, pairs), keys
+    return left_rows + right_rows + work * rows_out(rows.how, left_rows, right_rows, pairs), keys
 
 
-def _output(how: str, left: F64, right: F64, pairs: F64) -> F64:
+def rows_out(how: str, left: F64, right: F64, pairs: F64) -> F64:
     """Rows that come out, of keys (or hosts) with so many rows and pairs of rows."""
     alone_left, alone_right = np.where(right == 0, left, 0.0), np.where(left == 0, right, 0.0)
     return {

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from unskew.core.arrays.types import U64
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.histogram.sampling import sample_histogram
 from unskew.core.in_flight.cell_loads import LEVEL_SHIFT, MAP_SHIFT, CellLoads, unpacked_cells
@@ -43,11 +44,13 @@ _LEAST_NEAR = 8  # rows of a task: ten thousand tasks bring some hundred thousan
 
 @dataclass(frozen=True, eq=False)
 class CellSample:
-    """What passed: ``rows``, how many of them each cell has, and the histogram of their keys."""
+    """What passed: ``rows``, how many of them each cell has, the histogram of their keys, and the hash of the key of
+    each sampled row."""
 
     rows: int
     loads: CellLoads
     histogram: Histogram
+    keys: U64
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,4 +96,4 @@ class SampledCells:
         loads = CellLoads(cells, maps, weights * (total / whole if whole else 0.0), self.cells, stage.tasks)
         even = len(weights) == 0 or weights.min() == weights.max()
         histogram = sample_histogram(keys, None, total, self.partitions, None if even or not whole else weights)
-        return CellSample(total, loads, histogram)
+        return CellSample(total, loads, histogram, keys)

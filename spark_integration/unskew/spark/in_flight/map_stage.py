@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from unskew.core.in_flight.assign import CellRange, TaskRanges
 
-__all__ = ["MapStage", "NotAsExpectedError", "relation_of", "run_map_stage"]
+__all__ = ["MapStage", "NotAsExpectedError", "moved_already", "relation_of", "run_map_stage"]
 
 _DESCRIPTION = "spark.job.description"
 _SQL = "org.apache.spark.sql"
@@ -51,11 +51,12 @@ class MapStage:
     metrics: tuple[Any, ...]
     _exchange: Any
 
-    def frame(self, ranges: TaskRanges, *, whole: bool, column: str | None = None) -> DataFrame:
+    def frame(self, ranges: TaskRanges, *, whole: bool, column: str | None = None, copied: bool = False) -> DataFrame:
         """The rows, each task reading its range. Where keys are ``whole`` Spark is told so, by the key: what groups by
-        it shuffles no more. ``column`` adds the task's number, and Spark is told that each has one partition."""
+        it shuffles no more. ``column`` adds the task's number, and Spark is told that each has one partition.
+        ``copied``: a task that has a part of a cell reads all of it: the ranges are by another shuffle's map tasks."""
         try:
-            rdd = self._exchange.getShuffleRDD(self._specs(ranges))
+            rdd = self._exchange.getShuffleRDD(self._specs(ranges, copied))
             if column is None:
                 claim = self._by_key(ranges) if whole else None
                 return _frame(self.df, rdd, claim)
@@ -71,10 +72,10 @@ class MapStage:
         inner: Any = self.df.sparkSession
         return inner._jvm
 
-    def _specs(self, ranges: TaskRanges) -> Any:
+    def _specs(self, ranges: TaskRanges, copied: bool) -> Any:  # noqa: FBT001 - as ``frame`` names it
         """As Spark's adaptive execution says it: so many neighbouring partitions, or some map tasks' part of one."""
         kind = f"{_SQL}.execution.ShufflePartitionSpec"
-        return array_of(self.df.sparkSession, kind, [_spec(one) for one in ranges.ranges])
+        return array_of(self.df.sparkSession, kind, [_spec(one, copied) for one in ranges.ranges])
 
     # -- what Spark is told of the frame ----------------------------------------------------------------------
 
@@ -112,8 +113,6 @@ def relation_of(df: DataFrame) -> DataFrame:
 
 def _frame(df: DataFrame, rdd: Any, claim: Any | None) -> DataFrame:
     """A frame of ``rdd`` with the columns, names and size of ``df``."""
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
-
     inner: Any = df
     jvm, session = inner.sparkSession._jvm, inner.sparkSession._jsparkSession
     query, none = inner._jdf.queryExecution(), jvm.scala.Option.empty()
@@ -121,9 +120,18 @@ def _frame(df: DataFrame, rdd: Any, claim: Any | None) -> DataFrame:
     size = jvm.scala.Option.apply(query.optimizedPlan().stats())
     placed = query.analyzed().output(), rdd, claim or unknown, _seq(jvm, []), _NO
     more = (_NO,) if spark_version(df) >= _FLAG else ()
-    logical = jvm.org.apache.spark.sql.execution.LogicalRDD(*placed, none, session, size, none, *more)
-    frame = jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, logical)
-    return ClassicFrame(frame, inner.sparkSession)
+    made: DataFrame = _classic(
+        df, jvm.org.apache.spark.sql.execution.LogicalRDD(*placed, none, session, size, none, *more)
+    )
+    return made
+
+
+def _classic(df: DataFrame, logical: Any) -> Any:
+    """A frame of the session of ``df`` with this plan."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
+
+    spark: Any = df.sparkSession
+    return ClassicFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, logical), spark)
 
 
 def _seq(jvm: Any, values: Sequence[Any]) -> Any:
@@ -133,8 +141,22 @@ def _seq(jvm: Any, values: Sequence[Any]) -> Any:
     return jvm.PythonUtils.toSeq(listed)
 
 
-def _spec(one: CellRange) -> tuple[str, dict[str, int]]:
-    if one.maps is None:
+def moved_already(df: DataFrame) -> DataFrame:
+    """The rows of a frame that ends in a ``repartition``, without it: each is where it would put it, and Spark is told
+    what it would know then."""
+    inner: Any = df
+    try:
+        plan = inner._jdf.queryExecution().analyzed()
+        if plan.getClass().getSimpleName() != "RepartitionByExpression":
+            raise NotAsExpectedError(f"{plan.getClass().getSimpleName()} where a repartition was expected")
+        below = _classic(df, plan.child())
+        return _frame(below, below._jdf.queryExecution().toRdd(), plan.partitioning())
+    except (Py4JError, TypeError) as why:
+        raise _unexpected(why) from why
+
+
+def _spec(one: CellRange, copied: bool) -> tuple[str, dict[str, int]]:  # noqa: FBT001 - as ``frame`` names it
+    if one.maps is None or copied:
         fields = {"startReducerIndex": one.first, "endReducerIndex": one.last}
         return f"{_SQL}.execution.CoalescedPartitionSpec", fields
     fields = {"reducerIndex": one.first, "startMapIndex": one.maps[0], "endMapIndex": one.maps[1], "dataSize": 1}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from unskew.spark.in_flight.map_stage import NotAsExpectedError, run_map_stage
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["PlacedRows", "Placing", "place_in_flight"]
+__all__ = ["PlacedRows", "Placing", "may_place", "place_in_flight", "say_why_not", "shows_plan"]
 
 _log = logging.getLogger("unskew.spark")
 _logged: set[str] = set()
@@ -102,9 +102,7 @@ def place_in_flight(
         ranges = assign(sample.loads, how.partitions, slots, cut=how.cut, most=how.most)
         placed = stage.frame(ranges, whole=not how.cut, column=how.column)
     except NotAsExpectedError as why:
-        _say_once(
-            f"rows are counted before they are placed, as this Spark does not let them be placed in flight: {why}"
-        )
+        say_why_not(why)
         return None
     made = PlacedRows(placed, sample.rows, ranges, sample.histogram, hashed.types, slots)
     _log.info("%s", made)
@@ -113,11 +111,17 @@ def place_in_flight(
 
 def may_place(df: DataFrame, types: Sequence[str]) -> bool:
     """Whether rows of this frame can be placed in flight. No job runs."""
-    inner: Any = df
-    return hasattr(inner, "_jdf") and not df.isStreaming and not any(kind in _NORMAL_FORM for kind in types)
+    return shows_plan(df) and not df.isStreaming and not any(kind in _NORMAL_FORM for kind in types)
 
 
-def _say_once(text: str) -> None:
+def shows_plan(df: DataFrame) -> bool:
+    """Whether Spark shows the plan of a frame, as it does but for Spark Connect."""
+    return hasattr(df, "_jdf")
+
+
+def say_why_not(why: NotAsExpectedError) -> None:
+    """Say once why rows cannot be placed in flight here."""
+    text = f"rows are counted before they are placed, as this Spark does not let them be placed in flight: {why}"
     if text not in _logged:
         _logged.add(text)
         _log.warning("%s", text)

@@ -34,6 +34,7 @@ from unskew.spark.frame.jvm import (
     spark_version,
 )
 from unskew.spark.frame.keys import Columns, key_columns, key_of
+from unskew.spark.in_flight.place import may_place
 from unskew.spark.place.native import hot_column
 
 if TYPE_CHECKING:
@@ -123,7 +124,8 @@ def advise_on_frame(
         return _on_sql(df, key, partitions, counted)
     start = time.monotonic()
     histogram = counted()
-    costs = costs_of(operator, work.row, work.key, time.monotonic() - start)
+    took = 0.0 if may_place(df, key_of(df, key).types) else time.monotonic() - start
+    costs = costs_of(operator, work.row, work.key, took)
     job = job_of(df, partitions, _size(df, histogram.total))
     return advise(operator, histogram, replace(job, heavy=_heavy_keys(df, key, histogram, job.slots)), costs)
 
@@ -175,7 +177,8 @@ def advise_on_join(asked: Join, sampling: Sampling, work: WorkSeconds) -> Advice
         return Advice("join", "spark", why)
     start = time.monotonic()
     rows = asked.counted(sampling)
-    costs = costs_of("join", work.row, work.key, time.monotonic() - start)
+    took = 0.0 if may_place(asked.frames[LEFT], asked.keys.types) else time.monotonic() - start
+    costs = costs_of("join", work.row, work.key, took)
     sizes = {side: _size(asked.frames[side], counts.total) for side, counts in ((LEFT, rows.left), (RIGHT, rows.right))}
     job = job_of(asked.frames[LEFT], asked.partitions, sum(sizes.values()))
     cost = cost_histogram(rows, 1.0)

@@ -1,5 +1,8 @@
 """Joins of skewed keys: split on one side, copied on the other, and two native shuffles in all.
 
+Without a plan both sides are placed in flight (``in_flight``): written into the same cells by Spark's hash of their
+keys, a task reads the same cells of both, and of a hot cell a part of one side and the whole of the other. With one:
+
 The rows of a hot key on the split side are spread over the partitions that the plan gives it, by their spread hash.
 The other side's rows of this key are copied to exactly these partitions, so each row of one side meets each of the
 other once. Both sides go through ``repartitionById`` with the same n, and the frames are joined by the partition and
@@ -33,14 +36,19 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from unskew.core.errors import ConfigError, PlanError
+from unskew.core.in_flight.layout import fine_cells
 from unskew.core.operators.join_plan import HOWS, LEFT, RIGHT, Bounds, JoinPlan, JoinRows, join_plan, side_of
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin
 from unskew.spark.caller_frame import warn
 from unskew.spark.frame.histogram import Sampling, counted_sides
-from unskew.spark.frame.jvm import physical_text
+from unskew.spark.frame.jvm import expected_rows, physical_text
 from unskew.spark.frame.keys import AUTO, Columns, free_names, is_auto, key_of, quoted, spread_of
 from unskew.spark.frame.physical import nodes
+from unskew.spark.in_flight.cell_sample import SampledCells
+from unskew.spark.in_flight.join_sides import JoinPlacing, PlacedJoin, place_sides
+from unskew.spark.in_flight.map_stage import moved_already
+from unskew.spark.in_flight.place import shows_plan
 from unskew.spark.operators.join_keys import JoinKeys, On, how_of, join_keys
 from unskew.spark.place.native import never_null, replicated, route_column
 from unskew.spark.place.repartition import direct_way, salt_column
@@ -165,39 +173,78 @@ class Join:
             side: self._split(side, plan, helper),
             _OTHER[side]: replicated(self._matching(_OTHER[side]), plan, self._hash(_OTHER[side], plan), helper, spare),
         }
+        return self._joined(self._moved(placed, plan.partitions, names, helper), names, helper, spare)
+
+    def in_flight(self, bounds: Bounds | None = None) -> PlacedJoin | None:
+        """The join placed by what comes, without a plan: both sides are written into cells by their keys, and then it
+        is decided which cells each task reads. None where that cannot be done."""
+        if not all(shows_plan(df) for df in self.frames.values()):
+            return None
+        helper, spare, *names = free_names(2 + len(self.keys.types), *self.frames.values())
+        how = JoinPlacing(self.how, self.side, self.partitions, bounds or Bounds(), helper)
+        placed = place_sides({side: self._written(side) for side in (LEFT, RIGHT)}, how)
+        if placed is None:
+            return None
+        moved = self._moved(placed.frames, len(placed.cells.ranges.ranges), names, helper)
+        joined = self._joined({side: moved_already(df) for side, df in moved.items()}, names, helper, spare)
+        made = PlacedJoin(joined, placed.cells, placed.histogram, self.keys.types, placed.slots)
+        _LOG.info("%s", made)
+        return made
+
+    def _written(self, side: str) -> SampledCells:
+        """A side as it is written into cells: by Spark's hash of its keys. A row with a NULL among them that is kept is
+        alone with its spread hash, which is NULL for all others and leaves their hash as it is."""
+        df, keys, nulls = self._matching(side), self.keys.cast(side), self._null(side)
+        spread = self._spread_hash(side) if side in _KEEPS.get(self.how, ()) else None
+        if nulls is not None and spread is not None:
+            keys.append(F.when(nulls, spread))
+        if side == RIGHT and self.how in ("left_semi", "left_anti"):
+            df = df.select(*dict.fromkeys(map(quoted, self.keys.right)))
+        cells = fine_cells(self.partitions)
+        return SampledCells(df, keys, self._hash(side), cells, self.partitions, expected_rows(df))
+
+    def _to_meet(self, placed: dict[str, DataFrame], names: list[str], helper: str) -> dict[str, DataFrame]:
+        """Both sides with the columns that they meet in, and of a right side that only says what there is no others."""
+        met = dict(placed)
         if self.how in ("left_semi", "left_anti"):
-            placed[RIGHT] = placed[RIGHT].select(*self._meeting(RIGHT, names), quoted(helper))
+            met[RIGHT] = placed[RIGHT].select(*self._meeting(RIGHT, names), quoted(helper))
         elif not self.keys.using:
-            placed[RIGHT] = placed[RIGHT].select("*", *self._meeting(RIGHT, names))
+            met[RIGHT] = placed[RIGHT].select("*", *self._meeting(RIGHT, names))
         if not self.keys.using:
-            placed[LEFT] = placed[LEFT].select("*", *self._meeting(LEFT, names))
-        on = list(self.keys.left) if self.keys.using else names
-        direct = direct_way(self.frames[LEFT])
-        moved = {side: self._moved(df, plan.partitions, on, helper, direct) for side, df in placed.items()}
-        return self._joined(moved, [*on, helper], spare).drop(helper, *(() if self.keys.using else names))
+            met[LEFT] = placed[LEFT].select("*", *self._meeting(LEFT, names))
+        return met
 
-    def _moved(self, df: DataFrame, partitions: int, on: list[str], helper: str, direct: bool) -> DataFrame:  # noqa: FBT001 - own
-        """Each row in its partition; where Spark's own hash has to put it there, ``helper`` turns from it to a salt."""
-        target = F.col(quoted(helper))
-        if direct:
-            return df.repartitionById(partitions, target)
-        keys = [F.col(quoted(name)).cast(kind) for name, kind in zip(on, self.keys.types, strict=True)]
-        salted = df.withColumn(helper, never_null(salt_column(partitions, target, keys)))
-        return salted.repartition(partitions, *keys, target)
+    def _names(self, names: list[str]) -> list[str]:
+        """The columns of the key in which both sides meet."""
+        return list(self.keys.left) if self.keys.using else names
 
-    def _joined(self, moved: dict[str, DataFrame], on: list[str], spare: str) -> DataFrame:
+    def _moved(
+        self, placed: dict[str, DataFrame], partitions: int, names: list[str], helper: str
+    ) -> dict[str, DataFrame]:
+        """Each row in its partition, which is in ``helper``; where Spark's own hash has to put it there, that turns to
+        a salt."""
+        met, target = self._to_meet(placed, names, helper), F.col(quoted(helper))
+        if direct_way(self.frames[LEFT]):
+            return {side: df.repartitionById(partitions, target) for side, df in met.items()}
+        on = zip(self._names(names), self.keys.types, strict=True)
+        keys = [F.col(quoted(name)).cast(kind) for name, kind in on]
+        salt = never_null(salt_column(partitions, target, keys))
+        return {side: df.withColumn(helper, salt).repartition(partitions, *keys, target) for side, df in met.items()}
+
+    def _joined(self, moved: dict[str, DataFrame], names: list[str], helper: str, spare: str) -> DataFrame:
+        """Both sides, joined by the key and the partition, without the columns that are ours."""
+        on, added = [*self._names(names), helper], [helper, *(() if self.keys.using else names)]
         left, right = moved[LEFT], moved[RIGHT]
         if self.how == "left_semi":
-            return left.join(right.dropDuplicates(), on, "inner")
+            return left.join(right.dropDuplicates(), on, "inner").drop(*added)
         if self.how == "left_anti":
             marked = right.dropDuplicates().withColumn(spare, F.lit(1))
-            return left.join(marked, on, "left").where(F.col(quoted(spare)).isNull()).drop(spare)
-        return left.join(right, on, self.how)
+            return left.join(marked, on, "left").where(F.col(quoted(spare)).isNull()).drop(spare, *added)
+        return left.join(right, on, self.how).drop(*added)
 
     def _meeting(self, side: str, names: list[str]) -> list[Column]:
         """The key in the common types: by the left side's names where both have them, else by names of our own."""
-        named = self.keys.left if self.keys.using else names
-        return [column.alias(name) for column, name in zip(self.keys.cast(side), named, strict=True)]
+        return [column.alias(name) for column, name in zip(self.keys.cast(side), self._names(names), strict=True)]
 
     def _split(self, side: str, plan: Plan, helper: str) -> DataFrame:
         spread = self._spread_hash(side) if plan.splits else None
