@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 long = pytest.mark.long
 ADAPTIVE = pytest.mark.parametrize("adaptive", ["true", "false"])
 WHOLE, CUT = "kip", "prompt"
-SEEN = "key string, rows bigint, ids decimal(38,0)"
+SEEN = "key string, rows bigint, ids bigint"
 _EXACT = ("float", "double")  # keys that are counted first
 
 
