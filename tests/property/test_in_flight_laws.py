@@ -1,11 +1,15 @@
-"""The laws of what tasks read of cells: every row once, loads that sum up, the largest first, keys whole where asked."""
+"""The laws of what tasks read of cells: every row once, loads that sum up, the largest first, keys whole if asked."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unskew.core.errors import PlanError
 from unskew.core.in_flight.assign import CellRange, TaskRanges, assign
 from unskew.core.in_flight.cell_loads import CellLoads, packed_cell, unpacked_cells
 from unskew.core.quality.measures import makespan
@@ -110,17 +114,13 @@ def test_words_are_read_as_they_were_written(rows: list[tuple[int, int, int]]) -
 @given(st.integers(1, 40), st.integers(1, 6), st.data())
 def test_any_cover_is_taken_and_any_hole_is_refused(cells: int, tasks: int, data: st.DataObject) -> None:
     """Ranges in any order; without any one of them there are rows that nobody reads."""
-    import pytest
-
-    from unskew.core.errors import PlanError
-
     marks = sorted({0, cells, *data.draw(st.lists(st.integers(0, cells), max_size=6))})
     ranges = []
-    for first, last in zip(marks[:-1], marks[1:], strict=True):
+    for first, last in pairwise(marks):
         cuts = sorted(
             {0, tasks, *(data.draw(st.lists(st.integers(0, tasks), max_size=3)) if last == first + 1 else [])}
         )
-        parts = [(begin, end) for begin, end in zip(cuts[:-1], cuts[1:], strict=True)]
+        parts = list(pairwise(cuts))
         ranges += [CellRange(first, last, maps=part if len(parts) > 1 else None) for part in parts]
     ranges = data.draw(st.permutations(ranges))
     assert (reads_of(TaskRanges(cells, tasks, tuple(ranges))) == 1).all()

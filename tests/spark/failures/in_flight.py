@@ -1,8 +1,8 @@
 """Jobs that place rows in flight, with harm done in the map stage, between the stages, or in mid reduce.
 
 Faces: ``in-flight-whole`` and ``in-flight-cut`` are ``Unskew.repartition`` by a policy that keeps keys whole or may cut
-them, ``in-flight-groups`` is ``Unskew.group_apply``. The map stage runs when the frame is made, the reduce tasks when it
-is read, so there is a moment in between.
+them, ``in-flight-groups`` is ``Unskew.group_apply``. The map stage runs when the frame is made, the reduce tasks when
+it is read, so there is a moment in between.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ class InFlightOutcome:
 
 @dataclass(frozen=True)
 class InFlightHarm:
-    """Where tasks stand still, and what is done: while map tasks stand, between the stages, while reduce tasks stand."""
+    """Where tasks stand still, and what is done: while map tasks stand, between the stages, while reduce tasks do."""
 
     before: dict[str, tuple[int, ...]]
     after: dict[str, tuple[int, ...]]
@@ -117,7 +118,7 @@ def run(spark: SparkSession, folder: Path, number: int, face: str, name: str) ->
     with Unskew(spark, stream=group, partitions=PARTITIONS, policy=POLICIES[face]) as sk:
         error = _cancelled(spark, sk, rows, before, group) if name == "cancelled" else ""
         running = len(set(spark.sparkContext.statusTracker().getActiveJobsIds()))
-        made, killed = _harmed(lambda: _placed(sk, face, rows), folder, before, harm.in_map if not error else None)
+        made, killed = _harmed(partial(_placed, sk, face, rows), folder, before, harm.in_map if not error else None)
         assert sk.placed is not None, "the rows were counted first"
         cut = sk.placed.ranges.cuts
         killed += harm.between(folder) if harm.between else 0
@@ -126,7 +127,7 @@ def run(spark: SparkSession, folder: Path, number: int, face: str, name: str) ->
         table, more = _harmed(gated.toPandas, folder, after, harm.in_reduce)
         sk._placed = None
     again = [max((one.before for one in gate.arrivals()), default=0) for gate in (before, after)]
-    del made, told, gated, rows, sk
+    del made, told, gated
     return InFlightOutcome(
         face,
         name,
