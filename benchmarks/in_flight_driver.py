@@ -61,7 +61,8 @@ def main() -> None:
     with bench() as (spark, _):
         frame = spark.range(0, 4_000, 1, 2).selectExpr("id", "id % 97 k")
         print(
-            "| partitions | map tasks | keys | tasks | sample, MB | words | assign | frame | in all | processor | mark | |"
+            "| partitions | map tasks | keys | tasks | sample, MB | words | assign | frame | in all | processor "
+            "| mark | |"
         )
         print("|---|---|---|---|---|---|---|---|---|---|---|---|")
         for partitions, tasks, mark in SIZES:

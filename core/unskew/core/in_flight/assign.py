@@ -142,13 +142,13 @@ def assign(
     mean, cut = total / partitions, cut and loads.tasks > 1
     ways = product(_PART_SIZES if cut else (1.0,), _SIZES)
     bound = copies * total if cut else None
-    tried = [_Tasks.of(loads, size * mean, part, bound) for part, size in ways]
+    tried = [_CellShares.of(loads, size * mean, part, bound) for part, size in ways]
     limit = max(most or max(4 * slots, 2 * partitions), min(map(len, tried)))
     best = _best([one for one in tried if len(one) <= limit], mean, slots)
     return TaskRanges(loads.count, loads.tasks, best.ranges())
 
 
-def _best(tried: list[_Tasks], mean: float, slots: int) -> _Tasks:
+def _best(tried: list[_CellShares], mean: float, slots: int) -> _CellShares:
     """The fewest tasks of those that end soonest; no larger ones than are wanted, if those end as soon."""
     ends = [one.end(START * mean, slots) for one in tried]
     near = [one for one, end in zip(tried, ends, strict=True) if end <= _SLACK * min(ends)]
@@ -156,7 +156,7 @@ def _best(tried: list[_Tasks], mean: float, slots: int) -> _Tasks:
 
 
 @dataclass(frozen=True, eq=False)
-class _Tasks:
+class _CellShares:
     """One way to share the cells out: tasks of about this ``size``, those that read cells from ``first`` to before
     ``last``, and then parts of heavy cells, which read of one cell what the map tasks from ``begin`` to before
     ``end_map`` have written."""
@@ -174,7 +174,7 @@ class _Tasks:
         return len(self.loads)
 
     @classmethod
-    def of(cls, loads: CellLoads, size: float, part: float, copies: float | None) -> _Tasks:
+    def of(cls, loads: CellLoads, size: float, part: float, copies: float | None) -> _CellShares:
         """Light cells in ranges of about this size, heavy ones in parts of that share of it, as far as they may be
         copied; None: heavy ones alone."""
         by_cell = loads.by_cell
