@@ -138,10 +138,10 @@ def may_place(df: DataFrame, types: Sequence[str]) -> bool:
 
 
 def cuts_finely(df: DataFrame, partitions: int) -> bool:
-    """Whether enough tasks read the frame for a heavy cell to be cut by them: half as many as there are to be. Where it
-    is not known before it runs, as after a shuffle, it is taken to be so."""
-    tasks = input_partitions(df)
-    return tasks is None or 2 * tasks >= partitions
+    """Whether enough tasks read the frame for a heavy cell to be cut by them: half as many as are to run at once. Where
+    it is not known before it runs, as after a shuffle, it is taken to be so."""
+    tasks, slots = input_partitions(df), slots_of(df.sparkSession) or partitions
+    return tasks is None or 2 * tasks >= min(partitions, slots)
 
 
 def shows_plan(df: DataFrame) -> bool:
