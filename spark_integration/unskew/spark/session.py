@@ -359,7 +359,7 @@ class Unskew:
             how = Placing(n, coarse_cells(n), cut=self._splits, most=n, column=column)
             placed = self._place(df, key, how, "repartition")
             if placed is not None:
-                return placed.df
+                return placed[0]
             plan = self._counted_plan(df, key, AUTO if spread is None else spread)
         return repartition(df, self._plans.chosen(plan), key, self._spread if spread is None else spread, column=column)
 
@@ -370,11 +370,11 @@ class Unskew:
 
     def _place(
         self, df: DataFrame, key: Columns, how: Placing, what: str, weight: Weight | None = None
-    ) -> PlacedRows | None:
+    ) -> tuple[DataFrame, PlacedRows] | None:
         """The rows placed in flight, which the service is told of; None where that cannot be done."""
         placed = place_in_flight(df, key, how, what=what, weight=weight)
         if placed is not None:
-            self._show(placed)
+            self._show(placed[1])
         return placed
 
     def _show(self, placed: PlacedRows | PlacedJoin) -> None:
@@ -389,7 +389,7 @@ class Unskew:
 
     @property
     def placed(self) -> PlacedRows | PlacedJoin | None:
-        """What was placed in flight last, and what was decided about it: print it."""
+        """What was decided about the rows that were placed in flight last: print it."""
         return self._placed
 
     # -- placement by tasks -----------------------------------------------------------------------------------
@@ -567,7 +567,7 @@ class Unskew:
             partitions = group_partitions(self.partitions, slots_of(self.spark) or 0)
             placed = self._place(df, key, groups_placing(groups, partitions), "group_apply", weight)
             if placed is not None:
-                return run_placed_groups(groups, placed)
+                return run_placed_groups(groups, *placed)
             histogram = histogram_of(df, key, partitions, None, self._sampling, weight)
             origin = Origin(stream=self.stream, key_types=key_of(df, key).types, version=Version(0, 1))
             plan = group_plan(histogram, partitions, self._plans.stream.spec.seed, origin)
@@ -633,7 +633,7 @@ class Unskew:
             how = aggregation_placing(call, self.partitions)
             placed = self._place(df, key, how, "aggregate", weight)
             if placed is not None:
-                return self._keep(*at_placed(call, placed))
+                return self._keep(*at_placed(call, *placed))
         if plan is None and at == "input":
             plan = self._plans.own("hash", Histogram.empty(), key_of(df, key).types)
         if plan is None or at == "auto":
@@ -742,8 +742,8 @@ class Unskew:
             plan = self._plan_of_batch(join, left, on)
             placed = join.in_flight(bounds) if plan is None else None
             if placed is not None:
-                self._show(placed)
-                return placed.df
+                self._show(placed[1])
+                return placed[0]
             plan = plan or self._plan_for(join, bounds)
         return join.run(plan)
 

@@ -168,7 +168,7 @@ def test_what_passed_is_what_later_batches_are_planned_from(spark: SparkSession,
     assert histogram.spread is not None, "how many fragments a key can be in"
     assert len(ahead._machine._flight.taken) == 2
     assert ahead._machine._counting.read is None
-    assert sk.plans.stream.cost is not None, "what a row costs is known by the tasks' times"
+    assert ahead._machine._ways.feedback.times, "of its tasks"
 
 
 def test_auto_takes_it_where_it_is_the_cheapest(

@@ -57,13 +57,9 @@ class PlacedSides:
 
 @dataclass(frozen=True, eq=False)
 class PlacedJoin:
-    """A join that was placed in flight, as ``df``; what was decided, and the left side's ``histogram``. Print it for
-    the reasons.
+    """What was decided about a join that was placed in flight, and the left side's ``histogram``. Print it for the
+    reasons. It does not hold the frames."""
 
-    >>> placed = sk.placed  # doctest: +SKIP
-    """
-
-    df: DataFrame
     cells: JoinCells
     histogram: Histogram
     key_types: tuple[str, ...]

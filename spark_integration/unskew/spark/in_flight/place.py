@@ -71,13 +71,9 @@ class Placing:
 
 @dataclass(frozen=True, eq=False)
 class PlacedRows:
-    """Rows that were placed in flight, as ``df``; what was decided, and by which ``histogram``. Print it for the
-    reasons.
+    """What was decided about rows that were placed in flight, and by which ``histogram``. Print it for the reasons. It
+    does not hold the frame: shuffle files are freed with that."""
 
-    >>> placed = sk.placed  # doctest: +SKIP
-    """
-
-    df: DataFrame
     rows: int
     ranges: TaskRanges
     histogram: Histogram
@@ -108,9 +104,9 @@ class PlacedRows:
 
 def place_in_flight(
     df: DataFrame, key: Columns, how: Placing, *, what: str, weight: Weight | None = None
-) -> PlacedRows | None:
-    """Run the map stage of ``df`` and decide what each task reads: even in rows, or in ``weight``. ``what`` names the
-    verb in Spark's UI."""
+) -> tuple[DataFrame, PlacedRows] | None:
+    """Run the map stage of ``df`` and decide what each task reads: even in rows, or in ``weight``. The frame, and what
+    was decided. ``what`` names the verb in Spark's UI."""
     hashed = key_of(df, key)
     if not may_place(df, hashed.types) or (how.cut and not cuts_finely(df, how.partitions)):
         return None
@@ -127,9 +123,9 @@ def place_in_flight(
     except NotAsExpectedError as why:
         say_why_not(why)
         return None
-    made = PlacedRows(placed, sample.rows, ranges, sample.histogram, hashed.types, slots)
+    made = PlacedRows(sample.rows, ranges, sample.histogram, hashed.types, slots)
     _log.info("%s", made)
-    return made
+    return placed, made
 
 
 def may_place(df: DataFrame, types: Sequence[str]) -> bool:

@@ -176,18 +176,18 @@ def aggregation_placing(call: Aggregation, partitions: int) -> Placing:
     return Placing(partitions, fine_cells(partitions), cut=True, column=helper(call.df.columns, "task"))
 
 
-def at_placed(call: Aggregation, placed: PlacedRows) -> tuple[DataFrame, DataFrame | None]:
+def at_placed(call: Aggregation, df: DataFrame, placed: PlacedRows) -> tuple[DataFrame, DataFrame | None]:
     """The same for rows that were placed in flight, by ``aggregation_placing``. Keys of a cut cell have a state in each
     of its tasks: they are merged, a cell's keys in one bucket."""
-    at, mark = placed.df.columns[-1], helper(call.df.columns, "split")
+    at, mark = df.columns[-1], helper(call.df.columns, "split")
     if not placed.ranges.cuts:
         own = whole(call.partial, call.form, columns=1, in_key=1)
-        return applied(_by(placed.df, call.key, at), own, call.schema, call.form), None
+        return applied(_by(df, call.key, at), own, call.schema, call.form), None
     cells, numbers, parts = np.unique(placed.ranges.cut_cells, return_inverse=True, return_counts=True)
     task = np.full(len(placed.ranges.ranges), -1, np.int32)
     task[placed.ranges.cut_tasks] = numbers
     merge = MergeBuckets.of(cells.astype(np.uint64), parts, placed.slots)
-    states = _kept_states(call, placed.df.withColumn(mark, F.get(table(task, "int"), placed.df[at])), at)
+    states = _kept_states(call, df.withColumn(mark, F.get(table(task, "int"), df[at])), at)
     return _whole_and_merged(call, relation_of(states), merge), states
 
 

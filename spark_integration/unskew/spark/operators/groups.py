@@ -112,10 +112,10 @@ def groups_placing(call: Groups, partitions: int) -> Placing:
     return Placing(partitions, fine_cells(partitions), cut=False, column=helper(call.df.columns, "task"))
 
 
-def run_placed_groups(call: Groups, placed: PlacedRows) -> DataFrame:
+def run_placed_groups(call: Groups, df: DataFrame, placed: PlacedRows) -> DataFrame:
     """The same for groups that were placed in flight, by ``groups_placing``."""
-    _warn_of_large(placed.df, call, placed.histogram.hashes, placed.histogram.counts)
-    return _by_task(call, placed.df, placed.df.columns[-1])
+    _warn_of_large(df, call, placed.histogram.hashes, placed.histogram.counts)
+    return _by_task(call, df, df.columns[-1])
 
 
 def _by_task(call: Groups, placed: DataFrame, at: str) -> DataFrame:

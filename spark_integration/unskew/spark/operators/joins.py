@@ -175,7 +175,7 @@ class Join:
         }
         return self._joined(self._moved(placed, plan.partitions, names, helper), names, helper, spare)
 
-    def in_flight(self, bounds: Bounds | None = None) -> PlacedJoin | None:
+    def in_flight(self, bounds: Bounds | None = None) -> tuple[DataFrame, PlacedJoin] | None:
         """The join placed by what comes, without a plan: both sides are written into cells by their keys, and then it
         is decided which cells each task reads. None where that cannot be done."""
         if not all(shows_plan(df) for df in self.frames.values()):
@@ -190,9 +190,9 @@ class Join:
             return None
         moved = self._moved(placed.frames, len(placed.cells.ranges.ranges), names, helper)
         joined = self._joined({side: moved_already(df) for side, df in moved.items()}, names, helper, spare)
-        made = PlacedJoin(joined, placed.cells, placed.histogram, self.keys.types, placed.slots)
+        made = PlacedJoin(placed.cells, placed.histogram, self.keys.types, placed.slots)
         _LOG.info("%s", made)
-        return made
+        return joined, made
 
     def _written(self, side: str) -> SampledCells:
         """A side as it is written into cells: by Spark's hash of its keys. A row with a NULL among them that is kept is
