@@ -357,16 +357,21 @@ class Unskew:
                 check_new(df, column)
             n = self.partitions
             how = Placing(n, coarse_cells(n), cut=self._splits, most=n, column=column)
-            placed = self._place(df, key, how, "repartition")
+            placed = None if self._weighted else self._place(df, key, how, "repartition")
             if placed is not None:
                 return placed[0]
             plan = self._counted_plan(df, key, AUTO if spread is None else spread)
         return repartition(df, self._plans.chosen(plan), key, self._spread if spread is None else spread, column=column)
 
     @property
+    def _weighted(self) -> bool:
+        """Whether partitions have capacities of their own: a plan gives each its share."""
+        return bool(self._plans.stream.spec.weights)
+
+    @property
     def _splits(self) -> bool:
         """Whether the stream's policy may split keys."""
-        return PLANNERS[self._plans.stream.spec.policy].splits
+        return self._plans.planner(()).cuts
 
     def _place(
         self, df: DataFrame, key: Columns, how: Placing, what: str, weight: Weight | None = None
@@ -740,7 +745,7 @@ class Unskew:
             if why is not None:
                 return join.left_to_spark(why)
             plan = self._plan_of_batch(join, left, on)
-            placed = join.in_flight(bounds) if plan is None else None
+            placed = join.in_flight(bounds) if plan is None and not self._weighted else None
             if placed is not None:
                 self._show(placed[1])
                 return placed[0]
