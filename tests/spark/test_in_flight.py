@@ -39,6 +39,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 long = pytest.mark.long
 ADAPTIVE = pytest.mark.parametrize("adaptive", ["true", "false"])
+MOSTLY_ADAPTIVE = pytest.mark.parametrize("adaptive", ["true", pytest.param("false", marks=long)])  # what takes long
 WHOLE, CUT = "kip", "prompt"
 SEEN = "key string, rows bigint, ids bigint"
 _EXACT = ("float", "double")  # keys that are counted first
@@ -82,7 +83,7 @@ def same(one: DataFrame, other: DataFrame) -> None:
 # -- the rows that came ---------------------------------------------------------------------------------------
 
 
-@ADAPTIVE
+@MOSTLY_ADAPTIVE
 @pytest.mark.parametrize("policy", [WHOLE, CUT])
 def test_every_key_type_with_its_edges(
     spark: SparkSession, sessions: dict[str, Unskew], policy: str, adaptive: str
@@ -155,7 +156,7 @@ def sources(spark: SparkSession, folder: Path) -> dict[str, Callable[[], DataFra
     }
 
 
-@ADAPTIVE
+@MOSTLY_ADAPTIVE
 def test_rows_of_any_make(spark: SparkSession, sessions: dict[str, Unskew], tmp_path: Path, adaptive: str) -> None:
     """Files, joins, aggregates, caches, unions, limits, other placements, no rows: the same rows, the same schema."""
     with setting(spark, spark__sql__adaptive__enabled=adaptive):
@@ -171,7 +172,7 @@ def seen(key: Any, group: Any) -> Any:
     return pd.DataFrame({"key": [repr(key)], "rows": [len(group)], "ids": [sum(map(int, group["id"]))]})
 
 
-@ADAPTIVE
+@MOSTLY_ADAPTIVE
 def test_groups_of_any_make(spark: SparkSession, sessions: dict[str, Unskew], tmp_path: Path, adaptive: str) -> None:
     """``group_apply`` shows a function what Spark's own ``applyInPandas`` does, all makes compared in one job."""
     names = [
@@ -295,9 +296,7 @@ def both(key: Any, left: Any, right: Any) -> Any:
 @pytest.mark.parametrize(
     ("policy", "column", "adaptive"),
     [
-        pytest.param(
-            *each, marks=() if each in ((WHOLE, None, "true"), (CUT, None, "false"), (WHOLE, "at", "false")) else long
-        )
+        pytest.param(*each, marks=() if each in ((WHOLE, None, "true"), (CUT, "at", "false")) else long)
         for each in product((WHOLE, CUT), (None, "at"), ("true", "false"))
     ],
 )
@@ -566,6 +565,7 @@ def test_the_map_stage_is_a_job_of_the_callers_that_is_named_and_cancelled(
 ) -> None:
     """Its group's, with a description of its own; cancelled it ends the call with Spark's own error, leaving no job."""
     context, group = spark.sparkContext, f"group-{uuid4()}"
+    context.setLocalProperty("spark.job.description", None)  # another test's
     gate = Gate(str(tmp_path), held=(0,))
 
     failed: list[BaseException] = []

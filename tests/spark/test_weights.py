@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 
 from unskew.core import hash_keys
 from unskew.core.errors import ConfigError
+from unskew.core.quality.measures import makespan
 from unskew.spark import Unskew
 
 if TYPE_CHECKING:
@@ -76,9 +77,12 @@ def test_groups_and_aggregates_are_planned_by_weight(spark: SparkSession, sk: Un
     assert sorted(map(tuple, sk.group_apply(rows, "k", sizes, schema, weight="w").collect())) == expected
     found = sk.aggregate(rows, "k", sizes, merge, schema, spread="id", weight="w")
     assert sorted(map(tuple, found.collect())) == expected
-    assert sk.last is not None
+    assert sk.placed is not None
+    assert makespan(sk.placed.ranges.loads, 2) < 1.1 * sk.placed.ranges.loads.sum() / 2
+    plan = sk.plan(rows, "k", spread="id", weight="w")
+    assert sorted(map(tuple, sk.aggregate(rows, "k", sizes, merge, schema, plan).collect())) == expected
     weights = np.where(np.arange(KEYS) % 200 == 7, 60, 1) * (ROWS // KEYS)
-    loads = np.bincount(sk.last.place(hash_keys(np.arange(KEYS))).clip(0), weights, N)
+    loads = np.bincount(plan.place(hash_keys(np.arange(KEYS))).clip(0), weights, N)
     assert loads.max() < 1.3 * loads.mean()
 
 

@@ -41,10 +41,12 @@ def test_batches_run_again_by_their_plan(tmp_path: Path) -> None:
     check(died(tmp_path, FEW, Orders()), FEW)
 
 
-def test_batches_in_flight_run_again_by_their_cells(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "steps", [("in-batch",), pytest.param(("before-pin", "in-batch", "before-commit"), marks=pytest.mark.long)]
+)
+def test_batches_in_flight_run_again_by_their_cells(tmp_path: Path, steps: tuple[str, ...]) -> None:
     """A row's place is a function of its content: what the batch was bound to after its map stage is all there is to
     know. Who dies before the pin has handed no row to a handler."""
-    steps = ("before-pin", "in-batch", "before-commit")
     check(died(tmp_path, steps, Orders(fresh="inflight")), steps)
 
 
