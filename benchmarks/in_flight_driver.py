@@ -43,7 +43,7 @@ class Case:
         return coarse_cells(self.partitions) if self.cut else fine_cells(self.partitions)
 
 
-def made_up(case: Case, near: int) -> bytes:
+def made_up(case: Case, near: int) -> str:
     """The sample of tasks of ``ROWS_A_TASK`` rows each, where nobody knew how many: what each has at each level."""
     rng = np.random.default_rng(case.tasks)
     levels = [near] + [near * 7 // 8] * max(int(np.log2(max(ROWS_A_TASK / near, 1)) // 3), 0)
@@ -51,7 +51,7 @@ def made_up(case: Case, near: int) -> bytes:
     keys = rng.zipf(1.5, case.tasks * len(each)).astype(np.uint64) % np.uint64(KEYS) * np.uint64(0x9E3779B97F4A7C15)
     word = np.tile(each, case.tasks) << LEVEL_SHIFT | np.repeat(np.arange(case.tasks), len(each)) << MAP_SHIFT
     words: U64 = word.astype(np.uint64) | keys % np.uint64(case.cells)
-    return np.stack([keys, words], axis=1).astype(">u8").tobytes()
+    return np.stack([keys, words], axis=1).astype(">u8").tobytes().hex()
 
 
 def main() -> None:
@@ -89,7 +89,7 @@ def main() -> None:
                 held = "held" if parts[3] <= mark else "MISSED"
                 what = "cut" if cut else "whole"
                 print(
-                    f"| {partitions:,} | {tasks:,} | {what} | {count:,} | {len(sample) / 1e6:.1f} | "
+                    f"| {partitions:,} | {tasks:,} | {what} | {count:,} | {len(sample) / 2e6:.1f} | "
                     + " | ".join(f"{one * 1000:.0f} ms" for one in parts)
                     + f" | {mark * 1000:.0f} ms | {held} |",
                     flush=True,

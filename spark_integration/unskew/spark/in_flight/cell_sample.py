@@ -155,7 +155,7 @@ class SampledCells:
         """What the stage's sample says."""
         total, sample = int(stage.metrics[0] or 0), stage.metrics[1]
         split, weighed = self.spread is not None, self.weight is not None
-        words = words_in(None if sample is None else bytes(sample), 2 + split + weighed)
+        words = words_in(sample, 2 + split + weighed)
         cells, maps, stands_for = unpacked_cells(words[1], first_of(self.rate[0], wary=True), FEWER)
         own = weights_in(words[-1]) if weighed else None
         weights = stands_for if own is None else stands_for * own
