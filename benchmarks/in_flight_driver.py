@@ -22,7 +22,7 @@ from unskew.core.arrays.types import U64
 from unskew.core.in_flight.assign import assign
 from unskew.core.in_flight.cell_loads import LEVEL_SHIFT, MAP_SHIFT
 from unskew.core.in_flight.layout import coarse_cells, fine_cells
-from unskew.spark.in_flight.cell_sample import METRICS, SampledCells
+from unskew.spark.in_flight.cell_sample import METRICS, KeyCells, SampledCells
 from unskew.spark.in_flight.map_stage import run_map_stage
 
 SIZES = ((64, 1_000, 0.1), (2_048, 10_000, 0.5))  # partitions, map tasks, the mark
@@ -68,7 +68,8 @@ def main() -> None:
         for partitions, tasks, mark in SIZES:
             for cut in (True, False):
                 case = Case(partitions, tasks, mark, cut)
-                cells = SampledCells(frame, [frame["k"]], F.xxhash64("k"), case.cells, partitions, tasks=tasks)
+                by_key = KeyCells([frame["k"]], case.cells)
+                cells = SampledCells(frame, by_key, F.xxhash64("k"), partitions, tasks=tasks)
                 stage = run_map_stage(cells.frame, case.cells, METRICS, "the driver's part")
                 sample = made_up(case, cells.rate[1])
                 rows = case.tasks * ROWS_A_TASK
