@@ -84,8 +84,8 @@ def observed_rows(
 
 
 def words_in(sample: str | None, parts: int) -> NDArray[np.uint64]:
-    """The sampled rows, a line for each of the ``parts``. They come as hexadecimal text: py4j decodes bytes one by one in
-    Python, a third of a second for 150,000 rows."""
+    """The sampled rows, a line for each of the ``parts``. They come as hexadecimal text: bytes py4j decodes one by one
+    in Python, in a third of a second for 150,000 rows."""
     return np.frombuffer(bytes.fromhex(sample or ""), ">u8").astype(np.uint64).reshape(-1, parts).T.copy()
 
 
