@@ -110,7 +110,7 @@ def _steps(every: int, wary: bool) -> list[int]:  # noqa: FBT001 - as callers na
     return [every * FEWER**level // FEWER**before for level in range(before + _LEVELS + 1)]
 
 
-def _by_row(df: DataFrame, every: int, near: int, wary: bool, values: Sequence[int]) -> str:  # noqa: FBT001
+def _by_row(df: DataFrame, every: int, near: int, wary: bool, values: Sequence[int]) -> str:  # noqa: FBT001 - as above
     """One of these bigints, by how far into its task a row is. Written as SQL, and without anything that is of one
     batch: then Spark need not compile it anew for each."""
     ends = [step * (near if step >= every else max(near // _START, 1)) for step in _steps(every, wary)]
