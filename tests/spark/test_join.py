@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from tests.doses import some_of
 from tests.spark.frames import as_spark_4_0, hashes_in, plan_over, python_workers, setting, shuffles
 from unskew.core.operators.join_plan import HOWS, LEFT
 from unskew.core.plan.plan import Plan
@@ -61,11 +62,6 @@ def same(left: DataFrame, right: DataFrame, on: On, how: str, side: str | None =
     found, expected = multiset(ours), multiset(theirs)
     assert found == expected
     assert found
-
-
-def some_of(names: Iterable[str], *small: str) -> list[Any]:
-    """All names; those that are not of the small dose are marked long."""
-    return [pytest.param(name, marks=() if name in small else pytest.mark.long) for name in names]
 
 
 PAIRS = {
