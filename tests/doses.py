@@ -36,5 +36,5 @@ def _diagonal(sizes: Sequence[int]) -> list[tuple[int, ...]]:
     for at, size in enumerate(sizes):
         if at != longest:
             strides[at], stride = stride, stride * size
-    turns = max(max(sizes), *(s * size for s, size in zip(strides, sizes, strict=True)))
+    turns = max(*sizes, *(s * size for s, size in zip(strides, sizes, strict=True)))
     return [tuple(i // s % size for s, size in zip(strides, sizes, strict=True)) for i in range(turns)]
