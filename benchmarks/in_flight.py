@@ -122,15 +122,19 @@ def group_ways(spark: SparkSession, events: DataFrame) -> dict[str, Callable[[],
 
 
 def aggregate_ways(spark: SparkSession, events: DataFrame) -> dict[str, Callable[[], Run]]:
-    def ours(*, planned: bool) -> DataFrame:
+    def ours(*, planned: bool) -> Run:
         sk = Unskew(spark, stream="states", partitions=SLOTS)
-        plan = sk.plan(events, "sku", spread="event") if planned else None
-        return sk.aggregate(events, "sku", partial, merge, STATE, plan, form="arrow")
 
-    return {
-        "in flight": lambda: timed(spark, lambda: ours(planned=False)),
-        "plan": lambda: timed(spark, lambda: ours(planned=True)),
-    }
+        def result() -> DataFrame:
+            plan = sk.plan(events, "sku", spread="event") if planned else None
+            return sk.aggregate(events, "sku", partial, merge, STATE, plan, form="arrow")
+
+        try:
+            return timed(spark, result)
+        finally:
+            sk.release()  # else the next run finds the states of this one
+
+    return {"in flight": lambda: ours(planned=False), "plan": lambda: ours(planned=True)}
 
 
 def operators(limit: float, repeats: int) -> bool:

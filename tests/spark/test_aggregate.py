@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -16,8 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
+from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.spark.frames import KEYS, hashes_in, no_job, plan_over, setting, shuffles, typed_frame
+from tests.spark.test_in_flight import random_frame
 from unskew.core import Histogram, make_planner
 from unskew.core.errors import ConfigError, KeyTypeError
 from unskew.core.operators.advice import states as states_of
@@ -170,8 +173,11 @@ def test_without_a_split_key_there_is_one_shuffle_and_nothing_kept(
 def test_what_is_kept_is_freed_and_results_stay_usable(
     spark: SparkSession, sk: Unskew, rows: DataFrame, wanted: list[Any]
 ) -> None:
-    """``release`` empties the cache; the frame computes its states anew."""
-    ours = sk.aggregate(rows, "w", state, merged, STATE)
+    """``release`` empties the cache; the frame computes its states anew. Of rows placed in flight nothing is kept."""
+    sk.aggregate(rows, "w", state, merged, STATE)
+    assert sk.placed is not None
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
+    ours = sk.aggregate(rows, "w", state, merged, STATE, sk.plan(rows, "w", spread="id"))
     assert not spark._jsparkSession.sharedState().cacheManager().isEmpty()
     sk.release()
     assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
@@ -212,7 +218,8 @@ def test_each_state_is_made_once_and_a_lost_one_again(
     spark: SparkSession, sk: Unskew, rows: DataFrame, wanted: list[Any], tmp_path: Path, planned: bool
 ) -> None:
     """All before ``aggregate`` returns, none when its result is read. Blocks that are lost, as with an executor, are
-    made again, and results are exact although states differ from call to call."""
+    made again, and results are exact although states differ from call to call. (Shuffle files that are lost:
+    ``failures.in_flight``.)"""
     calls = Calls(tmp_path)
     plan = sk.plan(rows, "w", spread="id") if planned else None
     ours = sk.aggregate(rows, "w", calls.function(), drawn_merged, f"{STATE}, drawn bigint", plan)
@@ -220,7 +227,7 @@ def test_each_state_is_made_once_and_a_lost_one_again(
     assert len(once) == len(set(once)) > len(wanted)
     assert listed(ours.drop("drawn")) == wanted
     assert calls.made() == once
-    lost = {f"{p}" for p in dropped_blocks(spark, 6 if sk.placed is None else len(sk.placed.ranges.ranges))}
+    lost = {f"{p}" for p in dropped_blocks(spark, 6)} if planned else set()
     assert listed(ours.drop("drawn")) == wanted
 
     assert calls.made() == sorted([*once, *(one for one in once if one.partition("-")[0] in lost)])
@@ -432,3 +439,38 @@ def test_merge_buckets_are_even_in_states() -> None:
     assert split.merge.buckets == 4
     assert loads.max() <= loads.mean() + split.fragments.max()
     assert loads.max() <= 1.25 * loads.mean()
+
+
+def check_random(spark: SparkSession, seed: int) -> None:
+    """The states of a random frame's keys beside Spark's own aggregate."""
+    df, keys = random_frame(spark, seed)
+    part = df.select("id", *keys)
+    schema = StructType([*part.select(*keys).schema.fields, StructField("n", LongType()), StructField("s", LongType())])
+
+    def partial(rows: Any) -> Any:
+        return rows[:1].assign(n=len(rows), s=rows["id"].sum())[[*keys, "n", "s"]]
+
+    def merge(states: Any) -> Any:
+        return states[:1].assign(n=states["n"].sum(), s=states["s"].sum())
+
+    with (
+        Unskew(spark, stream="random", partitions=5) as sk,
+        setting(spark, spark__sql__adaptive__enabled=("true", "false")[seed % 2]),
+    ):
+        ours = sk.aggregate(part, keys, partial, merge, schema)
+        plain = part.groupBy(*keys).applyInPandas(partial, schema)
+        assert listed(ours) == listed(plain), seed
+
+
+def test_some_random_frames(spark: SparkSession) -> None:
+    """A small dose, of the same seeds each time."""
+    for seed in range(4):
+        check_random(spark, seed)
+
+
+@pytest.mark.long
+def test_three_hundred_random_frames(spark: SparkSession) -> None:
+    """The full dose, of new seeds each time."""
+    first = random.SystemRandom().randrange(1 << 20)
+    for seed in range(first, first + 300):
+        check_random(spark, seed)

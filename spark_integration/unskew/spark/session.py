@@ -31,12 +31,11 @@ from unskew.spark.operators.advising import WorkSeconds, advise_on_frame, advise
 from unskew.spark.operators.aggregation import (
     Aggregation,
     aggregation_of,
-    aggregation_placing,
     at_input,
-    at_placed,
     at_plan,
     place_for,
 )
+from unskew.spark.operators.aggregation_in_flight import aggregation_placing, at_placed
 from unskew.spark.operators.groups import groups_of, groups_placing, run_groups, run_placed_groups
 from unskew.spark.operators.join_keys import On
 from unskew.spark.operators.joins import Join
@@ -637,8 +636,9 @@ class Unskew:
         if plan is None and batch is None and at == "plan":
             how = aggregation_placing(call, self.partitions)
             placed = self._place(df, key, how, "aggregate", weight)
-            if placed is not None:
-                return self._keep(*at_placed(call, *placed))
+            made = None if placed is None else at_placed(call, *placed, self.partitions)
+            if made is not None:
+                return made
         if plan is None and at == "input":
             plan = self._plans.own("hash", Histogram.empty(), key_of(df, key).types)
         if plan is None or at == "auto":

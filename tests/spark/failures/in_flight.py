@@ -1,8 +1,8 @@
 """Jobs that place rows in flight, with harm done in the map stage, between the stages, or in mid reduce.
 
 Faces: ``in-flight-whole`` and ``in-flight-cut`` are ``Unskew.repartition`` by a policy that keeps keys whole or may cut
-them, ``in-flight-groups`` is ``Unskew.group_apply``. The map stage runs when the frame is made, the reduce tasks when
-it is read, so there is a moment in between.
+them, ``in-flight-groups`` is ``Unskew.group_apply``, ``in-flight-states`` is ``Unskew.aggregate``, whose states are a
+key's ids. The map stage runs when the frame is made, the reduce tasks when it is read, so there is a moment in between.
 """
 
 from __future__ import annotations
@@ -37,7 +37,12 @@ if TYPE_CHECKING:
 
 __all__ = ["InFlightOutcome", "run"]
 
-POLICIES = {"in-flight-whole": "kip", "in-flight-cut": "prompt", "in-flight-groups": "kip"}
+POLICIES = {
+    "in-flight-whole": "kip",
+    "in-flight-cut": "prompt",
+    "in-flight-groups": "kip",
+    "in-flight-states": "prompt",
+}
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,18 @@ def run(spark: SparkSession, folder: Path, number: int, face: str, name: str) ->
 def _placed(sk: Unskew, face: str, rows: DataFrame) -> DataFrame:
     if face == "in-flight-groups":
         return sk.group_apply(rows, "k", lambda group: group, "id bigint, k bigint")
+    if face == "in-flight-states":
+        states = sk.aggregate(rows, "k", _ids, _all_ids, "k bigint, ids array<bigint>")
+        return states.selectExpr("explode(ids) id", "k")
     return sk.repartition(rows, "k")
+
+
+def _ids(rows: Any) -> Any:
+    return rows[:1].assign(ids=[rows["id"].tolist()])[["k", "ids"]]
+
+
+def _all_ids(states: Any) -> Any:
+    return states[:1].assign(ids=[np.concatenate(states["ids"].tolist()).tolist()])
 
 
 def _harmed(

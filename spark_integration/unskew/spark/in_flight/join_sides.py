@@ -98,7 +98,7 @@ def place_sides(sides: dict[str, SampledCells], how: JoinPlacing) -> PlacedSides
         left, right = (SideRows(one.rows, one.keys, one.loads) for one in (samples[LEFT], samples[RIGHT]))
         cells = join_cells(how.how, left, right, how.partitions, slots, how.bounds, how.side)
         frames = {
-            side: stage.frame(cells.ranges, whole=False, copied=side != cells.side).withColumn(
+            side: stage.frame(cells.ranges.ranges, copied=side != cells.side).withColumn(
                 how.column, F.spark_partition_id()
             )
             for side, stage in stages.items()
@@ -112,7 +112,7 @@ def place_sides(sides: dict[str, SampledCells], how: JoinPlacing) -> PlacedSides
 def _stage_of(side: str, cells: SampledCells) -> Callable[[], MapStage]:
     count = cells.cells.count
     text = f"unskew join: {side} rows into {count:,} cells"
-    return lambda: run_map_stage(cells.frame, count, METRICS, text)
+    return lambda: run_map_stage(cells.frame, count, text, METRICS)
 
 
 def _both(runs: dict[str, Callable[[], MapStage]], spark: Any) -> dict[str, MapStage]:

@@ -26,15 +26,18 @@ from unskew.spark.place.repartition import partition_value
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from unskew.core.in_flight.assign import CellRange, TaskRanges
+    from unskew.core.in_flight.assign import CellRange
 
-__all__ = ["MapStage", "NotAsExpectedError", "moved_already", "relation_of", "run_map_stage"]
+__all__ = ["MapStage", "NotAsExpectedError", "moved_already", "run_map_stage"]
 
 _DESCRIPTION = "spark.job.description"
 _SQL = "org.apache.spark.sql"
 _NO = False  # not streaming, and the flag below
 _FLAG = (4, 3)  # the Spark whose LogicalRDD has one argument more
 _TOLD = (4, 2)  # the Spark whose observers are told by a method that is not private by name
+_COMPARED = tuple(
+    f"spark.sql.shuffle.orderIndependentChecksum.{name}" for name in ("enabled", "enableFullRetryOnMismatch")
+)
 _MANAGER = "org.apache.spark.sql.classic.ObservationManager"
 
 
@@ -52,17 +55,19 @@ class MapStage:
     metrics: tuple[Any, ...]
     _exchange: Any
 
-    def frame(self, ranges: TaskRanges, *, whole: bool, column: str | None = None, copied: bool = False) -> DataFrame:
-        """The rows, each task reading its range. Where keys are ``whole`` Spark is told so, by the key: what groups by
-        it shuffles no more. ``column`` adds the task's number, as a plan's shuffle has it, and Spark is told that each
-        has one partition. ``copied``: a task that has a part of a cell reads all of it: the ranges are by another
-        shuffle's map tasks."""
+    def frame(
+        self, ranges: Sequence[CellRange], *, whole: bool = False, column: str | None = None, copied: bool = False
+    ) -> DataFrame:
+        """The rows of these ranges, each task reading one. Where keys are ``whole`` Spark is told so, by the key: what
+        groups by it shuffles no more. ``column`` adds the task's number, as a plan's shuffle has it, and Spark is told
+        that each has one partition. ``copied``: a task that has a part of a cell reads all of it: the ranges are by
+        another shuffle's map tasks."""
         try:
             rdd = self._exchange.getShuffleRDD(self._specs(ranges, copied))
             if column is None:
                 claim = self._by_key(ranges) if whole else None
                 return _frame(self.df, rdd, claim)
-            number = partition_value(self.df, F.spark_partition_id(), len(ranges.ranges))
+            number = partition_value(self.df, F.spark_partition_id(), len(ranges))
             numbered = _frame(self.df, rdd, None).withColumn(column, number)
             return _frame(numbered, numbered._jdf.queryExecution().toRdd(), self._by_number(numbered, ranges))
         except Py4JError as why:
@@ -75,27 +80,27 @@ class MapStage:
         inner: Any = self.df.sparkSession
         return inner._jvm
 
-    def _specs(self, ranges: TaskRanges, copied: bool) -> Any:  # noqa: FBT001 - as ``frame`` names it
+    def _specs(self, ranges: Sequence[CellRange], copied: bool) -> Any:  # noqa: FBT001 - as ``frame`` names it
         """As Spark's adaptive execution says it: so many neighbouring partitions, or some map tasks' part of one."""
         kind = f"{_SQL}.execution.ShufflePartitionSpec"
-        return array_of(self.df.sparkSession, kind, [_spec(one, copied) for one in ranges.ranges])
+        return array_of(self.df.sparkSession, kind, [_spec(one, copied) for one in ranges])
 
     # -- what Spark is told of the frame ----------------------------------------------------------------------
 
-    def _by_key(self, ranges: TaskRanges) -> Any | None:
+    def _by_key(self, ranges: Sequence[CellRange]) -> Any | None:
         """Keys are whole: clustered by the exchange's own hash, its partitions joined as the ranges say. None where it
         is of anything but the frame's columns."""
         hashed, output = self._exchange.outputPartitioning(), self.df._jdf.queryExecution().analyzed().outputSet()
         if not hashed.references().subsetOf(output):
             return None
-        return self._coalesced(hashed, [(one.first, one.last) for one in ranges.ranges])
+        return self._coalesced(hashed, [(one.first, one.last) for one in ranges])
 
-    def _by_number(self, df: Any, ranges: TaskRanges) -> Any:
+    def _by_number(self, df: Any, ranges: Sequence[CellRange]) -> Any:
         """Rows with the same number are in the same partition. The boundaries are this shuffle's own: no other frame's
         partitioning equals them, so Spark takes no two frames for placed alike but two of one shuffle."""
         attribute = df._jdf.queryExecution().analyzed().output().last()
         seq = _seq(self._jvm, [attribute])
-        tasks = len(ranges.ranges)
+        tasks = len(ranges)
         hashed = self._jvm.org.apache.spark.sql.catalyst.plans.physical.HashPartitioning(seq, tasks)
         mine = -1 - int(self._exchange.shuffleDependency().shuffleId())
         return self._coalesced(hashed, [(mine, -1 - at) for at in range(tasks)])
@@ -105,13 +110,6 @@ class MapStage:
         listed = [{"startReducerIndex": first, "endReducerIndex": last} for first, last in bounds]
         boundaries = seq_of(self.df.sparkSession, kind, listed)
         return self._jvm.org.apache.spark.sql.catalyst.plans.physical.CoalescedHashPartitioning(hashed, boundaries)
-
-
-def relation_of(df: DataFrame) -> DataFrame:
-    """The rows of a persisted frame as a relation of their own: Spark does not know a frame again that stands twice in
-    a query and has a claim below, and would make it anew beside the persisted one."""
-    inner: Any = df
-    return _frame(df, inner._jdf.queryExecution().toRdd(), None)
 
 
 def _frame(df: DataFrame, rdd: Any, claim: Any | None) -> DataFrame:
@@ -131,10 +129,15 @@ def _frame(df: DataFrame, rdd: Any, claim: Any | None) -> DataFrame:
 
 def _classic(df: DataFrame, logical: Any) -> Any:
     """A frame of the session of ``df`` with this plan."""
+    spark: Any = df.sparkSession
+    return _classic_of(spark, spark._jsparkSession, logical)
+
+
+def _classic_of(spark: Any, session: Any, logical: Any) -> Any:
+    """A frame of this session of Java's."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
-    spark: Any = df.sparkSession
-    return ClassicFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, logical), spark)
+    return ClassicFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, logical), spark)
 
 
 def _seq(jvm: Any, values: Sequence[Any]) -> Any:
@@ -166,24 +169,47 @@ def _spec(one: CellRange, copied: bool) -> tuple[str, dict[str, int]]:  # noqa: 
     return f"{_SQL}.execution.PartialReducerPartitionSpec", fields
 
 
-def run_map_stage(df: DataFrame, cells: int, metric: str, description: str) -> MapStage:
+def run_map_stage(
+    df: DataFrame, cells: int, description: str, metric: str | None = None, *, compared: bool = True
+) -> MapStage:
     """Run the map stage of ``df``, which a ``repartition`` into so many cells ends, and wait for it: a job with this
-    description, of the caller's job group. ``metric``: the name of what ``df`` observes.
+    description, of the caller's job group. ``metric``: the name of what ``df`` observes, if it does. ``compared``: as
+    Spark is set (from 4.1 on by default), a job fails where a map task that runs again writes other rows than before
+    and some of those have been read; False only where all that a map task writes has one reader.
 
     Raises ``NotAsExpectedError``; what fails in the user's own work is raised as Spark raises it."""
     inner: Any = df
     try:
         with _described(inner.sparkSession.sparkContext, description):
-            exchange = _run(inner, cells)
+            exchange = _run(inner, cells) if compared else _run_not_compared(inner, cells)
         _tell_observers(inner)
-        observed = _find(exchange, "CollectMetricsExec", lambda node: str(node.name()) == metric)
-        row = observed.collectedMetrics()
-        metrics = tuple(row.get(at) for at in range(row.size()))
+        metrics = () if metric is None else _observed(exchange, metric)
         return MapStage(df, int(exchange.numMappers()), metrics, exchange)
     except Py4JJavaError:
         raise  # a job's own failure
     except (Py4JError, TypeError) as why:  # TypeError: a class or method is not there
         raise _unexpected(why) from why
+
+
+def _run_not_compared(inner: Any, cells: int) -> Any:
+    """The exchange, run by a session that is like the frame's own but for this setting: other queries keep it."""
+    jvm, session = inner.sparkSession._jvm, inner.sparkSession._jsparkSession.cloneSession()
+    for name in _COMPARED:
+        session.conf().set(name, "false")
+    sessions = jvm.org.apache.spark.sql.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session)
+    try:
+        plan = inner._jdf.queryExecution().analyzed()
+        return _run(_classic_of(inner.sparkSession, session, plan), cells)
+    finally:
+        sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
+
+
+def _observed(exchange: Any, metric: str) -> tuple[Any, ...]:
+    """What was observed by this name."""
+    row = _find(exchange, "CollectMetricsExec", lambda node: str(node.name()) == metric).collectedMetrics()
+    return tuple(row.get(at) for at in range(row.size()))
 
 
 def _run(inner: Any, cells: int) -> Any:

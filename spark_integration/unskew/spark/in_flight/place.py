@@ -119,7 +119,7 @@ def place_in_flight(
     try:
         stage, sample = _written(cells, what)
         ranges = assign(sample.loads, how.partitions, slots, cut=how.cut, most=how.most)
-        placed = stage.frame(ranges, whole=not how.cut, column=how.column)
+        placed = stage.frame(ranges.ranges, whole=not how.cut, column=how.column)
     except NotAsExpectedError as why:
         say_why_not(why)
         return None
@@ -182,7 +182,7 @@ def place_by_content(batch: ReadBatch) -> PlacedBatch | None:
     try:
         stage, sample = _written(cells, "micro-batch")
         ranges = assign_content(sample.loads, n, slots_of(df.sparkSession) or n, layout.pieces, cut=cut)
-        placed = stage.frame(ranges, whole=False, column=batch.column)
+        placed = stage.frame(ranges.ranges, column=batch.column)
     except NotAsExpectedError as why:
         say_why_not(why)
         return None
@@ -201,7 +201,7 @@ def table_column(cells: CellTable, key: Column, spread: Column | None) -> Column
 def _written(cells: SampledCells, what: str) -> tuple[MapStage, CellSample]:
     """The map stage, run, and what passed."""
     count = cells.cells.count
-    stage = run_map_stage(cells.frame, count, METRICS, f"unskew {what}: rows into {count:,} cells")
+    stage = run_map_stage(cells.frame, count, f"unskew {what}: rows into {count:,} cells", METRICS)
     return stage, cells.of(stage)
 
 

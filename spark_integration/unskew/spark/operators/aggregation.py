@@ -1,7 +1,7 @@
 """``aggregate``: a user's mergeable state per key, with hot keys split over tasks and merged after.
 
-At the plan: one native exchange puts the rows where the plan says, hot keys in several partitions, or, without a plan,
-they are placed in flight; ``partial`` makes a state of each group there. States of whole keys are final where they are,
+At the plan: one native exchange puts the rows where the plan says, hot keys in several partitions; ``partial`` makes a
+state of each group there. States of whole keys are final where they are,
 and only those of split keys are shuffled again, for ``merge``: Dalton's key-forwarding in Spark's form. Prompt's
 Algorithm 3 (section 5) says which reduce bucket merges which split key. Its map tasks see their own keys only, so they
 hash split ones (line 2); the driver knows them all, so it runs lines 3 to 12 once, on numbers of states, and every
@@ -32,7 +32,6 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
-from unskew.core.in_flight.layout import fine_cells
 from unskew.core.operators.advice import PIECE
 from unskew.core.operators.advice import states as states_of
 from unskew.core.operators.bucket_allocator import allocate
@@ -41,8 +40,6 @@ from unskew.core.plan.lookup import find_lookup
 from unskew.core.plan.plan import Plan
 from unskew.spark.frame.jvm import slots_of
 from unskew.spark.frame.keys import AUTO, Columns, helper, key_columns, key_names, key_of, quoted, same_each_time
-from unskew.spark.in_flight.map_stage import relation_of
-from unskew.spark.in_flight.place import PlacedRows, Placing
 from unskew.spark.operators.groups import applied
 from unskew.spark.operators.user_functions import FORMS, Function, arity, fragment, in_pieces, streamed, whole
 from unskew.spark.place.native import bucket_column, hot_column, route_column, table
@@ -56,12 +53,12 @@ __all__ = [
     "MergeBuckets",
     "SplitKeys",
     "aggregation_of",
-    "aggregation_placing",
     "at_input",
-    "at_placed",
     "at_plan",
+    "grouped",
     "place_for",
     "split_keys_of",
+    "states_of_pieces",
 ]
 
 _PLACES = ("plan", "input", "auto")
@@ -165,56 +162,26 @@ def at_plan(call: Aggregation, plan: Plan, spread: Columns = AUTO) -> tuple[Data
     placed = repartition(call.df, plan, call.key, spread, column=at)
     if not plan.splits:
         own = whole(call.partial, call.form, columns=1, in_key=1)
-        return applied(_by(placed, call.key, at), own, call.schema, call.form), None
+        return applied(grouped(placed, call.key, at), own, call.schema, call.form), None
     split = split_keys_of(plan, slots_of(call.df.sparkSession) or plan.partitions)
-    states = _kept_states(call, placed.withColumn(mark, split.number(key_of(placed, call.key).hash)), at)
-    return _whole_and_merged(call, states, split.merge), states
-
-
-def aggregation_placing(call: Aggregation, partitions: int) -> Placing:
-    """How rows are placed in flight: by fine cells, so that few keys but the heavy ones are cut."""
-    return Placing(partitions, fine_cells(partitions), cut=True, column=helper(call.df.columns, "task"))
-
-
-def at_placed(call: Aggregation, df: DataFrame, placed: PlacedRows) -> tuple[DataFrame, DataFrame | None]:
-    """The same for rows that were placed in flight, by ``aggregation_placing``. Keys of a cut cell have a state in each
-    of its tasks: they are merged, a cell's keys in one bucket."""
-    at, mark = df.columns[-1], helper(call.df.columns, "split")
-    if not placed.ranges.cuts:
-        own = whole(call.partial, call.form, columns=1, in_key=1)
-        return applied(_by(df, call.key, at), own, call.schema, call.form), None
-    cells, numbers, parts = np.unique(placed.ranges.cut_cells, return_inverse=True, return_counts=True)
-    task = np.full(len(placed.ranges.ranges), -1, np.int32)
-    task[placed.ranges.cut_tasks] = numbers
-    merge = MergeBuckets.of(cells.astype(np.uint64), parts, placed.slots)
-    states = _kept_states(call, df.withColumn(mark, F.get(table(task, "int"), df[at])), at)
-    return _whole_and_merged(call, relation_of(states), merge), states
-
-
-def _kept_states(call: Aggregation, placed: DataFrame, at: str) -> DataFrame:
-    """The states of rows that are marked with which split key or cut cell they are of: made now, and persisted."""
-    states = _states(call, placed, at).persist()
+    marked = placed.withColumn(mark, split.number(key_of(placed, call.key).hash))
+    states = states_of_pieces(call, marked, at).persist()
     states.count()
-    return states
-
-
-def _whole_and_merged(call: Aggregation, states: DataFrame, merge: MergeBuckets) -> DataFrame:
-    """Those that have no mark as they are, those that have one merged."""
     out = states.columns[-1]
     final = states.where(states[out] < 0).select(*(states[name] for name in map(quoted, call.schema.names)))
-    return final.unionAll(_merged(call, states.where(states[out] >= 0), merge))
+    return final.unionAll(_merged(call, states.where(states[out] >= 0), split.merge)), states
 
 
-def _by(df: DataFrame, key: Columns, *before: str) -> Any:
+def grouped(df: DataFrame, key: Columns, *before: str) -> Any:
     return df.groupBy(*(df[name] for name in before), *key_columns(df, key))
 
 
-def _states(call: Aggregation, placed: DataFrame, at: str) -> DataFrame:
+def states_of_pieces(call: Aggregation, placed: DataFrame, at: str) -> DataFrame:
     """A state for each key of each partition, and last the number of the split key, -1 where it is none."""
     out = helper(call.schema.names, "split")
     schema = StructType([*call.schema.fields, StructField(out, IntegerType())])
     return applied(
-        _by(placed, call.key, at), fragment(call.partial, call.form, call.schema.names, out), schema, call.form
+        grouped(placed, call.key, at), fragment(call.partial, call.form, call.schema.names, out), schema, call.form
     )
 
 
@@ -223,7 +190,7 @@ def _merged(call: Aggregation, states: DataFrame, merge: MergeBuckets) -> DataFr
     out, bucket = states.columns[-1], helper(states.columns, "bucket")
     moved = move_rows(states, F.get(table(merge.bucket, "int"), states[out]), merge.buckets, column=bucket)
     own = whole(call.merge, call.form, columns=2, in_key=2)
-    return applied(_by(moved, [quoted(name) for name in call.names], bucket, out), own, call.schema, call.form)
+    return applied(grouped(moved, [quoted(name) for name in call.names], bucket, out), own, call.schema, call.form)
 
 
 # -- at the input -----------------------------------------------------------------------------------------------
@@ -242,7 +209,7 @@ def at_input(call: Aggregation, plan: Plan, held: int = PIECE) -> DataFrame:
     target = route_column(plan, states[made], F.lit(0).cast("bigint"))
     moved = move_rows(states, target, plan.partitions, column=at)
     own = whole(call.merge, call.form, columns=2, in_key=2)
-    return applied(_by(moved, [quoted(name) for name in call.names], at, made), own, call.schema, call.form)
+    return applied(grouped(moved, [quoted(name) for name in call.names], at, made), own, call.schema, call.form)
 
 
 def place_for(histogram: Histogram, plan: Plan, splits: int, form: str, slots: int = 1) -> str:
