@@ -42,6 +42,7 @@ from unskew.service.events.metrics import Metrics
 from unskew.service.grpc.server import GrpcServer, options
 from unskew.service.rest.app import RestApp
 from unskew.service.stores.address import read_address
+from unskew.service.stores.records import NewsState
 
 __all__ = ["Running", "build", "check", "main", "serve"]
 
@@ -149,9 +150,10 @@ async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telem
         if telemetry is not None:
             observers.append(telemetry)
             owned.push_async_callback(telemetry.close)
+        news: Callable[[], NewsState] = NewsState
         if verbs is None:
-            verbs, ping = await _engine(settings, together(*observers), owned)
-        parts = _ServiceParts(verbs, access, metrics, _Ready(ping), tls, telemetry)
+            verbs, ping, news = await _engine(settings, together(*observers), owned)
+        parts = _ServiceParts(verbs, access, metrics, _Ready(ping, news), tls, telemetry)
         return await _listening(settings, parts, owned)
 
 
@@ -167,7 +169,7 @@ class _ServiceParts:
 
 async def _engine(
     settings: Settings, observer: Observer, owned: contextlib.AsyncExitStack
-) -> tuple[Verbs, Callable[[], Awaitable[None]]]:
+) -> tuple[Verbs, Callable[[], Awaitable[None]], Callable[[], NewsState]]:
     from unskew.service.engine.engine import Engine
     from unskew.service.stores import open_store
 
@@ -176,14 +178,14 @@ async def _engine(
     engine = Engine(store, observer=observer)
     owned.push_async_callback(engine.close)
     await engine.start()
-    return engine, engine.ping
+    return engine, engine.ping, engine.news_state
 
 
 async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib.AsyncExitStack) -> Running:
     """Takes over what is ``owned``, once all ports are open."""
     calls = Calls(parts.verbs, parts.access, settings.max_streams, settings.max_histogram_keys)
     sizes = settings.max_body_bytes, settings.max_json_bytes
-    rest = RestApp(calls, parts.access, parts.ready.trouble, parts.metrics.call, *sizes)
+    rest = RestApp(calls, parts.access, parts.ready.trouble, parts.ready.degraded, parts.metrics.call, *sizes)
     grpc_handlers = GrpcServer(calls, parts.access, parts.metrics.call, settings.max_watchers, settings.max_watch)
     sockets = [_bound_socket(settings, name) for name in ("http_port", "metrics_port")]
     for bound in sockets:
@@ -287,8 +289,10 @@ async def _nothing() -> None:
 class _Ready:
     """Whether the store answers; checked at most once a second, however many probes there are."""
 
-    def __init__(self, ping: Callable[[], Awaitable[None]], within: float = 1.0) -> None:
-        self._ping, self._within = ping, within
+    def __init__(
+        self, ping: Callable[[], Awaitable[None]], news: Callable[[], NewsState] = NewsState, within: float = 1.0
+    ) -> None:
+        self._ping, self.news, self._within = ping, news, within
         self._trouble, self._until = "", 0.0
         self._lock = asyncio.Lock()
 
@@ -304,11 +308,17 @@ class _Ready:
                 self._until = monotonic() + 1.0
             return self._trouble
 
+    def degraded(self) -> str:
+        """What a replica lacks that does its work all the same; empty where that is nothing."""
+        why = self.news().trouble
+        return why and f"no news of the store come, changes of other replicas are seen seconds late: {why}"
+
 
 async def _set_health(parts: _ServiceParts, handlers: GrpcServer) -> str:
     """What is wrong with the store; it is set as health and metric, too."""
     trouble = await parts.ready.trouble()
     parts.metrics.store_up(up=not trouble)
+    parts.metrics.news(parts.ready.news())
     await handlers.ready(store=not trouble)
     return trouble
 

@@ -34,7 +34,7 @@ from unskew.service.events.events import BatchSeen, Observer, StreamChanged, ign
 from unskew.service.events.history_writer import HistoryWriter
 from unskew.service.stores.metered import metered
 from unskew.service.stores.ports import Store
-from unskew.service.stores.records import News
+from unskew.service.stores.records import News, NewsState
 from unskew.service.stores.recovering import recovering
 
 __all__ = ["Engine"]
@@ -76,6 +76,11 @@ class Engine:
     async def ping(self) -> None:
         """Raises where the store does not answer."""
         await self._base.store.ping()
+
+    def news_state(self) -> NewsState:
+        """Whether news of the store come, so that a change of another replica is seen at once here."""
+        state = self._base.store.news_state()
+        return state if state.trouble else replace(state, trouble=self._listener.trouble)
 
     def drain(self) -> None:
         """End all waits: from now on syncs are answered at once, with what there is."""

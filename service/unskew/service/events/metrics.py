@@ -27,6 +27,7 @@ from unskew.core.version import __version__
 from unskew.service.events import events
 from unskew.service.events.registry import Registry, SecondsHistogram
 from unskew.service.lru_cache import LruCache
+from unskew.service.stores.records import NewsState
 
 __all__ = ["Metrics"]
 
@@ -104,6 +105,11 @@ class Metrics:
         self._store = self._histogram("store_seconds", "Operations of the store.", "op")
         self._store_errors = self._metric(Counter, "store_errors", "Operations of the store without an answer.", "op")
         self._store_up = self._metric(Gauge, "store_up", "Whether the store answered when it was last asked.")
+        self._news_up = self._metric(Gauge, "news_up", "Whether news of the store come, from other replicas.")
+        self._news_dropped = self._metric(
+            Counter, "news_dropped", "Messages on the store's news channel that are none."
+        )
+        self._dropped = 0
         self._skipped = self._metric(Counter, "skipped", "What was not done.", "what")
         self._ops: set[str] = set()
         for reason in _REASONS:
@@ -162,6 +168,11 @@ class Metrics:
 
     def store_up(self, *, up: bool) -> None:
         self._store_up.set(up)
+
+    def news(self, state: NewsState) -> None:
+        self._news_up.set(not state.trouble)
+        self._news_dropped.inc(state.dropped - self._dropped)
+        self._dropped = state.dropped
 
     # -- from the engine --------------------------------------------------------------------------------------
 

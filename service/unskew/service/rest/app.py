@@ -18,7 +18,7 @@ from unskew.service.rest.bodies import Bodies
 from unskew.service.rest.explain import ExplainOperations
 from unskew.service.rest.learning import LearningOperations
 from unskew.service.rest.middleware import Observe, RestMiddleware, guarded_routes
-from unskew.service.rest.negotiation import JSON
+from unskew.service.rest.negotiation import JSON, json_answer
 from unskew.service.rest.operations import Operations
 from unskew.service.rest.page import PageOperations
 from unskew.service.rest.plans import PlanOperations
@@ -30,12 +30,13 @@ __all__ = ["RestApp"]
 
 @dataclass(eq=False)
 class RestApp:
-    """``app`` is the ASGI application. ``store_trouble`` says why the store cannot be asked, or nothing. While
-    ``draining`` it is not ready, and closes connections."""
+    """``app`` is the ASGI application. ``store_trouble`` says why the store cannot be asked, or nothing; ``degraded``
+    what a replica lacks that is ready. While ``draining`` it is not ready, and closes connections."""
 
     calls: Calls
     access: Access
     store_trouble: Callable[[], Awaitable[str]]
+    degraded: Callable[[], str] = str
     observe: Observe = lambda _method, _code, _seconds: None
     max_body_bytes: int = 64 << 20
     max_json_bytes: int = 8 << 20
@@ -76,7 +77,8 @@ class RestApp:
         trouble = "the service is draining" if self.draining else await self.store_trouble()
         if trouble:
             return problem(Fault("UNAVAILABLE", trouble))
-        return Response('{"status":"ready"}', media_type=JSON)
+        lacks = self.degraded()
+        return json_answer({"status": "ready", "degraded": lacks} if lacks else {"status": "ready"})
 
     async def _document(self) -> Response:
         return Response(json.dumps(self.openapi(), ensure_ascii=False), media_type=JSON)

@@ -26,6 +26,7 @@ from unskew.service.stores.records import (
     HistoryEntry,
     Marks,
     News,
+    NewsState,
     PartKey,
     PartOutcome,
     PlanOutcome,
@@ -136,3 +137,6 @@ class Store(StreamStore, PartStore, PlanStore, RoundStore, HistoryStore, Protoco
 
     def news(self) -> AsyncIterator[News]:
         """Wake-ups of all streams, from now on."""
+
+    def news_state(self) -> NewsState:
+        """Whether they come."""
