@@ -37,6 +37,7 @@ from unskew.service.app.telemetry import Telemetry, check_telemetry, open_teleme
 from unskew.service.app.tls import HttpProtocol, Tls
 from unskew.service.auth.access import Access
 from unskew.service.concurrency import finish
+from unskew.service.errors import WritesRefusedError
 from unskew.service.events.events import Observer, together
 from unskew.service.events.metrics import Metrics
 from unskew.service.grpc.server import GrpcServer, options
@@ -287,13 +288,14 @@ async def _nothing() -> None:
 
 
 class _Ready:
-    """Whether the store answers; checked at most once a second, however many probes there are."""
+    """Whether the store answers and takes writes; checked at most once a second, however many probes there are."""
 
     def __init__(
         self, ping: Callable[[], Awaitable[None]], news: Callable[[], NewsState] = NewsState, within: float = 1.0
     ) -> None:
         self._ping, self.news, self._within = ping, news, within
         self._trouble, self._until = "", 0.0
+        self.writes_refused = False
         self._lock = asyncio.Lock()
 
     async def trouble(self) -> str:
@@ -302,9 +304,12 @@ class _Ready:
             if monotonic() >= self._until:
                 try:
                     await asyncio.wait_for(self._ping(), self._within)
-                    self._trouble = ""
+                    self._trouble, self.writes_refused = "", False
+                except WritesRefusedError as why:
+                    self._trouble, self.writes_refused = f"the store refuses writes: {why.message}", True
                 except Exception as why:  # noqa: BLE001 - whatever it is, the store does not answer
                     self._trouble = f"the store does not answer: {str(why) or type(why).__name__}"
+                    self.writes_refused = False
                 self._until = monotonic() + 1.0
             return self._trouble
 
@@ -317,7 +322,8 @@ class _Ready:
 async def _set_health(parts: _ServiceParts, handlers: GrpcServer) -> str:
     """What is wrong with the store; it is set as health and metric, too."""
     trouble = await parts.ready.trouble()
-    parts.metrics.store_up(up=not trouble)
+    refused = parts.ready.writes_refused
+    parts.metrics.store_up(up=refused or not trouble, refused=refused)
     parts.metrics.news(parts.ready.news())
     await handlers.ready(store=not trouble)
     return trouble
@@ -329,7 +335,7 @@ async def _keep_checking(parts: _ServiceParts, handlers: GrpcServer) -> None:
         await asyncio.sleep(_CHECK_INTERVAL)
         trouble = await _set_health(parts, handlers)
         if trouble != last:
-            _log.warning("%s", trouble or "the store answers again")
+            _log.warning("%s", trouble or "the store answers again, and takes writes")
             last = trouble
         if parts.tls is not None:
             parts.tls.refresh()

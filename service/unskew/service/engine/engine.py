@@ -74,7 +74,7 @@ class Engine:
         self._advice.start()
 
     async def ping(self) -> None:
-        """Raises where the store does not answer."""
+        """Raises where the store does not answer, or takes no write."""
         await self._base.store.ping()
 
     def news_state(self) -> NewsState:

@@ -105,6 +105,8 @@ class Metrics:
         self._store = self._histogram("store_seconds", "Operations of the store.", "op")
         self._store_errors = self._metric(Counter, "store_errors", "Operations of the store without an answer.", "op")
         self._store_up = self._metric(Gauge, "store_up", "Whether the store answered when it was last asked.")
+        text = "Whether the store answered and refused a write: full, or a replica."
+        self._writes_refused = self._metric(Gauge, "store_writes_refused", text)
         self._news_up = self._metric(Gauge, "news_up", "Whether news of the store come, from other replicas.")
         self._news_dropped = self._metric(
             Counter, "news_dropped", "Messages on the store's news channel that are none."
@@ -166,8 +168,9 @@ class Metrics:
     def rejected(self, reason: str) -> None:
         self._rejected.labels(reason).inc()
 
-    def store_up(self, *, up: bool) -> None:
+    def store_up(self, *, up: bool, refused: bool = False) -> None:
         self._store_up.set(up)
+        self._writes_refused.set(refused)
 
     def news(self, state: NewsState) -> None:
         self._news_up.set(not state.trouble)

@@ -131,7 +131,8 @@ class Store(StreamStore, PartStore, PlanStore, RoundStore, HistoryStore, Protoco
     """All ports over one state, with its health and its news."""
 
     async def ping(self) -> None:
-        """Raises ``UnavailableError`` where the store does not answer."""
+        """Raises ``UnavailableError`` where the store does not answer, ``WritesRefusedError`` where it takes no write.
+        It may be called once a second, and costs one small write at most."""
 
     async def close(self) -> None: ...
 

@@ -48,6 +48,7 @@ __all__ = ["RedisStore"]
 
 _log = logging.getLogger("unskew.service")
 _JITTER = 0.1
+_PROBE = 60  # seconds that the key of readiness stays
 _DELETED = 86_400.0  # seconds for which a deleted stream is remembered (scripts)
 _CERTAIN = 0.45  # of the time to live
 _PAGE = 100
@@ -84,7 +85,8 @@ class RedisStore:
         self._dropped = 0
 
     async def ping(self) -> None:
-        await self._client.command("PING")
+        """A write: a Redis that is full, or a replica, answers a PING."""
+        await self._client.command("SET", f"{self._prefix}:probe", "", "EX", _PROBE)
 
     async def close(self) -> None:
         if self._subscription is not None:
