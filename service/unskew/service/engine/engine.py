@@ -29,7 +29,7 @@ from unskew.service.engine.scaling_advice import Advice
 from unskew.service.engine.stream_views import StreamViews
 from unskew.service.engine.streams import Incarnations, Streams
 from unskew.service.engine.watching import NewsListener, Watching
-from unskew.service.errors import ServiceError, UnavailableError
+from unskew.service.errors import ServiceError, UnavailableError, WritesRefusedError
 from unskew.service.events.events import BatchSeen, Observer, StreamChanged, ignore, together
 from unskew.service.events.history_writer import HistoryWriter
 from unskew.service.stores.metered import metered
@@ -75,7 +75,13 @@ class Engine:
 
     async def ping(self) -> None:
         """Raises where the store does not answer, or takes no write."""
-        await self._base.store.ping()
+        self._base.silence.asked(monotonic())
+        try:
+            await self._base.store.ping()
+        except WritesRefusedError:
+            self._base.silence.answered()
+            raise
+        self._base.silence.answered()
 
     def news_state(self) -> NewsState:
         """Whether news of the store come, so that a change of another replica is seen at once here."""
