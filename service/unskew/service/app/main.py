@@ -42,6 +42,7 @@ from unskew.service.events.events import Observer, together
 from unskew.service.events.metrics import Metrics
 from unskew.service.grpc.server import GrpcServer, options
 from unskew.service.rest.app import RestApp
+from unskew.service.rest.cross_site import CrossSiteRules
 from unskew.service.stores.address import read_address
 from unskew.service.stores.records import NewsState
 
@@ -186,7 +187,9 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     """Takes over what is ``owned``, once all ports are open."""
     calls = Calls(parts.verbs, parts.access, settings.max_streams, settings.max_histogram_keys)
     sizes = settings.max_body_bytes, settings.max_json_bytes
-    rest = RestApp(calls, parts.access, parts.ready.trouble, parts.ready.degraded, parts.metrics.call, *sizes)
+    cross_site = CrossSiteRules(settings.known_hosts) if parts.access.open else None
+    door = cross_site, parts.metrics.rejected
+    rest = RestApp(calls, parts.access, parts.ready.trouble, parts.ready.degraded, parts.metrics.call, *sizes, *door)
     grpc_handlers = GrpcServer(calls, parts.access, parts.metrics.call, settings.max_watchers, settings.max_watch)
     sockets = [_bound_socket(settings, name) for name in ("http_port", "metrics_port")]
     for bound in sockets:
@@ -194,7 +197,7 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     grpc_server, grpc_port = await _grpc(settings, grpc_handlers, parts)
     owned.push_async_callback(grpc_server.stop, 0)
     web_app = rest.app if parts.telemetry is None else parts.telemetry.http(rest.app)
-    apps = (web_app, metrics_app(parts.metrics, parts.access))
+    apps = (web_app, metrics_app(parts.metrics, parts.access, cross_site))
     web = [_web(settings, app, bound, parts.tls) for app, bound in zip(apps, sockets, strict=True)]
     while not all(server.started for server, _ in web):
         for _, task in web:

@@ -36,7 +36,7 @@ _SOURCE_AGE = 3600.0  # seconds after its last report for which a source is coun
 _ANSWERS = {"NotFoundError", "ConflictError", "LimitError", "ConfigError"}  # the store was asked, and said no
 _LIMITS = {"RESOURCE_EXHAUSTED", "413", "429"}
 # Exported as 0 from the beginning: of a counter that begins with its first event Prometheus does not see that one.
-_REASONS = ("denied", "limit", "no credential", "unknown credential", "unknown scheme")
+_REASONS = ("cross site", "denied", "limit", "no credential", "unknown credential", "unknown scheme")
 _SKIPS = ("advice", "news", "note", "plan", "report", "round")
 M = TypeVar("M", bound=Any)
 

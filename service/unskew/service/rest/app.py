@@ -15,6 +15,7 @@ from unskew.service.api.calls import Calls
 from unskew.service.api.problems import Fault
 from unskew.service.auth.access import Access
 from unskew.service.rest.bodies import Bodies
+from unskew.service.rest.cross_site import CrossSiteRules
 from unskew.service.rest.explain import ExplainOperations
 from unskew.service.rest.learning import LearningOperations
 from unskew.service.rest.middleware import Observe, RestMiddleware, guarded_routes
@@ -31,7 +32,8 @@ __all__ = ["RestApp"]
 @dataclass(eq=False)
 class RestApp:
     """``app`` is the ASGI application. ``store_trouble`` says why the store cannot be asked, or nothing; ``degraded``
-    what a replica lacks that is ready. While ``draining`` it is not ready, and closes connections."""
+    what a replica lacks that is ready. While ``draining`` it is not ready, and closes connections. ``cross_site``: what
+    is asked of requests where none needs a credential; ``rejected`` counts those that are refused by it."""
 
     calls: Calls
     access: Access
@@ -40,6 +42,8 @@ class RestApp:
     observe: Observe = lambda _method, _code, _seconds: None
     max_body_bytes: int = 64 << 20
     max_json_bytes: int = 8 << 20
+    cross_site: CrossSiteRules | None = None
+    rejected: Callable[[str], None] = lambda _reason: None
     draining: bool = False
 
     def __post_init__(self) -> None:
@@ -54,7 +58,8 @@ class RestApp:
         )
         self.app.router.route_class = guarded_routes(self.access, self.observe)
         self.app.add_exception_handler(HTTPException, framework_problem)
-        self.app.add_middleware(RestMiddleware, draining=lambda: self.draining)
+        before: dict[str, Any] = {"cross_site": self.cross_site, "rejected": self.rejected}
+        self.app.add_middleware(RestMiddleware, draining=lambda: self.draining, **before)
         self._operations = Operations(self.app)
         self._add_all()
 
