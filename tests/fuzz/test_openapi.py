@@ -244,7 +244,8 @@ _TAKING = (("PUT", ""), ("POST", "/explain"), ("POST", "/plans"), ("POST", "/his
 def _broken_off(target: Target, line: str, body: str) -> None:
     """A caller that goes away in the middle of its body: nobody is there to be answered, and the log has no error."""
     with socket.create_connection(("127.0.0.1", target.http), DEADLINE) as caller:
-        caller.sendall(f"{line} HTTP/1.1\r\nhost: x\r\ncontent-length: 9999\r\n\r\n{body}".encode())
+        head = f"{line} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json"
+        caller.sendall(f"{head}\r\ncontent-length: 9999\r\n\r\n{body}".encode())
 
 
 def run_odd(target: Target, judge: Judge, cases: int, number: int) -> None:

@@ -64,7 +64,7 @@ class Cuttable:
 
     def __getattr__(self, op: str) -> Any:
         found = getattr(self.store, op)
-        if op == "news":
+        if op in ("news", "news_state"):
             return found
 
         async def asked(*args: Any) -> Any:

@@ -230,7 +230,8 @@ async def _collected() -> None:
 
 def test_a_caller_that_leaves_in_the_middle_of_its_body_is_no_error_of_the_service(service: Served, caplog) -> None:
     """It was logged with a number and a traceback, and counted as a 500."""
-    line = "POST /v1/streams/any/plans HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n{"
+    head = "POST /v1/streams/any/plans HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    line = f"{head}content-length: 99\r\n\r\n{{"
     with caplog.at_level(logging.ERROR):
         with socket.create_connection(("127.0.0.1", service.running.http_port)) as caller:
             caller.sendall(line.encode())

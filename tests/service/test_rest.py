@@ -25,6 +25,7 @@ from unskew.wire import histograms, plan_from_bytes, round_messages
 from unskew.wire.ways import choice_from_message
 
 STREAM = "eu/clicks"
+OWN = {"x-unskew-request": "1"}  # in place of a content type: no page of another site can send it
 PATH = "/v1/streams/eu%2Fclicks"
 PROTOBUF = "application/x-protobuf"
 PART = {"source": "job/query", "batch": 7}
@@ -125,14 +126,14 @@ def test_a_histogram_is_the_same_in_json_and_protobuf(client: httpx.Client, verb
 
 def test_the_advised_way_comes_with_the_plan_in_both_formats(client: httpx.Client, verbs: FakeVerbs) -> None:
     """Null, or left out, where nothing was advised."""
-    bare = client.post(f"{PATH}/plans", headers={"accept": PROTOBUF})
-    assert client.post(f"{PATH}/plans").json()["advice"] is None
+    bare = client.post(f"{PATH}/plans", headers={"accept": PROTOBUF, **OWN})
+    assert client.post(f"{PATH}/plans", headers=OWN).json()["advice"] is None
     assert not pb.BuildPlanResponse.FromString(bare.content).HasField("advice")
     verbs.advice = WayChoice("same", "previous", "same would have cost 1.1 a batch")
-    built = client.post(f"{PATH}/plans").json()
+    built = client.post(f"{PATH}/plans", headers=OWN).json()
     models.Built.model_validate(built)
     assert built["advice"] == {"way": "same", "runner_up": "previous", "reason": "same would have cost 1.1 a batch"}
-    message = pb.BuildPlanResponse.FromString(client.post(f"{PATH}/plans", headers={"accept": PROTOBUF}).content)
+    message = pb.BuildPlanResponse.FromString(client.post(f"{PATH}/plans", headers={"accept": PROTOBUF, **OWN}).content)
     assert choice_from_message(message.advice) == verbs.advice
 
 
@@ -223,7 +224,7 @@ def test_a_plan_is_sent_once_to_who_has_it(client: httpx.Client, verbs: FakeVerb
 
 def test_a_plan_can_be_built_without_a_body(client: httpx.Client) -> None:
     """From the batches before: the usual case."""
-    assert client.post(f"{PATH}/plans").json()["outcome"] == "nothing reported"
+    assert client.post(f"{PATH}/plans", headers=OWN).json()["outcome"] == "nothing reported"
 
 
 # -- learning, batches, explanations ------------------------------------------------------------------------
@@ -364,8 +365,8 @@ def test_bodies_that_are_not_what_they_say_are_refused(client: httpx.Client) -> 
     problem(client.post(f"{PATH}/plans", content=b"\xff\xff", headers={"content-type": PROTOBUF}), 400)
     other = pb.BuildPlanRequest(stream="other").SerializeToString()
     problem(client.post(f"{PATH}/plans", content=other, headers={"content-type": PROTOBUF}), 422, "stream")
-    problem(client.post(f"{PATH}/plans", content=bytes((8 << 20) + 1)), 413)
-    problem(client.post(f"{PATH}/plans", content=(bytes(1 << 20) for _ in range(9))), 413)
+    problem(client.post(f"{PATH}/plans", content=bytes((8 << 20) + 1), headers=OWN), 413)
+    problem(client.post(f"{PATH}/plans", content=(bytes(1 << 20) for _ in range(9)), headers=OWN), 413)
 
 
 @pytest.mark.parametrize(

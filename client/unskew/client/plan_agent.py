@@ -235,7 +235,7 @@ class PlanAgent:
             self._reported += 1
         built = self._client.build_plan(self.stream, self._slot_planned + 1, timeout=self._timeout)
         self._advice = built.advice
-        self._adopt(Fetched(built.plan))
+        self._adopt(Fetched(built.plan, stale=built.stale))
 
     def _adopt(self, fetched: Fetched) -> None:
         present = self._chosen.plan

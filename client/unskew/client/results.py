@@ -91,6 +91,7 @@ class Built:
     advice : the way that would have been cheapest so far: "previous" (this plan), "last" (a plan of the last batch
         alone), "same" (count the batch, then plan with ``fresh=True``) or "hash"; with the runner-up and the reason.
         None where the service has not advised any
+    stale : whether the service could not ask its store: the plan is the last one it knows, not made for this request
 
     Examples
     --------
@@ -103,12 +104,13 @@ class Built:
     outcome: str
     reason: str
     advice: WayChoice | None = None
+    stale: bool = False
 
     @classmethod
     def of(cls, plan: Plan, message: pb.BuildPlanResponse) -> Built:
         """From the ``message`` of the service, which has this ``plan``."""
         advice = choice_from_message(message.advice) if message.HasField("advice") else None
-        return cls(plan, _OUTCOMES.get(message.outcome, "unknown"), message.reason, advice)
+        return cls(plan, _OUTCOMES.get(message.outcome, "unknown"), message.reason, advice, message.stale)
 
 
 @dataclass(frozen=True)

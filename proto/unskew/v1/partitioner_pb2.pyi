@@ -215,18 +215,20 @@ class WayChoice(_message.Message):
     def __init__(self, way: _Optional[str] = ..., runner_up: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class BuildPlanResponse(_message.Message):
-    __slots__ = ("plan", "digest", "outcome", "reason", "advice")
+    __slots__ = ("plan", "digest", "outcome", "reason", "advice", "stale")
     PLAN_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     ADVICE_FIELD_NUMBER: _ClassVar[int]
+    STALE_FIELD_NUMBER: _ClassVar[int]
     plan: bytes
     digest: str
     outcome: PlanOutcome
     reason: str
     advice: WayChoice
-    def __init__(self, plan: _Optional[bytes] = ..., digest: _Optional[str] = ..., outcome: _Optional[_Union[PlanOutcome, str]] = ..., reason: _Optional[str] = ..., advice: _Optional[_Union[WayChoice, _Mapping]] = ...) -> None: ...
+    stale: bool
+    def __init__(self, plan: _Optional[bytes] = ..., digest: _Optional[str] = ..., outcome: _Optional[_Union[PlanOutcome, str]] = ..., reason: _Optional[str] = ..., advice: _Optional[_Union[WayChoice, _Mapping]] = ..., stale: bool = ...) -> None: ...
 
 class GetPlanRequest(_message.Message):
     __slots__ = ("stream", "version", "if_none_match")

@@ -101,11 +101,15 @@ class SingleFlight(Generic[V]):
         self._tasks: dict[Hashable, asyncio.Task[V]] = {}
 
     async def once(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> V:
+        return await asyncio.shield(self.begin(key, ask))
+
+    def begin(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> asyncio.Task[V]:
+        """The call that is under way, or a new one."""
         task = self._tasks.get(key)
         if task is None:
             task = self._tasks[key] = asyncio.ensure_future(ask())
             task.add_done_callback(lambda done: self._remove(key, done))
-        return await asyncio.shield(task)
+        return task
 
     def _remove(self, key: Hashable, task: asyncio.Task[V]) -> None:
         if self._tasks.get(key) is task:

@@ -10,7 +10,7 @@ from unskew.core.errors import UnskewError
 
 __all__ = [
     "ConflictError", "DeniedError", "FieldError", "LimitError", "NotFoundError", "ServiceError",
-    "UnauthenticatedError", "UnavailableError",
+    "UnauthenticatedError", "UnavailableError", "WritesRefusedError",
 ]  # fmt: skip
 
 
@@ -70,3 +70,7 @@ class UnavailableError(ServiceError):
     """The store does not answer: the same request may be sent again."""
 
     code = "UNAVAILABLE"
+
+
+class WritesRefusedError(UnavailableError):
+    """The store answers, and takes no write: it is full, or a replica. Nothing was changed."""

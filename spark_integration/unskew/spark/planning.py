@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from unskew.client import Client, NotThereError
+from unskew.client import Client, NoAnswerError, NotThereError
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.freshness.stream_planner import StreamPlanner
 from unskew.core.histogram.histogram import Histogram
@@ -139,7 +139,10 @@ class Plans:
         def build(client: Client, left: Left) -> Plan:
             name = self.stream.name
             client.report_histogram(name, Part(self.stream.source, number), histogram, timeout=left())
-            return client.build_plan(name, number, fresh=True, timeout=left()).plan
+            built = client.build_plan(name, number, fresh=True, timeout=left())
+            if built.stale:  # a plan of other rows: the driver has counted these, and plans better by itself
+                raise NoAnswerError("BuildPlan", name, str(client.url), "UNAVAILABLE", built.reason)
+            return built.plan
 
         def build_or_put(client: Client, left: Left) -> Plan:
             try:

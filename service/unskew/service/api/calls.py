@@ -134,6 +134,7 @@ class Calls:
             outcome=OUTCOMES[built.outcome],
             reason=built.reason,
             advice=None if built.advice is None else choice_to_message(built.advice),
+            stale=built.stale,
         )
         return response, built
 

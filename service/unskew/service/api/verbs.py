@@ -39,7 +39,7 @@ class StreamInfo:
 @dataclass(frozen=True)
 class BuiltPlan:
     """A plan's bytes, what happened ("new", "kept", "nothing reported", "repeated"), and why; and which way the batch
-    should go, where that was advised."""
+    should go, where that was advised. ``stale``: the store did not answer, this is the last plan known here."""
 
     plan: bytes
     digest: str
@@ -47,6 +47,7 @@ class BuiltPlan:
     outcome: str
     reason: str
     advice: WayChoice | None = None
+    stale: bool = False
 
 
 @dataclass(frozen=True)

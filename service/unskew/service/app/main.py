@@ -37,11 +37,14 @@ from unskew.service.app.telemetry import Telemetry, check_telemetry, open_teleme
 from unskew.service.app.tls import HttpProtocol, Tls
 from unskew.service.auth.access import Access
 from unskew.service.concurrency import finish
+from unskew.service.errors import WritesRefusedError
 from unskew.service.events.events import Observer, together
 from unskew.service.events.metrics import Metrics
 from unskew.service.grpc.server import GrpcServer, options
 from unskew.service.rest.app import RestApp
+from unskew.service.rest.cross_site import CrossSiteRules
 from unskew.service.stores.address import read_address
+from unskew.service.stores.records import NewsState
 
 __all__ = ["Running", "build", "check", "main", "serve"]
 
@@ -149,9 +152,10 @@ async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telem
         if telemetry is not None:
             observers.append(telemetry)
             owned.push_async_callback(telemetry.close)
+        news: Callable[[], NewsState] = NewsState
         if verbs is None:
-            verbs, ping = await _engine(settings, together(*observers), owned)
-        parts = _ServiceParts(verbs, access, metrics, _Ready(ping), tls, telemetry)
+            verbs, ping, news = await _engine(settings, together(*observers), owned)
+        parts = _ServiceParts(verbs, access, metrics, _Ready(ping, news), tls, telemetry)
         return await _listening(settings, parts, owned)
 
 
@@ -167,7 +171,7 @@ class _ServiceParts:
 
 async def _engine(
     settings: Settings, observer: Observer, owned: contextlib.AsyncExitStack
-) -> tuple[Verbs, Callable[[], Awaitable[None]]]:
+) -> tuple[Verbs, Callable[[], Awaitable[None]], Callable[[], NewsState]]:
     from unskew.service.engine.engine import Engine
     from unskew.service.stores import open_store
 
@@ -176,14 +180,16 @@ async def _engine(
     engine = Engine(store, observer=observer)
     owned.push_async_callback(engine.close)
     await engine.start()
-    return engine, engine.ping
+    return engine, engine.ping, engine.news_state
 
 
 async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib.AsyncExitStack) -> Running:
     """Takes over what is ``owned``, once all ports are open."""
     calls = Calls(parts.verbs, parts.access, settings.max_streams, settings.max_histogram_keys)
     sizes = settings.max_body_bytes, settings.max_json_bytes
-    rest = RestApp(calls, parts.access, parts.ready.trouble, parts.metrics.call, *sizes)
+    cross_site = CrossSiteRules(settings.known_hosts) if parts.access.open else None
+    door = cross_site, parts.metrics.rejected
+    rest = RestApp(calls, parts.access, parts.ready.trouble, parts.ready.degraded, parts.metrics.call, *sizes, *door)
     grpc_handlers = GrpcServer(calls, parts.access, parts.metrics.call, settings.max_watchers, settings.max_watch)
     sockets = [_bound_socket(settings, name) for name in ("http_port", "metrics_port")]
     for bound in sockets:
@@ -191,7 +197,7 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     grpc_server, grpc_port = await _grpc(settings, grpc_handlers, parts)
     owned.push_async_callback(grpc_server.stop, 0)
     web_app = rest.app if parts.telemetry is None else parts.telemetry.http(rest.app)
-    apps = (web_app, metrics_app(parts.metrics, parts.access))
+    apps = (web_app, metrics_app(parts.metrics, parts.access, cross_site))
     web = [_web(settings, app, bound, parts.tls) for app, bound in zip(apps, sockets, strict=True)]
     while not all(server.started for server, _ in web):
         for _, task in web:
@@ -285,11 +291,14 @@ async def _nothing() -> None:
 
 
 class _Ready:
-    """Whether the store answers; checked at most once a second, however many probes there are."""
+    """Whether the store answers and takes writes; checked at most once a second, however many probes there are."""
 
-    def __init__(self, ping: Callable[[], Awaitable[None]], within: float = 1.0) -> None:
-        self._ping, self._within = ping, within
+    def __init__(
+        self, ping: Callable[[], Awaitable[None]], news: Callable[[], NewsState] = NewsState, within: float = 1.0
+    ) -> None:
+        self._ping, self.news, self._within = ping, news, within
         self._trouble, self._until = "", 0.0
+        self.writes_refused = False
         self._lock = asyncio.Lock()
 
     async def trouble(self) -> str:
@@ -298,17 +307,27 @@ class _Ready:
             if monotonic() >= self._until:
                 try:
                     await asyncio.wait_for(self._ping(), self._within)
-                    self._trouble = ""
+                    self._trouble, self.writes_refused = "", False
+                except WritesRefusedError as why:
+                    self._trouble, self.writes_refused = f"the store refuses writes: {why.message}", True
                 except Exception as why:  # noqa: BLE001 - whatever it is, the store does not answer
                     self._trouble = f"the store does not answer: {str(why) or type(why).__name__}"
+                    self.writes_refused = False
                 self._until = monotonic() + 1.0
             return self._trouble
+
+    def degraded(self) -> str:
+        """What a replica lacks that does its work all the same; empty where that is nothing."""
+        why = self.news().trouble
+        return why and f"no news of the store come, changes of other replicas are seen seconds late: {why}"
 
 
 async def _set_health(parts: _ServiceParts, handlers: GrpcServer) -> str:
     """What is wrong with the store; it is set as health and metric, too."""
     trouble = await parts.ready.trouble()
-    parts.metrics.store_up(up=not trouble)
+    refused = parts.ready.writes_refused
+    parts.metrics.store_up(up=refused or not trouble, refused=refused)
+    parts.metrics.news(parts.ready.news())
     await handlers.ready(store=not trouble)
     return trouble
 
@@ -319,7 +338,7 @@ async def _keep_checking(parts: _ServiceParts, handlers: GrpcServer) -> None:
         await asyncio.sleep(_CHECK_INTERVAL)
         trouble = await _set_health(parts, handlers)
         if trouble != last:
-            _log.warning("%s", trouble or "the store answers again")
+            _log.warning("%s", trouble or "the store answers again, and takes writes")
             last = trouble
         if parts.tls is not None:
             parts.tls.refresh()

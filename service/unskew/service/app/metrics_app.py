@@ -13,11 +13,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from unskew.service.api.problems import MEDIA_TYPE, Fault
 from unskew.service.auth.access import Access
 from unskew.service.events.metrics import Metrics
+from unskew.service.rest.cross_site import CrossSiteRules
 
 __all__ = ["metrics_app"]
 
 
-def metrics_app(metrics: Metrics, access: Access) -> ASGIApp:
+def metrics_app(metrics: Metrics, access: Access, cross_site: CrossSiteRules | None = None) -> ASGIApp:
     """``GET /metrics`` for callers that may read every stream: the names of all are in it."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -26,6 +27,10 @@ def metrics_app(metrics: Metrics, access: Access) -> ASGIApp:
 
     async def answer(request: Request) -> Response:
         try:
+            refusal = cross_site and cross_site.refusal(request.method, request.scope["headers"])
+            if refusal:
+                metrics.rejected("cross site")
+                return _problem(refusal)
             if (request.method, request.scope["path"]) != ("GET", "/metrics"):
                 return _problem(Fault("NOT_FOUND", "there is only GET /metrics here"))
             names = request.scope.get("state", {}).get("sans", ())

@@ -76,6 +76,11 @@ class Settings(BaseSettings):
     tls_cert: str = Field("", description="PEM file of the certificate chain, for all ports; reread when it changes")
     tls_key: str = Field("", description="PEM file of its key")
     tls_client_ca: str = Field("", description="PEM file: clients must show a certificate signed by one of these")
+    allowed_hosts: str = Field(
+        "",
+        description="more names, by commas, that the Host header may have where there are no credentials; on loopback "
+        "it may name localhost, 127.0.0.1, [::1] and --host",
+    )
     insecure: bool = Field(default=False, description="allow to bind to other than loopback without any credentials")
 
     @property
@@ -91,6 +96,14 @@ class Settings(BaseSettings):
             return ipaddress.ip_address(self.host.strip("[]")).is_loopback
         except ValueError:
             return False
+
+    @property
+    def known_hosts(self) -> frozenset[str] | None:
+        """What a request without a credential may call this service; None: whatever it likes, beyond loopback."""
+        more = {name.strip().strip("[]").lower() for name in self.allowed_hosts.split(",")} - {""}
+        if not (self.loopback or more):
+            return None
+        return frozenset({"localhost", "127.0.0.1", "::1", self.host.strip("[]").lower()} | more)
 
 
 def load(given: Mapping[str, object] | None = None) -> Settings:

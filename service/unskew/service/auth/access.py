@@ -16,6 +16,7 @@ from typing import Any
 from unskew.core.errors import ConfigError, UnskewError
 from unskew.service.auth.credentials import ANYBODY, CallerTable, Identity, read_credentials
 from unskew.service.auth.roles import ROLE_OF
+from unskew.service.auth.tokens_file import read_tokens_file, unreadable
 from unskew.service.errors import DeniedError, ServiceError, UnauthenticatedError
 
 __all__ = ["Access", "audit", "audited_change"]
@@ -29,8 +30,8 @@ _CHANGES = {"PutStream", "DeleteStream"}
 
 
 class Access:
-    """Says who a caller is and whether it may. The file is read again when it has changed; one that cannot be read then
-    leaves the credentials as they were, and an error in the log."""
+    """Says who a caller is and whether it may. The file is read again when it has changed; one that is not whole, has
+    no entry or cannot be read leaves the credentials as they were, and an error in the log."""
 
     def __init__(
         self,
@@ -100,21 +101,17 @@ class Access:
             stamp = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
             if stamp == self._stamp:
                 return
-            entries = read_credentials(path.read_text("utf-8"), str(path))
+            entries = read_tokens_file(path)
             self._callers, self._stamp = CallerTable((*self._fixed, *entries)), stamp
-        except (OSError, UnicodeDecodeError, ConfigError) as why:
+        except (OSError, ConfigError) as why:
             if first:
-                raise why if isinstance(why, ConfigError) else _unreadable(path, why) from None
+                raise why if isinstance(why, ConfigError) else unreadable(path, why) from None
             if str(why) != self._complaint:  # once, not at every check
                 self._complaint = str(why)
                 _log.error("tokens file not taken, the credentials before stay: %s", why)
         else:
             self._complaint = ""
             _log.info("tokens file read", extra={"credentials": len(entries)})
-
-
-def _unreadable(path: Path, why: OSError | UnicodeDecodeError) -> ConfigError:
-    return ConfigError("--tokens-file", str(path), f"a file in UTF-8 that can be read ({why})")
 
 
 def audit(who: Identity, verb: str, stream: str, outcome: str, **more: Any) -> None:

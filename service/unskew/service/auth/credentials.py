@@ -24,7 +24,7 @@ from datetime import datetime, timezone
 from unskew.core.errors import ConfigError
 from unskew.service.auth.roles import ROLE_OF, Grant, Role
 
-__all__ = ["ANYBODY", "Allowance", "CallerTable", "Entry", "Identity", "read_credentials"]
+__all__ = ["ANYBODY", "Allowance", "CallerTable", "Entry", "Identity", "is_json", "read_credentials"]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _FORM = "sha256 identity role streams [expires] [max_streams=..]"
@@ -70,7 +70,7 @@ class Entry:
 
 def read_credentials(text: str, where: str) -> tuple[Entry, ...]:
     """The entries of such a file; a ``ConfigError`` names the one that is wrong, without its secret."""
-    if text.lstrip().startswith("{"):
+    if is_json(text):
         try:
             listed = json.loads(text)["tokens"]
             assert isinstance(listed, list)
@@ -86,6 +86,10 @@ def read_credentials(text: str, where: str) -> tuple[Entry, ...]:
         earlier = merged.get((entry.digest, entry.san))
         merged[entry.digest, entry.san] = entry if earlier is None else _merge(at, earlier, entry)
     return tuple(merged.values())
+
+
+def is_json(text: str) -> bool:
+    return text.lstrip().startswith("{")
 
 
 def _of_line(words: list[str]) -> object:

@@ -10,6 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
+from unskew.service.concurrency import monotonic
+from unskew.service.engine.store_silence import StoreSilence
+from unskew.service.errors import UnavailableError
 from unskew.service.events.events import Observer
 from unskew.service.stores.ports import Store
 
@@ -28,7 +31,8 @@ class Tuning:
     fresh: float = 0.1  # age up to which a cached plan is served without asking the store, if no news came
     poll: float = 5.0  # between two looks at the store where no news came
     summary_age: float = 3.0  # age up to which a line of a list of streams is served from the cache
-    cached_wait: float = 0.1  # for the store, where a cached value can be served instead
+    cached_wait: float = 0.04  # for the store, where a cached value can be served instead
+    build_wait: float = 0.075  # for the store, where the last plan can be the answer to BuildPlan
     retry: float = 0.25  # pause after the store could not be asked; doubles up to ``poll``
     takeover: float = 0.25  # before a round is merged that another replica sealed
     most_wait: float = 60.0  # that a sync may wait for its round
@@ -43,6 +47,7 @@ class Base:
         self.store, self.clock, self.observer, self.tuning = store, clock, observer, tuning
         self.closing = False
         self.draining = False  # no call waits for a round any longer
+        self.silence = StoreSilence()
         threads = max(2, min(4, os.cpu_count() or 1))
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="unskew-numbers")
         self._heavy = asyncio.Semaphore(threads - 1)
@@ -58,6 +63,22 @@ class Base:
         """Off the loop, for work that may take long."""
         async with self._heavy:
             return await self.run(work, *args, **named)
+
+    async def soon(self, reading: asyncio.Task[V], patience: float | None) -> V:
+        """What is being read; an ``UnavailableError`` where the store has been silent for so long (None: as long as the
+        reading takes). The reading goes on without its caller, and its answer ends the silence."""
+        reading.add_done_callback(self._read)
+        if patience is None:
+            return await asyncio.shield(reading)
+        self.silence.asked(monotonic())
+        await asyncio.wait((reading,), timeout=self.silence.left(patience, monotonic()))
+        if not reading.done():
+            raise UnavailableError("store: it does not answer at once; try again in some seconds")
+        return reading.result()
+
+    def _read(self, reading: asyncio.Task[V]) -> None:
+        if not reading.cancelled() and not isinstance(reading.exception(), UnavailableError):
+            self.silence.answered()
 
     def shut(self) -> None:
         self._executor.shutdown(wait=False)

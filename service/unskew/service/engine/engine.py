@@ -29,12 +29,12 @@ from unskew.service.engine.scaling_advice import Advice
 from unskew.service.engine.stream_views import StreamViews
 from unskew.service.engine.streams import Incarnations, Streams
 from unskew.service.engine.watching import NewsListener, Watching
-from unskew.service.errors import ServiceError, UnavailableError
+from unskew.service.errors import ServiceError, UnavailableError, WritesRefusedError
 from unskew.service.events.events import BatchSeen, Observer, StreamChanged, ignore, together
 from unskew.service.events.history_writer import HistoryWriter
 from unskew.service.stores.metered import metered
 from unskew.service.stores.ports import Store
-from unskew.service.stores.records import News
+from unskew.service.stores.records import News, NewsState
 from unskew.service.stores.recovering import recovering
 
 __all__ = ["Engine"]
@@ -74,8 +74,19 @@ class Engine:
         self._advice.start()
 
     async def ping(self) -> None:
-        """Raises where the store does not answer."""
-        await self._base.store.ping()
+        """Raises where the store does not answer, or takes no write."""
+        self._base.silence.asked(monotonic())
+        try:
+            await self._base.store.ping()
+        except WritesRefusedError:
+            self._base.silence.answered()
+            raise
+        self._base.silence.answered()
+
+    def news_state(self) -> NewsState:
+        """Whether news of the store come, so that a change of another replica is seen at once here."""
+        state = self._base.store.news_state()
+        return state if state.trouble else replace(state, trouble=self._listener.trouble)
 
     def drain(self) -> None:
         """End all waits: from now on syncs are answered at once, with what there is."""

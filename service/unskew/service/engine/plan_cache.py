@@ -5,7 +5,6 @@ Where the store does not answer the latest cached plan is served, marked as stal
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 
 from unskew.core.plan.plan import Plan, Version
@@ -64,15 +63,19 @@ class PlanCache:
         cached = self._latest.find(stream)
         if cached is not None and not fresh and monotonic() - cached.read < self._base.tuning.fresh:
             return cached.record, False
-        reading = self._reads.once(stream, lambda: self._read(stream))
+        reading = self._reads.begin(stream, lambda: self._read(stream))
         if cached is None or cached.record is None:
-            return await reading, False
+            return await self._base.soon(reading, None), False
         try:
-            return await (reading if fresh else asyncio.wait_for(reading, self._base.tuning.cached_wait)), False
-        except (UnavailableError, asyncio.TimeoutError) as why:
-            reason = str(why) or "the store does not answer at once"
-            self._base.observer(Skipped(stream, "plan", f"the cached one is served: {reason}"))
+            return await self._base.soon(reading, None if fresh else self._base.tuning.cached_wait), False
+        except UnavailableError as why:
+            self._base.observer(Skipped(stream, "plan", f"the cached one is served: {why.message}"))
             return cached.record, True
+
+    def last_known(self, stream: str) -> PlanRecord | None:
+        """The latest plan as it was when it was last read; the store is not asked."""
+        cached = self._latest.find(stream)
+        return None if cached is None else cached.record
 
     async def _read(self, stream: str) -> PlanRecord | None:
         began = monotonic()

@@ -9,6 +9,8 @@ from; where another replica was faster the decision is made again, or that repli
   nothing changed.
 - With a batch's plan comes the way that is advised for it (``way_advice``); what that was learned from is stored with
   the plan, at once, so that no batch counts twice.
+- Where the store does not answer the last plan that is known here is the answer, marked stale
+  (docs/decisions/0037-last-known.md).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from unskew.service.engine.rounds import Rounds
 from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.engine.way_advice import WayAdvice, advise
 from unskew.service.errors import NotFoundError, UnavailableError
-from unskew.service.events.events import PlanBuilt, Skipped
+from unskew.service.events.events import PlanBuilt, PlanServed, Skipped
 from unskew.service.stores.records import PlanOutcome, PlanRecord
 from unskew.wire.plans import plan_to_bytes
 from unskew.wire.ways import choice_from_bytes, choice_to_bytes, ways_from_bytes, ways_to_bytes
@@ -154,6 +156,10 @@ def _nothing(request: PlanRequest, same: Plan | None) -> Draft:
     return Draft(plan, plan_to_bytes(plan), NOTHING, reason)
 
 
+class _OvertakenError(UnavailableError):
+    """The store answers; what the plan was made from is not there any more."""
+
+
 class Planning:
     def __init__(self, base: Base, streams: Streams, plan_cache: PlanCache, batches: Batches, rounds: Rounds) -> None:
         self._base, self._streams, self._plan_cache = base, streams, plan_cache
@@ -164,12 +170,31 @@ class Planning:
 
     async def build(self, stream: str, batch: int | None, histogram: Histogram | None, *, fresh: bool) -> BuiltPlan:
         """A plan; it is made once for all that ask at the same time."""
-        if histogram is not None:
-            return await self._build(stream, batch, histogram, "", fresh=fresh)
-        purpose = "" if batch is None else f"batch:{batch}:{'same' if fresh else 'previous'}"
-        return await self._builds.once(
-            (stream, purpose, fresh), lambda: self._build(stream, batch, None, purpose, fresh=fresh)
-        )
+        try:
+            if histogram is not None:
+                return await self._build(stream, batch, histogram, "", fresh=fresh)
+            purpose = "" if batch is None else f"batch:{batch}:{'same' if fresh else 'previous'}"
+            return await self._builds.once(
+                (stream, purpose, fresh), lambda: self._build(stream, batch, None, purpose, fresh=fresh)
+            )
+        except _OvertakenError:
+            raise
+        except UnavailableError as why:
+            return await self._last_known(stream, why)
+
+    async def _last_known(self, stream: str, why: UnavailableError) -> BuiltPlan:
+        """The last plan that this replica has read, where it fits the stream as it was then; else the error."""
+        record, cached = self._plan_cache.last_known(stream), self._streams.last_known(stream)
+        if record is None or cached is None:
+            raise why
+        plan = await self._plan_cache.plan(stream, record)
+        if (plan.partitions, plan.key_types) != (cached.spec.partitions, cached.spec.key_types):
+            raise why
+        self._base.observer(Skipped(stream, "plan", f"the last one is the answer: {why.message}"))
+        self._base.observer(PlanServed(stream, None, stale=True))
+        reason = f"no plan can be made now ({why.message}), this is the last one known here: {plan.info.reason}"
+        advice = choice_from_bytes(record.advice)
+        return BuiltPlan(record.data, record.digest, record.version, KEPT, reason, advice, stale=True)
 
     async def explain(self, stream: str, key: int, version: Version | None) -> Explanation:
         if version is None:
@@ -187,7 +212,9 @@ class Planning:
         self, stream: str, batch: int | None, histogram: Histogram | None, purpose: str, *, fresh: bool
     ) -> BuiltPlan:
         started = time.monotonic()
-        cached = await self._streams.get(stream, fresh=True)
+        # Where the last plan can be the answer this first question shows whether the store answers.
+        patience = None if self._plan_cache.last_known(stream) is None else self._base.tuning.build_wait
+        cached = await self._streams.get(stream, fresh=True, patience=patience)
         if purpose and (record := await self._base.store.plan_for(stream, purpose)) is not None:
             return await self._repeated(cached, record, purpose, started)
         if histogram is None:
@@ -202,9 +229,7 @@ class Planning:
             if built is not None:
                 return built
             self._base.observer(Skipped(stream, "plan", f"another plan came between: {purpose or 'it'} is made anew"))
-        raise UnavailableError(
-            f"stream {stream!r}: other plans came between {self._base.tuning.tries} times; try again"
-        )
+        raise _OvertakenError(f"stream {stream!r}: other plans came between {self._base.tuning.tries} times; try again")
 
     async def _attempt(self, cached: CachedStream, request: PlanRequest, started: float) -> BuiltPlan | None:
         """Decide from the present plan and store; None: it is no longer the present one."""
@@ -231,7 +256,7 @@ class Planning:
             return None if existing is None else await self._repeated(cached, existing, purpose, started)
         current = await self._streams.get(stream, fresh=True)
         if current.record.incarnation != cached.record.incarnation:
-            raise UnavailableError(f"stream {stream!r} began anew meanwhile; try again")
+            raise _OvertakenError(f"stream {stream!r} began anew meanwhile; try again")
         return None
 
     async def _ways(self, stream: str, latest: PlanRecord, present: Plan) -> WayAdvice:

@@ -6,7 +6,6 @@ stay, and their next use (``planning``, ``reducer``) begins anew or resizes.
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -89,8 +88,9 @@ class Streams:
 
     # -- for the other parts
 
-    async def get(self, stream: str, *, fresh: bool = False) -> CachedStream:
-        """The stream, or ``NotFoundError``; where the store does not answer the cached one serves, unless ``fresh``."""
+    async def get(self, stream: str, *, fresh: bool = False, patience: float | None = None) -> CachedStream:
+        """The stream, or ``NotFoundError``; where the store does not answer the cached one serves, unless ``fresh``,
+        for which it is waited as long as it takes, or for so many seconds."""
         cached = self._cache.find(stream)
         if (
             cached is not None
@@ -98,13 +98,17 @@ class Streams:
             and monotonic() - self._read_at.get(stream, -math.inf) < self._base.tuning.poll
         ):
             return cached
-        reading = self._reads.once(stream, lambda: self._read(stream))
+        reading = self._reads.begin(stream, lambda: self._read(stream))
         if cached is None or fresh:
-            return await reading
+            return await self._base.soon(reading, patience)
         try:
-            return await asyncio.wait_for(reading, self._base.tuning.cached_wait)
-        except (UnavailableError, asyncio.TimeoutError):
+            return await self._base.soon(reading, self._base.tuning.cached_wait)
+        except UnavailableError:
             return cached
+
+    def last_known(self, stream: str) -> CachedStream | None:
+        """As it was when it was last read; the store is not asked."""
+        return self._cache.find(stream)
 
     async def _read(self, stream: str) -> CachedStream:
         check_name("stream", stream)

@@ -16,17 +16,19 @@ from unskew.service.engine.base import Base
 from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.errors import NotFoundError, ServiceError, UnavailableError
 from unskew.service.events.events import Skipped, WatchersSeen
-from unskew.service.stores.records import News, PlanRecord
+from unskew.service.stores.records import MISSED, News, PlanRecord
 
 __all__ = ["NewsListener", "Watching"]
 
 
 class NewsListener:
-    """Passes on the store's wake-ups; ``take(None)``: some may have been missed."""
+    """Passes on the store's wake-ups; ``take(None)``: some may have been missed. Whatever ends it, it begins again;
+    ``trouble`` says why it waits."""
 
     def __init__(self, base: Base, take: Callable[[News | None], None]) -> None:
         self._base, self._take = base, take
         self._task: asyncio.Task[None] | None = None
+        self.trouble = ""
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._listen())
@@ -38,15 +40,26 @@ class NewsListener:
     async def _listen(self) -> None:
         pause = self._base.tuning.retry
         while True:
+            self.trouble = ""
             try:
                 async for news in self._base.store.news():
                     pause = self._base.tuning.retry
-                    self._take(news)
+                    self._hand_on(None if news == MISSED else news)
+                self.trouble = "they ended"
             except UnavailableError as why:
-                self._base.observer(Skipped("", "news", why.message))
-            self._take(None)
+                self.trouble = why.message
+            except Exception as why:  # noqa: BLE001 - whatever it was, the next news must come
+                self.trouble = f"an error of the service itself, {type(why).__name__}: {why}"
+            self._base.observer(Skipped("", "news", self.trouble))
+            self._hand_on(None)
             await asyncio.sleep(pause)
             pause = min(2 * pause, self._base.tuning.poll)
+
+    def _hand_on(self, news: News | None) -> None:
+        try:
+            self._take(news)
+        except Exception as why:  # noqa: BLE001 - one that cannot be taken must not end those after it
+            self._base.observer(Skipped("", "news", f"an error of the service itself, {type(why).__name__}: {why}"))
 
 
 class _Channel:

@@ -27,6 +27,7 @@ from unskew.core.version import __version__
 from unskew.service.events import events
 from unskew.service.events.registry import Registry, SecondsHistogram
 from unskew.service.lru_cache import LruCache
+from unskew.service.stores.records import NewsState
 
 __all__ = ["Metrics"]
 
@@ -35,7 +36,7 @@ _SOURCE_AGE = 3600.0  # seconds after its last report for which a source is coun
 _ANSWERS = {"NotFoundError", "ConflictError", "LimitError", "ConfigError"}  # the store was asked, and said no
 _LIMITS = {"RESOURCE_EXHAUSTED", "413", "429"}
 # Exported as 0 from the beginning: of a counter that begins with its first event Prometheus does not see that one.
-_REASONS = ("denied", "limit", "no credential", "unknown credential", "unknown scheme")
+_REASONS = ("cross site", "denied", "limit", "no credential", "unknown credential", "unknown scheme")
 _SKIPS = ("advice", "news", "note", "plan", "report", "round")
 M = TypeVar("M", bound=Any)
 
@@ -104,6 +105,13 @@ class Metrics:
         self._store = self._histogram("store_seconds", "Operations of the store.", "op")
         self._store_errors = self._metric(Counter, "store_errors", "Operations of the store without an answer.", "op")
         self._store_up = self._metric(Gauge, "store_up", "Whether the store answered when it was last asked.")
+        text = "Whether the store answered and refused a write: full, or a replica."
+        self._writes_refused = self._metric(Gauge, "store_writes_refused", text)
+        self._news_up = self._metric(Gauge, "news_up", "Whether news of the store come, from other replicas.")
+        self._news_dropped = self._metric(
+            Counter, "news_dropped", "Messages on the store's news channel that are none."
+        )
+        self._dropped = 0
         self._skipped = self._metric(Counter, "skipped", "What was not done.", "what")
         self._ops: set[str] = set()
         for reason in _REASONS:
@@ -160,8 +168,14 @@ class Metrics:
     def rejected(self, reason: str) -> None:
         self._rejected.labels(reason).inc()
 
-    def store_up(self, *, up: bool) -> None:
+    def store_up(self, *, up: bool, refused: bool = False) -> None:
         self._store_up.set(up)
+        self._writes_refused.set(refused)
+
+    def news(self, state: NewsState) -> None:
+        self._news_up.set(not state.trouble)
+        self._news_dropped.inc(state.dropped - self._dropped)
+        self._dropped = state.dropped
 
     # -- from the engine --------------------------------------------------------------------------------------
 

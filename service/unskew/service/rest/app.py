@@ -15,10 +15,11 @@ from unskew.service.api.calls import Calls
 from unskew.service.api.problems import Fault
 from unskew.service.auth.access import Access
 from unskew.service.rest.bodies import Bodies
+from unskew.service.rest.cross_site import CrossSiteRules
 from unskew.service.rest.explain import ExplainOperations
 from unskew.service.rest.learning import LearningOperations
 from unskew.service.rest.middleware import Observe, RestMiddleware, guarded_routes
-from unskew.service.rest.negotiation import JSON
+from unskew.service.rest.negotiation import JSON, json_answer
 from unskew.service.rest.operations import Operations
 from unskew.service.rest.page import PageOperations
 from unskew.service.rest.plans import PlanOperations
@@ -30,15 +31,19 @@ __all__ = ["RestApp"]
 
 @dataclass(eq=False)
 class RestApp:
-    """``app`` is the ASGI application. ``store_trouble`` says why the store cannot be asked, or nothing. While
-    ``draining`` it is not ready, and closes connections."""
+    """``app`` is the ASGI application. ``store_trouble`` says why the store cannot be asked, or nothing; ``degraded``
+    what a replica lacks that is ready. While ``draining`` it is not ready, and closes connections. ``cross_site``: what
+    is asked of requests where none needs a credential; ``rejected`` counts those that are refused by it."""
 
     calls: Calls
     access: Access
     store_trouble: Callable[[], Awaitable[str]]
+    degraded: Callable[[], str] = str
     observe: Observe = lambda _method, _code, _seconds: None
     max_body_bytes: int = 64 << 20
     max_json_bytes: int = 8 << 20
+    cross_site: CrossSiteRules | None = None
+    rejected: Callable[[str], None] = lambda _reason: None
     draining: bool = False
 
     def __post_init__(self) -> None:
@@ -53,7 +58,8 @@ class RestApp:
         )
         self.app.router.route_class = guarded_routes(self.access, self.observe)
         self.app.add_exception_handler(HTTPException, framework_problem)
-        self.app.add_middleware(RestMiddleware, draining=lambda: self.draining)
+        before: dict[str, Any] = {"cross_site": self.cross_site, "rejected": self.rejected}
+        self.app.add_middleware(RestMiddleware, draining=lambda: self.draining, **before)
         self._operations = Operations(self.app)
         self._add_all()
 
@@ -76,7 +82,8 @@ class RestApp:
         trouble = "the service is draining" if self.draining else await self.store_trouble()
         if trouble:
             return problem(Fault("UNAVAILABLE", trouble))
-        return Response('{"status":"ready"}', media_type=JSON)
+        lacks = self.degraded()
+        return json_answer({"status": "ready", "degraded": lacks} if lacks else {"status": "ready"})
 
     async def _document(self) -> Response:
         return Response(json.dumps(self.openapi(), ensure_ascii=False), media_type=JSON)

@@ -19,6 +19,7 @@ from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Identity
 from unskew.service.auth.roles import ROLE_OF
 from unskew.service.events.spans import called
+from unskew.service.rest.cross_site import CrossSiteRules
 from unskew.service.rest.negotiation import header
 from unskew.service.rest.refusals import fault_of, problem
 
@@ -105,13 +106,21 @@ def who_asks(request: Request) -> Identity:
 
 @dataclass(frozen=True)
 class RestMiddleware:
-    """Before the router: keeps ``%2F`` in the path, and closes connections while the service drains."""
+    """Before the router: keeps ``%2F`` in the path, refuses what another site may have sent, and closes connections
+    while the service drains."""
 
     app: ASGIApp
     draining: Callable[[], bool]
+    cross_site: CrossSiteRules | None = None
+    rejected: Callable[[str], None] = lambda _reason: None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
+            return
+        refusal = self.cross_site and self.cross_site.refusal(scope["method"], scope["headers"])
+        if refusal:
+            self.rejected("cross site")
+            await problem(refusal)(scope, receive, send)
             return
         raw = scope.get("raw_path") or b""
         if b"%" in raw:

@@ -34,6 +34,7 @@ __all__ = ["PlanOperations", "hot_keys", "plan_facts"]
 M = TypeVar("M", bound=Message)
 _MOST_KEPT = 32 << 20  # bytes of plans and of their JSON
 _FOREVER = "max-age=31536000, immutable"
+_STALE = {"x-unskew-stale": "true", "cache-control": "no-store"}
 _RESPONSES: dict[int, dict[str, Any]] = {
     200: {
         "description": "the plan; as application/x-protobuf the bytes of an unskew.v1.PlanFile. "
@@ -102,6 +103,8 @@ class PlanOperations:
         message = await self.bodies.message(request, stream, pb.BuildPlanRequest, models.BuildPlan, empty=True)
         response, built = await self.calls.build_plan(message, who_asks(request))
         headers = {"location": f"/v1/streams/{quote(stream, safe='')}/plans/{built.version}"}
+        if built.stale:
+            headers |= _STALE
         if wants_protobuf(request):
             return Response(response.SerializeToString(), media_type=PROTOBUF, headers=headers)
         document = {
@@ -110,6 +113,7 @@ class PlanOperations:
             "outcome": built.outcome,
             "reason": built.reason,
             "advice": built.advice,
+            "stale": built.stale,
             "plan": Encoded(await self.encoded.of(built.plan)),
         }
         return json_answer(document, headers=headers)
@@ -143,7 +147,7 @@ class PlanOperations:
 def _plan_headers(response: pb.GetPlanResponse, cache: str) -> Mapping[str, str]:
     headers = {"etag": f'W/"{response.digest}"', "vary": "accept, authorization", "cache-control": f"private, {cache}"}
     if response.stale:
-        headers |= {"x-unskew-stale": "true", "cache-control": "no-store"}
+        headers |= _STALE
     return headers
 
 

@@ -112,7 +112,9 @@ class Hub:
         return inbox
 
     def publish(self, stream: str, what: str, rounds: tuple[int, int] | None = None) -> None:
-        news = News(stream, what, rounds)
+        self.deliver(News(stream, what, rounds))
+
+    def deliver(self, news: News) -> None:
         for inbox in list(self._inboxes):
             inbox.put(news)
 

@@ -19,6 +19,7 @@ from unskew.service.stores.records import (
     HistoryEntry,
     Marks,
     News,
+    NewsState,
     PartKey,
     PartOutcome,
     PlanOutcome,
@@ -127,6 +128,9 @@ class MemoryStore:
 
     def news(self) -> AsyncIterator[News]:
         return self._hub.listen()
+
+    def news_state(self) -> NewsState:
+        return NewsState()
 
     def _existing(self, stream: str) -> _StoredStream:
         entry = self._streams.get(stream)

@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, cast
 
 from unskew.service.stores.ports import Store
-from unskew.service.stores.records import News
+from unskew.service.stores.records import News, NewsState
 
 __all__ = ["StoreCalled", "metered"]
 
@@ -34,6 +34,9 @@ class _MeteredStore:
 
     def news(self) -> AsyncIterator[News]:
         return self._store.news()
+
+    def news_state(self) -> NewsState:
+        return self._store.news_state()
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
         """Called for the first use of each operation only."""

@@ -26,6 +26,7 @@ from unskew.service.stores.records import (
     HistoryEntry,
     Marks,
     News,
+    NewsState,
     PartKey,
     PartOutcome,
     PlanOutcome,
@@ -130,9 +131,13 @@ class Store(StreamStore, PartStore, PlanStore, RoundStore, HistoryStore, Protoco
     """All ports over one state, with its health and its news."""
 
     async def ping(self) -> None:
-        """Raises ``UnavailableError`` where the store does not answer."""
+        """Raises ``UnavailableError`` where the store does not answer, ``WritesRefusedError`` where it takes no write.
+        It may be called once a second, and costs one small write at most."""
 
     async def close(self) -> None: ...
 
     def news(self) -> AsyncIterator[News]:
         """Wake-ups of all streams, from now on."""
+
+    def news_state(self) -> NewsState:
+        """Whether they come."""

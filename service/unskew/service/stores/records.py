@@ -10,8 +10,8 @@ from enum import Enum
 from unskew.core.plan.plan import Version
 
 __all__ = [
-    "HistoryEntry", "Marks", "News", "PartKey", "PartOutcome", "PlanOutcome", "PlanRecord", "StoredPart",
-    "StreamRecord",
+    "MISSED", "HistoryEntry", "Marks", "News", "NewsState", "PartKey", "PartOutcome", "PlanOutcome", "PlanRecord",
+    "StoredPart", "StreamRecord",
 ]  # fmt: skip
 
 
@@ -94,8 +94,20 @@ class HistoryEntry:
 @dataclass(frozen=True)
 class News:
     """Something of a stream changed: look again. Only a wake-up: it may come twice, late or never. News of a round
-    carry its numbers, so that a replica that is up to date need not look."""
+    carry its numbers, so that a replica that is up to date need not look. ``MISSED``: those of any stream may have been
+    lost."""
 
     stream: str
-    what: str  # "plan", "round", "stream"
+    what: str  # "plan", "round", "stream", "missed"
     rounds: tuple[int, int] | None = field(default=None, compare=False)  # the open epoch and the last merged one
+
+
+MISSED = News("", "missed")
+
+
+@dataclass(frozen=True)
+class NewsState:
+    """``trouble``: why no news come; empty where they do. ``dropped``: messages that were no news, so far."""
+
+    trouble: str = ""
+    dropped: int = 0

@@ -27,7 +27,7 @@ from unskew.service.concurrency import SingleFlight, monotonic
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import Store
-from unskew.service.stores.records import News, PlanOutcome, PlanRecord, StreamRecord
+from unskew.service.stores.records import News, NewsState, PlanOutcome, PlanRecord, StreamRecord
 from unskew.wire.plans import plan_from_bytes, plan_to_bytes
 
 __all__ = ["RecoveringStore", "recovering"]
@@ -85,6 +85,9 @@ class RecoveringStore:
 
     def news(self) -> AsyncIterator[News]:
         return self._checked(self._store.news())
+
+    def news_state(self) -> NewsState:
+        return self._store.news_state()
 
     async def _checked(self, messages: AsyncIterator[News]) -> AsyncIterator[News]:
         """News of a stream's settings may mean that it was deleted: this replica must not bring it back."""

@@ -130,13 +130,15 @@ class Way(Model):
 
 
 class Built(Model):
-    """The plan, what happened, and why; ``advice`` is null where nothing was advised yet."""
+    """The plan, what happened, and why; ``advice`` is null where nothing was advised yet. ``stale``: the store did not
+    answer, this is the last plan known here, not made for this request."""
 
     version: VersionText
     digest: str
     outcome: Literal["new", "kept", "nothing reported", "repeated"]
     reason: str
     advice: Way | None
+    stale: bool = False
     plan: PlanDocument
 
 

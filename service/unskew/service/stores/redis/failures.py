@@ -18,13 +18,20 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from unskew.service.errors import UnavailableError
+from unskew.service.errors import UnavailableError, WritesRefusedError
 
-__all__ = ["FAILURES", "is_answer", "is_transient", "unavailable"]
+__all__ = ["FAILURES", "is_answer", "is_transient", "refuses_writes", "unavailable"]
 
 FAILURES = (RedisError, RedisClusterException, OSError)
 _PERMANENT = (AuthenticationError, AuthorizationError, NoPermissionError, OutOfMemoryError)
 _TRANSIENT = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, ClusterError, TryAgainError)
+_REFUSALS = {
+    ("OutOfMemoryError", "OOM"): "Redis is full (maxmemory) and refuses writes; give it more memory, or delete streams",
+    ("ReadOnlyError", "READONLY"): "Redis is a read-only replica and refuses writes; wait for the failover to end, or "
+    "name the primary in the store's URL (redis+sentinel:// finds it)",
+    ("MISCONF",): "Redis cannot save to its disk and refuses writes; make room there, or see its log",
+    ("NOREPLICAS",): "Redis has fewer replicas than min-replicas-to-write and refuses writes; bring them back",
+}
 _TRANSIENT_WORDS = ("MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "UNKILLABLE", "BUSY", "LOADING", "READONLY", "TRYAGAIN")
 
 
@@ -41,6 +48,16 @@ def is_answer(error: Exception) -> bool:
     return isinstance(error, ResponseError) and not explained
 
 
+def refuses_writes(error: BaseException) -> bool:
+    """Whether Redis is there and takes no write. It still tells what it has, so nobody needs to spare it."""
+    return isinstance(error, ResponseError) and _refusal(error) is not None
+
+
+def _refusal(error: Exception) -> str | None:
+    told = f"{type(error).__name__} {error}"
+    return next((text for words, text in _REFUSALS.items() if any(word in told for word in words)), None)
+
+
 def unavailable(error: Exception) -> UnavailableError:
     """Says what to check, and never what was sent."""
     kind = type(error).__name__
@@ -48,8 +65,8 @@ def unavailable(error: Exception) -> UnavailableError:
         return UnavailableError(
             f"store: Redis refuses our user or a command of its ({kind}); check the store's URL and ACL"
         )
-    if isinstance(error, OutOfMemoryError) or _says(error, ("OOM",)):
-        return UnavailableError("store: Redis is full (maxmemory); give it more, or delete streams")
+    if (refusal := _refusal(error)) is not None:
+        return WritesRefusedError(f"store: {refusal}")
     return UnavailableError(f"store: no answer from Redis in time ({kind}); the request may be sent again")
 
 

@@ -33,7 +33,7 @@ from unskew.core.errors import ConfigError
 from unskew.service.concurrency import SingleFlight
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.address import Address
-from unskew.service.stores.redis.failures import FAILURES, is_answer, is_transient, unavailable
+from unskew.service.stores.redis.failures import FAILURES, is_answer, is_transient, refuses_writes, unavailable
 from unskew.service.stores.redis.pipelined_connection import PipelinedConnection
 from unskew.service.stores.redis.scripts import Script
 
@@ -240,6 +240,9 @@ class _Request:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
         breaker = self._health.breaker
+        if error is not None and refuses_writes(error):
+            breaker.success(self._ticket)
+            raise unavailable(cast(Exception, error)) from error
         if isinstance(error, (*FAILURES, asyncio.TimeoutError)) and not is_answer(error):
             breaker.failure(time.monotonic(), self._ticket)
             raise unavailable(error) from error

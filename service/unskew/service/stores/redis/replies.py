@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.round_log import Commit, Member, ReportKey, RoundView
-from unskew.service.stores.records import HistoryEntry, PartKey, PlanRecord, StreamRecord
+from unskew.service.stores.records import HistoryEntry, News, PartKey, PlanRecord, StreamRecord
 
 __all__ = [
-    "MICROS", "Pairs", "commit_of", "digits", "groups", "history_entry_of", "micros", "pairs", "part_keys_of",
-    "plan_of", "report_field", "report_key", "report_name", "round_of", "stream_of", "version_text",
+    "MICROS", "Pairs", "commit_of", "digits", "groups", "history_entry_of", "micros", "news_of", "pairs",
+    "part_keys_of", "plan_of", "report_field", "report_key", "report_name", "round_of", "stream_of", "version_text",
 ]  # fmt: skip
 
 MICROS = 1e6
 _DIGITS = 20
 _NEVER = "0" * 2 * _DIGITS
+_NEWS = re.compile(rb"(plan|round|stream) ([A-Za-z0-9._:/-]{1,200})(?: (\d{1,16}) (\d{1,16}))?(?: (db\d{1,10}))?")
 _MAX_FIELDS = 1000  # that Lua unpacks at once
 T = TypeVar("T")
 Pairs = list[tuple[bytes, bytes]]
@@ -39,6 +41,16 @@ def groups(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[list
         total += size
     if group:
         yield group
+
+
+def news_of(message: bytes) -> tuple[News, bytes] | None:
+    """Published news, and for which database alone, if for one; None where the message is none."""
+    read = _NEWS.fullmatch(message)
+    if read is None:
+        return None
+    what, stream, opened, merged, db = read.groups()
+    rounds = None if opened is None else (int(opened), int(merged))
+    return News(stream.decode(), what.decode(), rounds), db or b""
 
 
 def micros(seconds: float) -> int:

@@ -43,9 +43,15 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local expires
 local function whole(number) return string.format('%.0f', number) end
-local function publish(what) redis.call('PUBLISH', channel, what .. ' ' .. stream) end
+-- Database 0 has the channel that the release before this one uses for all. News of another one are there too, marked.
+local shared, db = string.match(channel, '^(.*:news):(%d+)$')
+local function send(news)
+  redis.call('PUBLISH', channel, news)
+  if shared then redis.call('PUBLISH', shared, news .. ' db' .. db) end
+end
+local function publish(what) send(what .. ' ' .. stream) end
 local function publish_rounds(open, merged)
-  redis.call('PUBLISH', channel, 'round ' .. stream .. ' ' .. whole(open) .. ' ' .. whole(merged))
+  send('round ' .. stream .. ' ' .. whole(open) .. ' ' .. whole(merged))
 end
 -- After a write that may have made the key.
 local function own(key)

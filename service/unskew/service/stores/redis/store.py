@@ -11,8 +11,8 @@ remember them put them back (``recovering``), in a new incarnation. A deleted st
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
 from typing import Any
@@ -24,9 +24,11 @@ from unskew.service.errors import UnavailableError
 from unskew.service.stores.address import Address
 from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts
 from unskew.service.stores.records import (
+    MISSED,
     HistoryEntry,
     Marks,
     News,
+    NewsState,
     PartKey,
     PartOutcome,
     PlanOutcome,
@@ -37,13 +39,16 @@ from unskew.service.stores.records import (
 from unskew.service.stores.redis import replies
 from unskew.service.stores.redis.owner_quotas import OwnerQuotas
 from unskew.service.stores.redis.redis_client import Patience, RedisClient
+from unskew.service.stores.redis.replies import news_of
 from unskew.service.stores.redis.report_batches import WrittenReports
 from unskew.service.stores.redis.scripts import SCRIPTS
-from unskew.service.stores.redis.subscription import listen
+from unskew.service.stores.redis.subscription import Subscription
 
 __all__ = ["RedisStore"]
 
+_log = logging.getLogger("unskew.service")
 _JITTER = 0.1
+_PROBE = 60  # seconds that the key of readiness stays
 _DELETED = 86_400.0  # seconds for which a deleted stream is remembered (scripts)
 _CERTAIN = 0.45  # of the time to live
 _PAGE = 100
@@ -69,34 +74,59 @@ class RedisStore:
         if not 60.0 <= ttl <= 1e9:
             raise ConfigError("ttl", ttl, "seconds, 60 to 1e9")
         self._prefix, self._ttl, self._limits, self._reply = prefix, ttl, limits or Limits(), reply
-        self._channel, self._index = f"{prefix}:news", f"{prefix}:streams"
+        self._shared_channel, self._index = f"{prefix}:news", f"{prefix}:streams"
+        self._channel = f"{self._shared_channel}:{address.db}" if address.db else self._shared_channel
         self._client = RedisClient(address, patience or Patience())
         self._rng = random.Random()
         self._hub = Hub()
         self._quotas = OwnerQuotas(self._client, prefix, self.stream)
         self._reports = WrittenReports(self._run, reply)
-        self._listening: asyncio.Task[None] | None = None
+        self._subscription: Subscription | None = None
+        self._dropped = 0
 
     async def ping(self) -> None:
-        await self._client.command("PING")
+        """A write: a Redis that is full, or a replica, answers a PING."""
+        await self._client.command("SET", f"{self._prefix}:probe", "", "EX", _PROBE)
 
     async def close(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._listening
+        if self._subscription is not None:
+            await self._subscription.close()
         self._hub.close()
         await self._client.close()
 
+    # -- news
+
     def news(self) -> AsyncIterator[News]:
-        if self._listening is None:
-            listening = listen(self._channel, self._publish, self._client.subscriber)
-            self._listening = asyncio.get_running_loop().create_task(listening)
+        if self._subscription is None:
+            channels = sorted({self._channel, self._shared_channel})
+            self._subscription = Subscription(channels, self._take_message, self._client.subscriber)
         return self._hub.listen()
 
-    def _publish(self, message: bytes) -> None:
-        what, stream, *rounds = message.decode().split(" ")  # a stream's name has no space in it
-        self._hub.publish(stream, what, (int(rounds[0]), int(rounds[1])) if len(rounds) == 2 else None)
+    def news_state(self) -> NewsState:
+        return NewsState("" if self._subscription is None else self._subscription.trouble, self._dropped)
+
+    def _take_message(self, message: tuple[bytes, bytes] | None) -> None:
+        """Pub/sub ignores database numbers, and anybody may publish. Database 0 has the shared channel, on which the
+        replicas of the release before this one publish for every database: elsewhere their news are wake-ups without
+        numbers, which are another database's as likely as not. What is marked for one database is on its own channel,
+        too (docs/decisions/0036-news-channels.md)."""
+        if message is None:
+            self._hub.deliver(MISSED)
+            return
+        channel, data = message
+        read = news_of(data)
+        if read is None:
+            self._drop()
+            return
+        news, only_for = read
+        if not only_for:
+            own = channel == self._channel.encode()
+            self._hub.publish(news.stream, news.what, news.rounds if own else None)
+
+    def _drop(self) -> None:
+        if not self._dropped:
+            _log.warning("a message on the channel %s is no news: dropped, as all such are", self._shared_channel)
+        self._dropped += 1
 
     # -- scripts
 
