@@ -74,9 +74,9 @@ def check(folder: Path, batches: list[Rows]) -> None:
 def test_killed_in_a_task_and_a_task_that_fails(tmp_path: Path) -> None:
     """Some tasks have put their files and some have not; in a second life a task fails and runs again. (What a driver
     leaves behind at each other step is tried in one process, in ``test_stateful_batches``.)"""
-    batches = drawn(tmp_path, 3, seed=3)
-    assert run(tmp_path, "in a task", 1) == -signal.SIGKILL
-    assert run(tmp_path, FAILS, 2) == 0
+    batches = drawn(tmp_path, 2, seed=3)
+    assert run(tmp_path, "in a task", 0) == -signal.SIGKILL
+    assert run(tmp_path, FAILS, 1) == 0
     assert (tmp_path / "failed").exists()
     check(tmp_path, batches)
 
@@ -95,6 +95,6 @@ def test_killed_at_every_step(tmp_path: Path, step: str, seed: int) -> None:
 
 def test_on_spark_connect(tmp_path: Path, connect: str) -> None:
     """The handler is pickled and runs in another process, with a session of its own."""
-    batches = drawn(tmp_path, 3, seed=5)
+    batches = drawn(tmp_path, 2, seed=5)
     assert run(tmp_path, connect) == 0
     check(tmp_path, batches)
