@@ -28,7 +28,19 @@ from unskew.spark.folders import Folder
 from unskew.spark.frame.keys import SPREAD_SEED
 from unskew.wire import StoredPin, pinned_from_bytes
 
-__all__ = ["ROWS", "VARIED", "Verdict", "another_plan", "ids_of", "judge", "live", "lives", "prepare", "routed_by", "users_of"]
+__all__ = [
+    "ROWS",
+    "VARIED",
+    "Verdict",
+    "another_plan",
+    "ids_of",
+    "judge",
+    "live",
+    "lives",
+    "prepare",
+    "routed_by",
+    "users_of",
+]
 
 ROWS = 1_500  # a batch
 _KEYS, _HOT = 300, 0.4

@@ -22,9 +22,7 @@ STEPS = ("before-pin", "after-pin", "in-batch", "before-commit")
 FEW = ("in-batch", "before-commit")  # whoever dies before or right after the pin has done less than in the batch
 
 
-def died(
-    folder: Path, steps: tuple[str, ...], first: Orders, each: Sequence[Mapping[str, Any]] = ({},)
-) -> Verdict:
+def died(folder: Path, steps: tuple[str, ...], first: Orders, each: Sequence[Mapping[str, Any]] = ({},)) -> Verdict:
     """Die at each of these steps, each time a batch later."""
     kills = [(step, 1 + at) for at, step in enumerate(steps)]
     batches = len(kills) + 2
