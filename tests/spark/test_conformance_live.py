@@ -25,8 +25,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 )
 def test_a_live_spark_writes_the_same_conformance_file(spark: SparkSession, name: str) -> None:
     """Made anew with the kept script, in two time zones, each file is equal to the committed one.
-    The dear one, of hashes, is long: it changes with Spark's version only, and the tests below have literals and
-    columns of most types."""
+    The dear one, of hashes, is long: it changes with Spark's version only; ``test_native_route`` has columns of
+    every type, and the tests below have literals."""
     from tools.make_conformance import FILES
 
     kept, made = load(name), FILES[name](spark)

@@ -40,9 +40,10 @@ def check(found: Verdict, steps: tuple[str, ...]) -> None:
 
 def test_batches_run_again_by_what_they_were_bound_to(tmp_path: Path) -> None:
     """A small dose: every row once in the output, and in every run of its batch where its pin says. The first life
-    places in flight and dies in its second batch, which the next life runs again by its cells though it goes by plans
-    itself; it dies before it commits a batch of its own, which a third life runs again by its plan."""
-    check(died(tmp_path, FEW, Orders(), ({"fresh": "inflight"}, {}, {})), FEW)
+    places in flight and dies in its second batch; the next one runs that again by its cells, and the others by plans.
+    (Batches that run again by a plan, after a failure and not a death, are in ``test_batches``.)"""
+    steps = ("in-batch",)
+    check(died(tmp_path, steps, Orders(), ({"fresh": "inflight"}, {})), steps)
 
 
 @pytest.mark.long
