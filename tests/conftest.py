@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -43,3 +44,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     began, load = config.stash[BEGAN]
     took, cores = time.monotonic() - began, os.cpu_count()
     terminalreporter.write_line(f"{took:.0f} s on {cores} cores; load of other work when it began: {load:.1f}")
+
+
+def pytest_collection_finish() -> None:
+    """What was collected lives to the end: no collection of garbage need look at it."""
+    gc.collect()
+    gc.freeze()

@@ -12,8 +12,13 @@ __all__ = ["diagonal", "some_of"]
 
 
 def some_of(values: Iterable[Any], *small: Any) -> list[Any]:
-    """All values; those that are not of the small dose are marked long."""
-    return [pytest.param(value, marks=() if value in small else pytest.mark.long) for value in values]
+    """All values, a tuple for several arguments; those that are not of the small dose are marked long."""
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)), marks=() if value in small else pytest.mark.long
+        )
+        for value in values
+    ]
 
 
 def diagonal(*axes: Iterable[Any]) -> list[Any]:

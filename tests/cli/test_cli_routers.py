@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.command import Done, in_process, in_shell, on_a_terminal, skewed, write_stream
+from tests.doses import some_of
 from unskew.cli.whatif import agents
 from unskew.cli.whatif.agents import COOPERATING, fleet_of
 from unskew.cli.whatif.job import Job, Sliding
@@ -161,9 +162,9 @@ def compiled():
     there = {id(each): each for module in modules for each in vars(module).values()}.values()
     return sum(len(each.signatures) for each in there if hasattr(each, "signatures"))
 
-hashes = hash_keys(np.random.default_rng(1).zipf(1.2, 60_000) % 20_000)
-together = Job((), sliding=Sliding(20_000, 400), agents=2, dsync=5_000)
-for job in (Job(()), Job((), sliding=Sliding(20_000, 400), agents=2), together):
+hashes = hash_keys(np.random.default_rng(1).zipf(1.2, 15_000) % 5_000)
+together = Job((), sliding=Sliding(5_000, 100), agents=2, dsync=1_250)
+for job in (Job(()), Job((), sliding=Sliding(5_000, 100), agents=2), together):
     for router in COOPERATING if job.dsync else ROUTERS:
         warm_up(router, job, lambda: 0.0)
         before = compiled()
@@ -281,7 +282,7 @@ def test_holistics_rule_is_told_beside_what_was_measured(capsys: pytest.CaptureF
         assert json.loads(whatif(capsys, path, "--policies", "kip", "--json").out)["selection_rule"] is None
 
 
-@pytest.mark.parametrize(("width", "columns"), [pytest.param(60, 8, marks=pytest.mark.long), (80, 8), (120, 10)])
+@pytest.mark.parametrize(("width", "columns"), some_of([(60, 8), (80, 8), (120, 10)], (80, 8)))
 def test_no_cell_is_cut_on_any_terminal(width: int, columns: int, stream: Path) -> None:
     """At 80 the makespan and the kind are left out, and the label still tells a router of a planner's name."""
     options = ["--column", "key", "--policies", "cg,dagreedy,wchoices", "--partitions", "64", "--batch", "2000"]

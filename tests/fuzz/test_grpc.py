@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.message import Message
 from hypothesis import strategies as st
 
-from tests.fuzz.doses import DOSES, LONG
+from tests.fuzz.doses import DOSES, LONG_DOSES
 from tests.fuzz.judge import Judge, fault_of
 from tests.fuzz.messages import REQUESTS, messages
 from tests.fuzz.runs import each, halves, of_long
@@ -139,7 +139,7 @@ def test_five_times_as_many_fresh_cases(target: Target) -> None:
     judge, start = Judge(), of_long()
     print(f"UNSKEW_FUZZ_SEED={start}")  # noqa: T201 - pytest shows it where the test fails
     for number in halves(target, judge, start):
-        run_built(target, judge, LONG * DOSES["built"] // 2, number)
-        run_broken(target, judge, LONG * DOSES["broken"] // 2, number)
-        run_bytes(target, judge, LONG * DOSES["bytes"] // 2, number)
-    assert judge.answered > 0.99 * LONG * (DOSES["built"] + DOSES["broken"] + DOSES["bytes"])
+        run_built(target, judge, LONG_DOSES["built"] // 2, number)
+        run_broken(target, judge, LONG_DOSES["broken"] // 2, number)
+        run_bytes(target, judge, LONG_DOSES["bytes"] // 2, number)
+    assert judge.answered > 0.99 * (LONG_DOSES["built"] + LONG_DOSES["broken"] + LONG_DOSES["bytes"])

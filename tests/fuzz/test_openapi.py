@@ -28,7 +28,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from tests.fuzz.doses import DOSES, LONG
+from tests.fuzz.doses import DOSES, LONG_DOSES
 from tests.fuzz.judge import Judge
 from tests.fuzz.messages import REQUESTS, STREAMS, TEXTS
 from tests.fuzz.rest import Rest, fault_of_response, written
@@ -59,7 +59,7 @@ def _document(target: Target) -> dict[str, Any]:
 
 def _shaped(document: dict[str, Any]) -> dict[str, Any]:
     """The same, with streams that are there, and some that a valid request would create."""
-    others = [f"no-such-stream-{number}" for number in range(len(STREAMS) // 2)]
+    others = [f"no-such-stream-{number}" for number in range(len(STREAMS))]
     shaped = copy.deepcopy(document)
     for path in shaped["paths"].values():
         for operation in path.values():
@@ -273,6 +273,6 @@ def test_five_times_as_many_fresh_requests(target: Target) -> None:
     judge, start = Judge(), of_long()
     print(f"UNSKEW_FUZZ_SEED={start}")  # noqa: T201 - pytest shows it where the test fails
     for number in halves(target, judge, start):
-        run_documented(target, judge, LONG * DOSES["documented"] // 2, number)
-        run_bodies(target, judge, LONG * DOSES["bodies"] // 2, number)
-        run_odd(target, judge, LONG * DOSES["odd"] // 2, number)
+        run_documented(target, judge, LONG_DOSES["documented"] // 2, number)
+        run_bodies(target, judge, LONG_DOSES["bodies"] // 2, number)
+        run_odd(target, judge, LONG_DOSES["odd"] // 2, number)

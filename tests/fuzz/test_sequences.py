@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.message import Message
 from hypothesis import strategies as st
 
-from tests.fuzz.doses import DOSES, LONG
+from tests.fuzz.doses import DOSES, LONG_DOSES
 from tests.fuzz.judge import Judge
 from tests.fuzz.messages import REQUESTS
 from tests.fuzz.rest import Rest
@@ -57,9 +57,9 @@ def sequence(random: Random, send: Send) -> None:
     send("DeleteStream", pb.DeleteStreamRequest(stream=stream))
 
 
-def sequences(dose: str) -> int:
+def sequences(dose: int) -> int:
     """As many as half of that dose takes."""
-    return math.ceil(_SPARE * DOSES[dose] / STEPS / 2)
+    return math.ceil(_SPARE * dose / STEPS / 2)
 
 
 def run(send: Send, count: int, number: int) -> None:
@@ -80,7 +80,7 @@ def test_sequences_over_grpc_are_answered(target: Target) -> None:
     """Jobs' sequences, a quarter of the requests with a fault in them."""
     judge = Judge()
     for number in halves(target, judge):
-        run(over_grpc(target, judge), sequences("grpc sequences"), number)
+        run(over_grpc(target, judge), sequences(DOSES["grpc sequences"]), number)
     assert judge.answered >= DOSES["grpc sequences"]
     assert judge.served >= DOSES["grpc sequences"]
     deep(judge)
@@ -92,7 +92,7 @@ def test_sequences_over_rest_are_answered(target: Target) -> None:
     judge = Judge()
     rest = Rest(target, judge)
     for number in halves(target, judge):
-        run(rest.send, sequences("rest sequences"), number)
+        run(rest.send, sequences(DOSES["rest sequences"]), number)
     assert judge.answered >= DOSES["rest sequences"]
     assert judge.served >= DOSES["rest sequences"]
     deep(judge)
@@ -103,7 +103,7 @@ def test_sequences_on_a_redis_are_answered(redis_target: Target) -> None:
     """Numbers pass through the store's scripts there: what memory takes, Redis takes."""
     judge = Judge()
     for number in halves(redis_target, judge):
-        run(over_grpc(redis_target, judge), sequences("redis sequences"), number)
+        run(over_grpc(redis_target, judge), sequences(DOSES["redis sequences"]), number)
     assert judge.answered >= DOSES["redis sequences"]
     assert judge.served >= DOSES["redis sequences"]
     deep(judge)
@@ -118,6 +118,6 @@ def test_many_fresh_sequences(store: str, request: pytest.FixtureRequest) -> Non
     judge, start = Judge(), of_long()
     print(f"UNSKEW_FUZZ_SEED={start}")  # noqa: T201 - pytest shows it where the test fails
     for number in halves(target, judge, start):
-        run(over_grpc(target, judge), LONG * sequences("grpc sequences"), number)
-        run(Rest(target, judge).send, LONG * sequences("rest sequences"), number)
+        run(over_grpc(target, judge), sequences(LONG_DOSES["grpc sequences"]), number)
+        run(Rest(target, judge).send, sequences(LONG_DOSES["rest sequences"]), number)
     deep(judge)

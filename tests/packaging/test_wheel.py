@@ -124,6 +124,7 @@ def clean(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "install",
         "--quiet",
         "--no-input",
+        "--no-compile",
         "--disable-pip-version-check",
     ]
     run([*pip, "--constraint", pins, str(wheel), *TEST_TOOLS], home)

@@ -31,6 +31,7 @@ _SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "4",
+    "spark.python.daemon.module": "unskew.spark.demo.daemon",  # workers that need not load pandas anew
 }
 
 

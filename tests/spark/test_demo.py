@@ -105,7 +105,7 @@ def test_the_quick_demo_shows_proves_and_reports(tmp_path: Path) -> None:
     """Three batches, the first two placed by their own rows; unskew's partitions are even there and hash's are not;
     both results are the stream's; the page is there, and nothing else: no process, no temporary file, no noise on
     stderr. Other services and another Spark may have their ports."""
-    with ports_in_use(), running(tmp_path, "--out", "report") as run:
+    with ports_in_use(), running(tmp_path, "--rows", "6000", "--out", "report") as run:
         out, err = run.communicate(timeout=LONG)
         left = ended(run.pid, 90.0)
     assert (run.returncode, err, left) == (0, "", [])
@@ -115,7 +115,7 @@ def test_the_quick_demo_shows_proves_and_reports(tmp_path: Path) -> None:
     assert rows[1][3] in ("counted", "inflight")  # no other way has been scored yet
     assert min(float(row[1]) for row in rows[:2]) > 2.0
     assert max(float(row[2]) for row in rows[:2]) < 1.2
-    assert re.search(r"results equal: yes, 60,000 rows in [\d,]+ keys, SHA-256 [0-9a-f]{16}", out)
+    assert re.search(r"results equal: yes, 18,000 rows in [\d,]+ keys, SHA-256 [0-9a-f]{16}", out)
     assert "report: report/index.html" in out
     assert re.search(r"^watch it live, while it lasts: http://127\.0\.0\.1:\d+/$", out, re.MULTILINE)
     assert [path.name for path in tmp_path.iterdir()] == ["report"]

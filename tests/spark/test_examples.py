@@ -21,13 +21,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 RUN = {
-    "skewed_groups": 6_000,
+    "skewed_groups": 1_500,
     "skewed_join": 60_000,
     "even_parquet": 60_000,
-    "before_and_after": 12_000,
+    "before_and_after": 3_000,
     "windowed_sketches": 20_000,
     "streaming_join": 6_000,
-    "stateful_sessions": 6_000,
+    "stateful_sessions": 2_000,
 }
 SET = ("spark.sql.shuffle.partitions", "spark.sql.autoBroadcastJoinThreshold")  # what they set on their session
 ELSEWHERE = {"kafka_in_out", "live_stream"}  # test_kafka.py, which has a broker; tests/service/test_live_stream.py
@@ -138,4 +138,4 @@ def test_streaming_join_makes_the_same_pairs_in_all_partitions(printed: Printed)
 
 def test_stateful_sessions_have_every_click_once(printed: Printed) -> None:
     """Sessions end by themselves, in whichever batch that is."""
-    assert "they have 6,000 of 6,000 clicks" in printed("stateful_sessions")
+    assert "they have 2,000 of 2,000 clicks" in printed("stateful_sessions")

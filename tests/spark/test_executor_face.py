@@ -321,8 +321,10 @@ def test_tasks_that_cannot_know_how_many_they_are_are_counted(spark: SparkSessio
         assert sk.client.get_scale("many").map_tasks == 5
 
 
+@pytest.mark.long
 def test_a_task_that_fails_after_it_reported_changes_nothing(service: Embedded) -> None:
-    """A real retry, in a Spark that allows three attempts: the multiset is exact, and the service counts once."""
+    """A real retry, in a Spark that allows three attempts: the multiset is exact, and the service counts once.
+    (The small dose has the second report without the retry: ``test_a_batch_counts_once_however_often_it_runs``.)"""
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.executor_retry", service.target],
         capture_output=True,

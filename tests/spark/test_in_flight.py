@@ -23,6 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from tests.doses import some_of
 from tests.servers import wait_for
 from tests.spark.failures.gates import Gate
 from tests.spark.frames import KEYS, setting, shuffles, typed_frame
@@ -84,7 +85,7 @@ def same(one: DataFrame, other: DataFrame) -> None:
 
 
 @MOSTLY_ADAPTIVE
-@pytest.mark.parametrize("policy", [WHOLE, CUT])
+@pytest.mark.parametrize("policy", some_of([WHOLE, CUT], WHOLE))
 def test_every_key_type_with_its_edges(
     spark: SparkSession, sessions: dict[str, Unskew], policy: str, adaptive: str
 ) -> None:
@@ -156,12 +157,38 @@ def sources(spark: SparkSession, folder: Path) -> dict[str, Callable[[], DataFra
     }
 
 
-@MOSTLY_ADAPTIVE
-def test_rows_of_any_make(spark: SparkSession, sessions: dict[str, Unskew], tmp_path: Path, adaptive: str) -> None:
+FEW_MAKES = (
+    "parquet, filtered",
+    "product",
+    "cached",
+    "limit",
+    "by the key, as many as cells",
+    "subquery",
+    "python",
+    "nested",
+    "variant",
+    "wide",
+    "long rows",
+    "odd names",
+    "no rows, as Spark knows",
+    "no partitions",
+)
+"""The dearest to get wrong; ``test_groups_of_any_make`` has others."""
+
+
+@pytest.mark.parametrize(
+    ("few", "adaptive"),
+    [(FEW_MAKES, "true"), pytest.param(None, "true", marks=long), pytest.param(None, "false", marks=long)],
+    ids=["few", "true", "false"],
+)
+def test_rows_of_any_make(
+    spark: SparkSession, sessions: dict[str, Unskew], tmp_path: Path, few: tuple[str, ...] | None, adaptive: str
+) -> None:
     """Files, joins, aggregates, caches, unions, limits, other placements, no rows: the same rows, the same schema."""
+    makes = sources(spark, tmp_path)
     with setting(spark, spark__sql__adaptive__enabled=adaptive):
-        for at, (name, make) in enumerate(sources(spark, tmp_path).items()):
-            df, sk = make(), sessions[(WHOLE, CUT)[at % 2]]
+        for at, name in enumerate(few or makes):
+            df, sk = makes[name](), sessions[(WHOLE, CUT)[at % 2]]
             made = sk.repartition(df, df["k"])
             assert made.schema == df.schema, name
             assert multiset(made) == multiset(df), name
@@ -293,15 +320,29 @@ def both(key: Any, left: Any, right: Any) -> Any:
     return pd.DataFrame({"k": [key[0]], "n": [len(left) * 100_000 + len(right)]})
 
 
+FEW_QUERIES = ("grouped", "window", "left join", "joined with itself", "joined with its groups", "union", "cogrouped")
+"""Of cut keys Spark is told nothing, so that it asks for a shuffle of its own each time."""
+
+
 @pytest.mark.parametrize(
-    ("policy", "column", "adaptive"),
+    ("policy", "column", "adaptive", "names"),
     [
-        pytest.param(*each, marks=() if each in ((WHOLE, None, "true"), (CUT, "at", "false")) else long)
-        for each in product((WHOLE, CUT), (None, "at"), ("true", "false"))
+        (WHOLE, None, "true", tuple(QUERIES)),
+        (CUT, "at", "false", FEW_QUERIES),
+        *(
+            pytest.param(*each, tuple(QUERIES), marks=long)
+            for each in product((WHOLE, CUT), (None, "at"), ("true", "false"))
+            if each != (WHOLE, None, "true")
+        ),
     ],
 )
 def test_what_is_asked_of_a_placed_frame_is_what_spark_says(
-    spark: SparkSession, sessions: dict[str, Unskew], policy: str, column: str | None, adaptive: str
+    spark: SparkSession,
+    sessions: dict[str, Unskew],
+    policy: str,
+    column: str | None,
+    adaptive: str,
+    names: tuple[str, ...],
 ) -> None:
     """Whatever uses where rows are: groups, windows, all kinds of joins with frames placed alike or otherwise, unions,
     sets. No broadcast, so that every join asks where rows are. All questions in one job."""
@@ -313,8 +354,8 @@ def test_what_is_asked_of_a_placed_frame_is_what_spark_says(
             placed = [df.drop(column) for df in placed]
         ours, plain = (
             [
-                query(left, right, one).select(F.lit(name).alias("q"), F.to_json(F.struct("*")).alias("row"))
-                for name, query in QUERIES.items()
+                QUERIES[name](left, right, one).select(F.lit(name).alias("q"), F.to_json(F.struct("*")).alias("row"))
+                for name in names
             ]
             for left, right in (placed, (one, two))
         )

@@ -1,4 +1,4 @@
-"""Structured Streaming on a real Kafka broker, whose driver dies in the middle of a batch.
+"""Structured Streaming on a real Kafka broker, whose driver dies in the middle of a batch (``long``).
 
 The job runs in a process of its own (``kafka.job``), because its Spark has other jars. Without Maven, or where Maven
 has nothing to fetch from, these tests skip and say so.
@@ -91,14 +91,19 @@ def imbalance(rows: pa.Table) -> float:
 
 
 @pytest.mark.parametrize(
-    ("fresh", "stops"), [("previous", (2,)), pytest.param("same", (0, 1, 2, 3), marks=pytest.mark.long)]
+    ("fresh", "stops"),
+    [
+        ("previous", ()),
+        pytest.param("previous", (2,), marks=pytest.mark.long),
+        pytest.param("same", (0, 1, 2, 3), marks=pytest.mark.long),
+    ],
 )
-def test_a_killed_driver_goes_on_with_each_message_once_and_where_it_was(
+def test_each_message_comes_once_and_a_killed_driver_goes_on_where_it_was(
     tmp_path: Path, fresh: str, stops: Sequence[int]
 ) -> None:
     """The second run of a batch places each row as its first run did, by a plan that splits the hot key. All batches
     together have each message once. The topic has some twice, of the batches that ran twice, and lacks none: Spark's
-    sink promises no more."""
+    sink promises no more. The small dose kills nobody: ``test_exactness`` does."""
     with broker(tmp_path / "broker") as kafka:
         before = {batch: killed_in(batch, life(tmp_path, kafka, fresh, stops), tmp_path) for batch in stops}
         told = to_the_end(life(tmp_path, kafka, fresh, stops), tmp_path)
@@ -111,7 +116,8 @@ def test_a_killed_driver_goes_on_with_each_message_once_and_where_it_was(
     assert Counter(rows["number"].to_pylist()) == Counter(str(number) for number in range(job.MESSAGES))
     assert len(places(rows)) == job.MESSAGES
     assert set(rows["partition"].to_pylist()) == set(range(TOPIC_PARTITIONS))
-    assert told["distinct"] == job.MESSAGES < told["out"]
+    assert told["distinct"] == job.MESSAGES
+    assert (told["out"] > job.MESSAGES) is bool(stops)
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from unskew.core.quality.measures import makespan
 from unskew.spark import Unskew
 
 if TYPE_CHECKING:
-    import pandas as pd
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -66,21 +66,22 @@ def test_a_plan_evens_out_weight_and_not_rows(spark: SparkSession, sk: Unskew) -
 def test_groups_and_aggregates_are_planned_by_weight(spark: SparkSession, sk: Unskew) -> None:
     """The heavy groups are in tasks of their own; results are those of a plain job."""
 
-    def sizes(rows: pd.DataFrame) -> pd.DataFrame:
-        return rows.head(1)[["k"]].assign(n=len(rows))
+    def sizes(rows: pa.Table) -> pa.Table:
+        return rows.select(["k"]).slice(0, 1).append_column("n", [[len(rows)]])
 
-    def merge(states: pd.DataFrame) -> pd.DataFrame:
-        return states.head(1)[["k"]].assign(n=int(states["n"].sum()))
+    def merge(states: pa.Table) -> pa.Table:
+        return states.select(["k"]).slice(0, 1).append_column("n", [[sum(states["n"].to_pylist())]])
 
     rows, schema = frame(spark), "k bigint, n bigint"
     expected = sorted(map(tuple, rows.groupBy("k").count().collect()))
-    assert sorted(map(tuple, sk.group_apply(rows, "k", sizes, schema, weight="w").collect())) == expected
-    found = sk.aggregate(rows, "k", sizes, merge, schema, spread="id", weight="w")
+    assert sorted(map(tuple, sk.group_apply(rows, "k", sizes, schema, form="arrow", weight="w").collect())) == expected
+    found = sk.aggregate(rows, "k", sizes, merge, schema, form="arrow", spread="id", weight="w")
     assert sorted(map(tuple, found.collect())) == expected
     assert sk.placed is not None
     assert makespan(sk.placed.ranges.loads, 2) < 1.1 * sk.placed.ranges.loads.sum() / 2
     plan = sk.plan(rows, "k", spread="id", weight="w")
-    assert sorted(map(tuple, sk.aggregate(rows, "k", sizes, merge, schema, plan).collect())) == expected
+    found = sk.aggregate(rows, "k", sizes, merge, schema, plan, form="arrow")
+    assert sorted(map(tuple, found.collect())) == expected
     weights = np.where(np.arange(KEYS) % 200 == 7, 60, 1) * (ROWS // KEYS)
     loads = np.bincount(plan.place(hash_keys(np.arange(KEYS))).clip(0), weights, N)
     assert loads.max() < 1.3 * loads.mean()

@@ -101,9 +101,9 @@ def in_sketches(
 @pytest.mark.parametrize("published", [False, True])
 def test_hll_routers_do_what_a_sketch_a_worker_says(name: str, published: bool) -> None:
     """The registers, the containment test and the running cardinality are those of ``papers.hyperloglog``."""
-    keys = stream(2_500, 2_000, 0.7)
-    ours = make_router(name, 4, window=2_000, cardinality="hll", choices=3, as_published=published).route(keys)
-    assert ours.tolist() == in_sketches(name, keys, 4, 3, 2_000, published=published)
+    keys = stream(1_300, 1_000, 0.7)
+    ours = make_router(name, 4, window=1_000, cardinality="hll", choices=3, as_published=published).route(keys)
+    assert ours.tolist() == in_sketches(name, keys, 4, 3, 1_000, published=published)
 
 
 def test_a_keys_register_and_rank_are_the_sketchs() -> None:

@@ -39,7 +39,7 @@ def by_hand(rows: int, window: int, slide: int) -> list[slice]:
 
 def by_clock(times: np.ndarray, window: float, slide: float) -> list[slice]:
     """The same by time: for each slide that ended and has rows, those of its number and the ones before it."""
-    number = np.floor(times / slide)
+    number = np.floor_divide(times, slide)  # a quotient that is rounded up to a whole number is not one
     reach = int(np.ceil(window / slide))
     ended = [k for k in sorted(set(number.tolist())) if len(number) and k < number[-1] and k - number[0] >= reach - 1]
     inside = [np.flatnonzero((number > k - reach) & (number <= k)) for k in ended]

@@ -37,6 +37,7 @@ _SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
+    "spark.python.daemon.module": "unskew.spark.demo.daemon",  # workers that need not load pandas anew
     "spark.task.maxFailures": "8",
     "spark.stage.maxConsecutiveAttempts": "10",
     "spark.shuffle.io.maxRetries": "1",

@@ -1,4 +1,6 @@
-"""A real streaming query with keyed state: its driver killed at every step, and the same on Spark Connect."""
+"""A real streaming query with keyed state: a task that fails, its driver killed at every step (``long``), and the same
+on Spark Connect.
+"""
 
 from __future__ import annotations
 
@@ -71,9 +73,18 @@ def check(folder: Path, batches: list[Rows]) -> None:
     assert {*log.folder.names("data"), *log.folder.names("output")} == listed
 
 
+def test_a_task_that_fails_runs_again(tmp_path: Path) -> None:
+    """Some tasks have put their files and some have not. (What a driver leaves behind that dies is tried in one
+    process, in ``test_stateful_batches``.)"""
+    batches = drawn(tmp_path, 2, seed=3)
+    assert run(tmp_path, FAILS, 1) == 0
+    assert (tmp_path / "failed").exists()
+    check(tmp_path, batches)
+
+
+@pytest.mark.long
 def test_killed_in_a_task_and_a_task_that_fails(tmp_path: Path) -> None:
-    """Some tasks have put their files and some have not; in a second life a task fails and runs again. (What a driver
-    leaves behind at each other step is tried in one process, in ``test_stateful_batches``.)"""
+    """The same after a first life that died with some files put."""
     batches = drawn(tmp_path, 3, seed=3)
     assert run(tmp_path, "in a task", 1) == -signal.SIGKILL
     assert run(tmp_path, FAILS, 2) == 0
@@ -95,6 +106,6 @@ def test_killed_at_every_step(tmp_path: Path, step: str, seed: int) -> None:
 
 def test_on_spark_connect(tmp_path: Path, connect: str) -> None:
     """The handler is pickled and runs in another process, with a session of its own."""
-    batches = drawn(tmp_path, 3, seed=5)
+    batches = drawn(tmp_path, 2, seed=5)
     assert run(tmp_path, connect) == 0
     check(tmp_path, batches)

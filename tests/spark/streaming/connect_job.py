@@ -1,4 +1,6 @@
-"""``for_each_batch`` under Spark Connect: ``python -m tests.spark.streaming.connect_job FOLDER CONNECT SERVICE``.
+"""``for_each_batch`` under Spark Connect.
+
+``python -m tests.spark.streaming.connect_job FOLDER CONNECT SERVICE RUN ...``, where a run is ``service`` or ``alone``.
 
 A client of a Connect server, so handlers are pickled and run in another process. Each prints a line of JSON.
 """
@@ -74,7 +76,7 @@ def run(spark: SparkSession, source: str, folder: str, sk: Unskew, fresh: Fresh 
     return said
 
 
-def main(folder: str, connect: str, service: str) -> None:
+def main(folder: str, connect: str, service: str, *runs: str) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.remote(connect).getOrCreate()
     try:
@@ -86,7 +88,8 @@ def main(folder: str, connect: str, service: str) -> None:
                 "unpicklable",
                 refused(lambda: sk.for_each_batch(lambda _df, _batch: lock.locked(), "user", f"{folder}/cp", NAME)),
             )
-            say("alone", run(spark, f"{folder}/in", f"{folder}/alone", sk))
+            if "alone" in runs:
+                say("alone", run(spark, f"{folder}/in", f"{folder}/alone", sk))
         with Unskew(spark, stream=STREAM, partitions=PARTITIONS, policy="balanced", service=service) as sk:
             say("service", run(spark, f"{folder}/in", f"{folder}/service", sk, "inflight"))
         with Unskew(spark, stream=STREAM, partitions=PARTITIONS, service="embedded") as sk:

@@ -39,7 +39,7 @@ SCHEMA = "user string, id bigint"
 class Orders:
     """``life``: its number. ``kill``: at which step of ``batch`` the driver dies; one of before-pin, after-pin,
     in-batch, before-commit. ``pinned``: or else what nobody should write, the service's newest plan for each batch.
-    ``varied``: for ``lives``, whether each has other settings. ``fresh``: as ``for_each_batch`` takes it."""
+    ``fresh``: as ``for_each_batch`` takes it."""
 
     life: int = 0
     kill: str = ""
@@ -49,7 +49,6 @@ class Orders:
     shuffles: int = 4
     partitions: int = PARTITIONS
     policy: str = "balanced"
-    varied: bool = False
     fresh: Fresh = "previous"
 
 

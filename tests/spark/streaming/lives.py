@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -28,20 +28,32 @@ from unskew.spark.folders import Folder
 from unskew.spark.frame.keys import SPREAD_SEED
 from unskew.wire import StoredPin, pinned_from_bytes
 
-__all__ = ["ROWS", "Verdict", "another_plan", "ids_of", "judge", "live", "lives", "prepare", "routed_by", "users_of"]
+__all__ = [
+    "ROWS",
+    "VARIED",
+    "Verdict",
+    "another_plan",
+    "ids_of",
+    "judge",
+    "live",
+    "lives",
+    "prepare",
+    "routed_by",
+    "users_of",
+]
 
 ROWS = 1_500  # a batch
 _KEYS, _HOT = 300, 0.4
 _ROOT = Path(__file__).resolve().parents[3]
 _LONGEST = 180.0
-_VARIED: list[dict[str, Any]] = [
+VARIED: list[dict[str, Any]] = [
     {},
     {"shuffles": 7, "policy": "kip"},
     {"shuffles": 2, "partitions": 6, "service": None},
     {"policy": "prompt", "service": None},
     {"shuffles": 200, "partitions": 3, "service": None},
 ]
-"""What is different in a life; the service keeps the stream's number of partitions."""
+"""What is different in each life; the service keeps the stream's number of partitions."""
 
 
 @dataclass(frozen=True)
@@ -111,12 +123,20 @@ def another_plan(client: Client, seed: int) -> None:
     client.build_plan(STREAM, 0, fresh=True)
 
 
-def lives(folder: Path, client: Client, target: str, kills: Sequence[tuple[str, int]], first: Orders) -> None:
-    """A life for each of these deaths and one to the end; in between the service gets another plan."""
+def lives(
+    folder: Path,
+    client: Client,
+    target: str,
+    kills: Sequence[tuple[str, int]],
+    first: Orders,
+    each: Sequence[Mapping[str, Any]] = ({},),
+) -> None:
+    """A life for each of these deaths and one to the end, with what is different in ``each``; in between the service
+    gets another plan."""
     for number, (kill, batch) in enumerate([*kills, ("", -1)]):
         another_plan(client, number)
         orders = replace(first, life=number, kill=kill, batch=batch, service=target)
-        live(folder, replace(orders, **_VARIED[number % len(_VARIED)]) if first.varied else orders)
+        live(folder, replace(orders, **each[number % len(each)]))
 
 
 def judge(folder: Path, batches: int) -> Verdict:

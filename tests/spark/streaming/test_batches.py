@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from tests.doses import some_of
 from tests.spark.frames import setting
 from tests.spark.streaming.job import PARTITIONS, SCHEMA
 from tests.spark.streaming.lives import ROWS, ids_of, prepare, users_of
@@ -33,7 +34,7 @@ def fails(ask: Callable[[], object]) -> None:
         ask()
 
 
-@pytest.mark.parametrize("same", [True, False])
+@pytest.mark.parametrize("same", some_of([True, False], False))
 def test_a_batch_that_failed_runs_again_by_its_plan(spark: SparkSession, sk: Unskew, folder: Path, same: bool) -> None:
     """By the same handler object, or by another session with other settings; the rest of the query goes on."""
     notes = Notes(fails={1, 2})
@@ -74,7 +75,7 @@ def test_the_same_harm_without_pins_loses_rows(spark: SparkSession, sk: Unskew, 
     assert notes.wrong(4) > 0
 
 
-@pytest.mark.parametrize("persist", [False, True])
+@pytest.mark.parametrize("persist", some_of([False, True], True))
 def test_a_handler_with_two_actions(spark: SparkSession, sk: Unskew, short: Path, persist: bool) -> None:
     """Both see the same rows in the same places; a join of the frame with itself does, too."""
     seen: list[int] = []

@@ -23,10 +23,10 @@ ROOT = Path(__file__).resolve().parents[3]
 BATCHES = 3
 
 
-def told(folder: Path, connect: str, service: str) -> dict[str, str]:
+def told(folder: Path, connect: str, service: str, runs: tuple[str, ...]) -> dict[str, str]:
     environment = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.streaming.connect_job", str(folder), connect, service],
+        [sys.executable, "-m", "tests.spark.streaming.connect_job", str(folder), connect, service, *runs],
         cwd=folder,
         env=environment | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -45,21 +45,22 @@ def noted(folder: Path) -> Notes:
     return notes
 
 
-def test_batches_are_pinned_where_handlers_are_pickled(tmp_path: Path, connect: str) -> None:
+@pytest.mark.parametrize("runs", [("service",), pytest.param(("alone", "service"), marks=pytest.mark.long)])
+def test_batches_are_pinned_where_handlers_are_pickled(tmp_path: Path, connect: str, runs: tuple[str, ...]) -> None:
     """With a service by address and without one: a batch that failed runs again by its plan, later ones by newer
     plans. A handler that cannot be pickled and the embedded service are refused at once. There is no plan to look at
     between two stages, so batches that are to go in flight are counted."""
     prepare(tmp_path, BATCHES)
-    for name in ("alone", "service"):
+    for name in runs:
         (tmp_path / name).mkdir()
     with testing.embedded() as service, service.client() as client:
-        found = told(tmp_path, connect, service.target)
+        found = told(tmp_path, connect, service.target, runs)
         assert [one.name for one in client.list_streams()] == [STREAM]
     assert found["type"].startswith("pyspark.sql.connect")
     assert "handle: " in found["unpicklable"]
     assert "a function that can be pickled" in found["unpicklable"]
     assert "the embedded service is classic Spark's" in found["embedded"]
-    for name in ("alone", "service"):
+    for name in runs:
         assert "the handler fails" in found[name]
         notes, checkpoint = noted(tmp_path / name), tmp_path / name / "cp"
         assert [len(notes.runs[batch]) for batch in range(BATCHES)] == [1, 2, 1]
