@@ -630,7 +630,7 @@ def test_the_map_stage_is_a_job_of_the_callers_that_is_named_and_cancelled(
             jobs = tracker.getJobIdsForGroup(group)
             assert len(jobs) == 1
             description = context._jsc.sc().statusStore().job(jobs[0]).description()
-            assert "unskew repartition: rows into 20 cells" in str(description)
+            assert "unskew repartition: rows into 10 cells" in str(description)
             context.cancelJobGroup(group)
             thread.join(60.0)
         finally:

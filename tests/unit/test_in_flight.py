@@ -187,7 +187,7 @@ def test_a_word_holds_the_largest_of_each() -> None:
 
 @pytest.mark.parametrize("partitions", [1, 2, 63, 64, 200, 2_048, 1_000_000])
 def test_cells_are_never_more_than_spark_keeps_numbers_for(partitions: int) -> None:
-    assert 1 <= coarse_cells(partitions) <= MOST_CELLS
+    assert 1 <= coarse_cells(partitions, cut=True) <= coarse_cells(partitions, cut=False) <= MOST_CELLS
     assert 2_048 <= fine_cells(partitions) <= MOST_CELLS
 
 

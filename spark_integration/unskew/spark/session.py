@@ -355,7 +355,7 @@ class Unskew:
             if column is not None:
                 check_new(df, column)
             n = self.partitions
-            how = Placing(n, coarse_cells(n), cut=self._splits, most=n, column=column)
+            how = Placing(n, coarse_cells(n, cut=self._splits), cut=self._splits, most=n, column=column)
             placed = None if self._weighted else self._place(df, key, how, "repartition")
             if placed is not None:
                 return placed[0]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 __all__ = ["MOST_CELLS", "ContentLayout", "coarse_cells", "content_cells", "fine_cells"]
 
 MOST_CELLS = 1 << 16  # Spark keeps a number of each cell for each map task
-_COARSE, _FINE = 4, 32  # cells a partition
+_COARSE, _COARSE_CUT, _FINE = 4, 2, 32  # cells a partition
 _LEAST_FINE = 1 << 11
 _HOSTS, _PIECES = 8, 4  # a partition
 _FEWEST, _LEAST_PIECES, _MOST_PIECES = 32, 8, 256  # pieces where there is room, where there is not, and at most
@@ -49,13 +49,13 @@ class ContentLayout:
         return self.hosts * self.pieces
 
 
-def coarse_cells(partitions: int) -> int:
-    """Cells for a shuffle whose rows are only placed.
+def coarse_cells(partitions: int, *, cut: bool) -> int:
+    """Cells for a shuffle whose rows are only placed. Where a heavy cell can be ``cut`` fewer will do.
 
-    >>> coarse_cells(16), coarse_cells(2_048)
-    (64, 8192)
+    >>> coarse_cells(16, cut=False), coarse_cells(16, cut=True), coarse_cells(2_048, cut=False)
+    (64, 32, 8192)
     """
-    return min(_COARSE * partitions, MOST_CELLS)
+    return min((_COARSE_CUT if cut else _COARSE) * partitions, MOST_CELLS)
 
 
 def fine_cells(partitions: int) -> int:
