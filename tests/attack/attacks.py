@@ -33,7 +33,12 @@ def held_messages(
 
 
 def request(path: str, length: int, token: str = "", method: str = "POST") -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "host: x", f"content-length: {length}", "content-type: application/x-protobuf"]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        "host: x",
+        f"content-length: {length}",
+        "content-type: application/x-protobuf",
+    ]
     if token:
         lines.append(f"authorization: Bearer {token}")
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
@@ -63,7 +68,12 @@ class HeldBodies:
                     self._one(key.fileobj, events, left, piece, selector)  # type: ignore[arg-type]  # all are sockets
 
     def _one(
-        self, one: socket.socket, events: int, left: dict[socket.socket, int], piece: bytes, selector: selectors.BaseSelector
+        self,
+        one: socket.socket,
+        events: int,
+        left: dict[socket.socket, int],
+        piece: bytes,
+        selector: selectors.BaseSelector,
     ) -> None:
         try:
             if events & selectors.EVENT_READ:

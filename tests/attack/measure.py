@@ -114,7 +114,9 @@ def accept_flood(descriptors: int, seconds: float, grpc: bool = False) -> Attack
     def attack(on: Victim) -> tuple[bool, str]:
         limit = on.descriptors + descriptors
         resource.prlimit(on.process.run.pid, resource.RLIMIT_NOFILE, (limit, limit))
-        opened = flood(on.grpc if grpc else on.http, seconds, b"" if grpc else b"GET / HTTP/1.1\r\nx: ", 4 * descriptors)
+        opened = flood(
+            on.grpc if grpc else on.http, seconds, b"" if grpc else b"GET / HTTP/1.1\r\nx: ", 4 * descriptors
+        )
         return on.healthy(), f"{opened} opened"
 
     return attack
@@ -124,7 +126,9 @@ FULL: Mapping[str, Attack] = {
     "a  140 messages of 16 MB, no credential": messages(140, 15),
     "a  140 messages of 16 MB, a credential": messages(140, 15, ATTACKER),
     "a  140 to BuildPlan, a credential": messages(140, 15, ATTACKER, GET_PLAN.replace("GetPlan", "BuildPlan")),
-    "a  140 to ReportHistogram, a credential": messages(140, 15, ATTACKER, GET_PLAN.replace("GetPlan", "ReportHistogram")),
+    "a  140 to ReportHistogram, a credential": messages(
+        140, 15, ATTACKER, GET_PLAN.replace("GetPlan", "ReportHistogram")
+    ),
     "a  140 to health, no credential": messages(140, 15, "", "/grpc.health.v1.Health/Check"),
     "a  140 to KEDA, no credential": messages(140, 15, "", "/externalscaler.ExternalScaler/IsActive"),
     "b  20 bodies of 64 MB, no credential": bodies(20, 15, ""),

@@ -45,7 +45,10 @@ class Others:
             while not over.wait(0.05):
                 self._timed(
                     lambda: get_plan(
-                        pb.GetPlanRequest(stream=STREAM), metadata=tuple(headers.items()), timeout=5, wait_for_ready=True
+                        pb.GetPlanRequest(stream=STREAM),
+                        metadata=tuple(headers.items()),
+                        timeout=5,
+                        wait_for_ready=True,
                     )
                 )
                 self._timed(lambda: httpx.get(url, headers=headers, timeout=5, trust_env=False).raise_for_status())
