@@ -17,7 +17,17 @@ from pathlib import Path
 from tests.attack.attacks import GET_PLAN, HeldBodies, flood, held_messages, request, slow_connections
 from tests.attack.victim import ATTACKER, STREAM, Victim, victim
 
-__all__ = ["FULL", "Suffered", "accept_flood", "bodies", "messages", "slow_headers", "suffered"]
+__all__ = [
+    "FULL",
+    "Suffered",
+    "FEW",
+    "accept_flood",
+    "bodies",
+    "connection_flood",
+    "messages",
+    "slow_headers",
+    "suffered",
+]
 
 _MESSAGE, _BODY = 16 << 20, 64 << 20
 _HISTOGRAMS = f"/v1/streams/{STREAM}/histograms"
@@ -122,6 +132,17 @@ def accept_flood(descriptors: int, seconds: float, grpc: bool = False) -> Attack
     return attack
 
 
+def connection_flood(seconds: float, grpc: bool = False) -> Attack:
+    """(e): connections as fast as they are taken; the descriptors suffice, and ``FEW`` is set."""
+
+    def attack(on: Victim) -> tuple[bool, str]:
+        opened = flood(on.grpc if grpc else on.http, seconds, b"" if grpc else b"GET / HTTP/1.1\r\nx: ", 400)
+        return on.healthy(), f"{opened} opened, {on.descriptors} descriptors"
+
+    return attack
+
+
+FEW = ("--max-http-connections", "100", "--max-grpc-connections", "100")
 FULL: Mapping[str, Attack] = {
     "a  140 messages of 16 MB, no credential": messages(140, 15),
     "a  140 messages of 16 MB, a credential": messages(140, 15, ATTACKER),
@@ -137,6 +158,8 @@ FULL: Mapping[str, Attack] = {
     "c  3,000 slow bodies, a credential": slow_headers(3000, 12, request(_HISTOGRAMS, 1 << 20, ATTACKER) + bytes(1000)),
     "d  flood at the descriptor limit, HTTP": accept_flood(100, 10),
     "d  flood at the descriptor limit, gRPC": accept_flood(100, 10, grpc=True),
+    "e  flood at the connection limit, HTTP": connection_flood(10),
+    "e  flood at the connection limit, gRPC": connection_flood(10, grpc=True),
 }
 
 
@@ -148,7 +171,8 @@ def main() -> None:
     more = {"PYTHONPATH": given.paths} if given.paths else {}
     for name, attack in FULL.items():
         if given.only in name:
-            with tempfile.TemporaryDirectory() as folder, victim(Path(folder), **more) as on:
+            flags = FEW if name.startswith("e") and not more else ()
+            with tempfile.TemporaryDirectory() as folder, victim(Path(folder), *flags, **more) as on:
                 print(f"{name:42} {suffered(on, attack)}", flush=True)
 
 

@@ -27,7 +27,7 @@ from unskew.service.concurrency import monotonic
 __all__ = ["HttpServer", "http_server"]
 
 _BACKLOG = 2048  # connections that the system keeps until they are accepted
-_ACCEPTED_AT_ONCE = 100  # by asyncio, which also tries as often where there is no descriptor left, and logs each
+_ACCEPTED_AT_ONCE = 16  # by asyncio, which also tries as often where there is no descriptor left, and logs each
 _TICKS = 10  # of uvicorn, ten a second
 
 

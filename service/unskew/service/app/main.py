@@ -30,7 +30,7 @@ from unskew.service.api.calls import Calls
 from unskew.service.api.verbs import Verbs
 from unskew.service.app.http_server import HttpServer, http_server
 from unskew.service.app.kernels import seed, shipped
-from unskew.service.app.logs import EventLog, configure
+from unskew.service.app.logs import EventLog, configure, tell_left_out
 from unskew.service.app.metrics_app import metrics_app
 from unskew.service.app.resources import METRICS_CONNECTIONS, few_arenas, fitted, give_back
 from unskew.service.app.settings import Settings, parse
@@ -309,6 +309,7 @@ async def _keep_checking(parts: _ServiceParts, handlers: GrpcServer) -> None:
             last = trouble
         if parts.tls is not None:
             parts.tls.refresh()
+        tell_left_out()
         if parts.budget.forget_peak() >= _BURST:
             await asyncio.to_thread(give_back)
 
