@@ -26,7 +26,8 @@ __all__ = ["SMALL", "STREAM_WINDOW", "EndedError", "Reads"]
 SMALL = 1 << 16  # bytes that the verbs take which have no table, histogram or list
 STREAM_WINDOW = 1 << 16
 _LOOK, _SLOW = 0.1, 3  # seconds between two looks, and how many of them a message has before it is a slow one
-_MOST_UNKNOWN = 64  # messages that are read at once of callers who are not known yet
+_SLOW_OF_UNKNOWN = 2
+_MOST_UNKNOWN = 16  # messages that are read at once of callers who are not known yet
 _CHUNK_OVERHEAD = 1 << 10
 
 
@@ -119,7 +120,7 @@ class Reads:
         now = monotonic()
         for reading in list(self._readings):
             reading.looks += 1
-            if reading.looks >= _SLOW:
+            if reading.looks >= (_SLOW_OF_UNKNOWN if reading.lease is None else _SLOW):
                 self._look_at_slow(reading, now)
         self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look) if self._readings else None
 
