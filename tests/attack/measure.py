@@ -1,7 +1,7 @@
 """What each attack does to a replica: its memory, and how long somebody else waits.
 
-``python -m tests.attack.measure [--paths ROOTS]`` prints the full doses as a table; ``--paths`` are the roots of another
-checkout, whose service is attacked instead.
+``python -m tests.attack.measure [--paths ROOTS]`` prints the full doses as a table; ``--paths`` are the roots of
+another checkout, whose service is attacked instead.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from tests.attack.attacks import GET_PLAN, HeldBodies, flood, held_messages, req
 from tests.attack.victim import ATTACKER, STREAM, Victim, victim
 
 __all__ = [
-    "FULL",
-    "Suffered",
     "FEW",
+    "FULL",
+    "HISTOGRAMS",
+    "Suffered",
     "accept_flood",
     "bodies",
     "connection_flood",
@@ -30,7 +31,7 @@ __all__ = [
 ]
 
 _MESSAGE, _BODY = 16 << 20, 64 << 20
-_HISTOGRAMS = f"/v1/streams/{STREAM}/histograms"
+HISTOGRAMS = f"/v1/streams/{STREAM}/histograms"
 _BACK = 5.0  # seconds within which the others must be served as before
 
 
@@ -99,7 +100,7 @@ def bodies(count: int, seconds: float, token: str = ATTACKER) -> Attack:
     def attack(on: Victim) -> tuple[bool, str]:
         held = HeldBodies()
         try:
-            held.send(on.http, request(_HISTOGRAMS, _BODY, token), count, _BODY, seconds)
+            held.send(on.http, request(HISTOGRAMS, _BODY, token), count, _BODY, seconds)
             return on.healthy(), f"{held.sent >> 20} MB taken, {held.ended} ended"
         finally:
             held.close()
@@ -155,7 +156,7 @@ FULL: Mapping[str, Attack] = {
     "b  20 bodies of 64 MB, no credential": bodies(20, 15, ""),
     "b  20 bodies of 64 MB, a credential": bodies(20, 15),
     "c  3,000 slow headers": slow_headers(3000, 12),
-    "c  3,000 slow bodies, a credential": slow_headers(3000, 12, request(_HISTOGRAMS, 1 << 20, ATTACKER) + bytes(1000)),
+    "c  3,000 slow bodies, a credential": slow_headers(3000, 12, request(HISTOGRAMS, 1 << 20, ATTACKER) + bytes(1000)),
     "d  flood at the descriptor limit, HTTP": accept_flood(100, 10),
     "d  flood at the descriptor limit, gRPC": accept_flood(100, 10, grpc=True),
     "e  flood at the connection limit, HTTP": connection_flood(10),
@@ -173,7 +174,7 @@ def main() -> None:
         if given.only in name:
             flags = FEW if name.startswith("e") and not more else ()
             with tempfile.TemporaryDirectory() as folder, victim(Path(folder), *flags, **more) as on:
-                print(f"{name:42} {suffered(on, attack)}", flush=True)
+                print(f"{name:42} {suffered(on, attack)}", flush=True)  # noqa: T201 - a table for people
 
 
 if __name__ == "__main__":

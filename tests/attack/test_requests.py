@@ -12,13 +12,14 @@ import grpc
 import pytest
 
 from tests.attack.attacks import GET_PLAN, HeldBodies, held_messages, request, slow_connections
-from tests.attack.measure import FULL, _HISTOGRAMS, suffered
+from tests.attack.measure import FEW, FULL, HISTOGRAMS, suffered
 from tests.attack.victim import ATTACKER, STREAM, VICTIM, Victim, victim
 from tests.planning import some_histogram
 from unskew.client import Client
 from unskew.core.stream_spec import Part
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
+from unskew.wire import histograms
 
 pytestmark = pytest.mark.xdist_group("attack")
 
@@ -65,7 +66,7 @@ def test_with_a_credential_messages_have_a_share_and_an_end(attacked: Victim) ->
 def test_bodies_over_http_have_the_same_share(attacked: Victim) -> None:
     attacked.forget_peak()
     held = HeldBodies()
-    held.send(attacked.http, request(_HISTOGRAMS, 64 << 20, ATTACKER), 6, 64 << 20, 2.0)
+    held.send(attacked.http, request(HISTOGRAMS, 64 << 20, ATTACKER), 6, 64 << 20, 2.0)
     assert held.sent < 200 << 20
     assert attacked.healthy()
     held.close()
@@ -82,11 +83,11 @@ def until_memory_is_back(attacked: Victim) -> None:
 
 @pytest.mark.parametrize(
     "first",
-    [b"", b"GET / HTTP/1.1\r\nx: ", request(_HISTOGRAMS, 1 << 20, ATTACKER) + b"begun", request("/nowhere", 1 << 20)],
+    [b"", b"GET / HTTP/1.1\r\nx: ", request(HISTOGRAMS, 1 << 20, ATTACKER) + b"begun", request("/nowhere", 1 << 20)],
     ids=["nothing", "headers", "body", "body to nowhere"],
 )
 def test_slow_connections_make_room_and_are_ended(attacked: Victim, first: bytes) -> None:
-    """More than there may be: the oldest are closed for those who send. The others are closed when their time is over."""
+    """More than there may be: the oldest are closed for those who send, the others when their time is over."""
     with slow_connections(attacked.http, 120, first) as opened:
         assert attacked.healthy()
         assert attacked.descriptors < 120
@@ -125,8 +126,6 @@ def test_slow_and_large_but_honest_messages_are_served(attacked: Victim) -> None
     metadata = (("authorization", f"Bearer {VICTIM}"),)
 
     def chunks() -> Iterator[pb.ReportHistogramRequest]:
-        from unskew.wire import histograms
-
         for chunk in histograms.chunks(some_histogram(keys=3000), STREAM, Part("app/query", 1), 1000):
             time.sleep(0.4)
             yield chunk
@@ -159,12 +158,9 @@ def test_many_large_histograms_at_once_wait_for_room(attacked: Victim) -> None:
 @pytest.mark.parametrize("name", FULL)
 def test_in_its_full_dose(tmp_path: Path, name: str) -> None:
     """Memory below the mark; the others served all the while, and as before soon after."""
-    from tests.attack.measure import FEW
-
     with victim(tmp_path, *(FEW if name.startswith("e") else ())) as on:
         found = suffered(on, FULL[name])
-    print(found)
-    assert found.peak < MOST
+    assert found.peak < MOST, found
     assert found.after < found.idle + 100
     assert found.healthy
     assert found.failed == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -102,7 +101,7 @@ class Victim:
 
     @property
     def descriptors(self) -> int:
-        return len(os.listdir(self._proc / "fd"))
+        return sum(1 for _ in (self._proc / "fd").iterdir())
 
     @property
     def log_lines(self) -> int:

@@ -1,7 +1,7 @@
 """Logs on stderr, one JSON document a line or plain text: time, level, logger, message, the fields that the caller
-added (``extra={"stream": ..}``), and the trace. Bodies, keys and credentials are never logged. Of lines from one place in
-the code ``_MOST_LINES`` are written in ``_SPAN`` seconds, of warnings and errors fewer, and how many were left out; the
-audit log is whole.
+added (``extra={"stream": ..}``), and the trace. Bodies, keys and credentials are never logged. Of lines from one place
+in the code ``_MOST_LINES`` are written in ``_SPAN`` seconds, of warnings and errors fewer, and how many were left out;
+the audit log is whole.
 
 ``EventLog`` logs the reason of every plan, round and advice, and of everything that was skipped.
 """
@@ -64,7 +64,7 @@ def _added(record: logging.LogRecord) -> dict[str, Any]:
 
 
 @dataclass
-class _Span:
+class _PlaceSpan:
     began: float
     logger: str
     level: int
@@ -78,7 +78,7 @@ class FloodGate(logging.Filter):
     def __init__(self, timer: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._timer = timer
-        self._spans: dict[tuple[str, int], _Span] = {}  # as many as there are places that log
+        self._spans: dict[tuple[str, int], _PlaceSpan] = {}  # as many as there are places that log
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name == _AUDIT:
@@ -86,7 +86,7 @@ class FloodGate(logging.Filter):
         place, now = (record.pathname, record.lineno), self._timer()
         span = self._spans.get(place)
         if span is None or (not span.left_out and now - span.began >= _SPAN):
-            span = self._spans[place] = _Span(now, record.name, record.levelno)
+            span = self._spans[place] = _PlaceSpan(now, record.name, record.levelno)
         span.lines += 1
         passed = span.lines <= (_MOST_WARNINGS if record.levelno >= logging.WARNING else _MOST_LINES)
         span.left_out += not passed

@@ -24,7 +24,7 @@ _log = logging.getLogger("unskew.service")
 
 
 def fitted(settings: Settings) -> Settings:
-    """The settings with as many connections as this process may have descriptors for. The soft limit is raised first."""
+    """The settings, with no more connections than this process may have descriptors for; raises the soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = settings.max_grpc_connections + settings.max_http_connections
     with contextlib.suppress(ValueError, OSError):

@@ -28,8 +28,8 @@ M = TypeVar("M", bound=Message)
 
 
 class Request:
-    """A call before its message is read: which kind it is and how many bytes it may have; then who sent it, and the lease
-    of its bytes."""
+    """A call before its message is read: which kind that is and how many bytes it may have; then who sent it, and the
+    lease of its bytes."""
 
     __slots__ = ("context", "kind", "lease", "most", "who")
 

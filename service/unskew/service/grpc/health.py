@@ -49,6 +49,6 @@ class Health(health.aio.HealthServicer):  # type: ignore[misc]  # the library ha
             return codec.parsed(HealthCheckRequest, await self._reads.message_of_unknown(context))
         except EndedError as why:
             raise why.ended from None
-        except Exception as why:  # noqa: BLE001 - every error becomes a status
+        except Exception as why:  # every error becomes a status
             await codec.abort(context, Fault.of(why))
             raise

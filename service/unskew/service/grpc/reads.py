@@ -1,16 +1,17 @@
 """Reads what callers send over gRPC, once it is known who they are: one message, or a stream of chunks.
 
-gRPC takes in a whole message as soon as it is asked for one, and knows one largest size for all methods. So a message is
-asked for only by a handler (all are registered as taking streams: on the wire a call with one message is the same), and
-until then the transport takes ``STREAM_WINDOW`` bytes of a call at most. Nearly all messages are there at once; they
-count ``SMALL`` bytes while they are read. One that is not there at the third look may grow to the largest size, and
-counts as much from then on: a caller may hold as many as its budget has room for, until ``within`` seconds are over. A
-caller that is not known by then is not waited for any longer.
+gRPC takes in a whole message as soon as it is asked for one, and knows one largest size for all methods. So a message
+is asked for only by a handler (all are registered as taking streams: on the wire a call with one message is the same),
+and until then the transport takes ``STREAM_WINDOW`` bytes of a call at most. Nearly all messages are there at once;
+they count ``SMALL`` bytes while they are read. One that is not there at the third look may grow to the largest size,
+and counts as much from then on: a caller may hold as many as its budget has room for, until ``within`` seconds are
+over. A caller that is not known by then is not waited for any longer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -51,7 +52,7 @@ class _Reading:
 
 
 class Reads:
-    """``largest``: bytes of a message, whatever the verb. ``within``: seconds for a call's message, or all its chunks."""
+    """``largest``: bytes of a message of any verb. ``within``: seconds for a call's message, or for all its chunks."""
 
     def __init__(self, budget: ByteBudget, largest: int, within: float) -> None:
         self.budget, self.largest, self.within = budget, largest, within
@@ -60,7 +61,7 @@ class Reads:
         self._timer: asyncio.TimerHandle | None = None
 
     async def message(self, context: Any, lease: Lease, most: int) -> bytes:
-        """The call's one message of at most so many bytes. The lease holds its size, if that is not small."""
+        """The call's one message, of at most so many bytes. The lease holds its size, if that is not small."""
         lease.resize(SMALL)
         data = await self._read(_Reading(context, lease, monotonic() + self.within))
         if data is None:
@@ -143,10 +144,9 @@ class Reads:
 
 async def _abort(context: Any, fault: Fault) -> None:
     """From outside of the handler, which waits in ``read`` and is woken by it."""
-    try:
+    # The first is how ``abort`` ends; the others: the call is over already.
+    with contextlib.suppress(grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError):
         await context.abort(fault.grpc_code, fault.message, fault.trailers())
-    except (grpc.aio.AbortError, grpc.aio.UsageError, grpc.aio.InternalError):
-        pass  # the first is how ``abort`` ends; the others: the call is over already
 
 
 def _check(data: bytes, most: int) -> None:

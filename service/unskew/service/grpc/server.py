@@ -1,7 +1,7 @@
 """The gRPC handlers: bytes in, ``api.calls``, bytes out; with statuses, health, reflection, drain and KEDA's scaler.
 
-All calls take streams here, those with one message too (``reads`` says why): so a caller without a credential is refused
-before its bytes are read. Messages are parsed here and not by the library: bytes that are no message are
+All calls take streams here, those with one message too (``reads`` says why): so a caller without a credential is
+refused before its bytes are read. Messages are parsed here and not by the library: bytes that are no message are
 INVALID_ARGUMENT, not INTERNAL. A watch ends with OK when it is old or the service drains; its caller then starts a new
 one, perhaps with another replica.
 """
@@ -47,8 +47,8 @@ def options(settings: Settings) -> list[tuple[str, int]]:
         "grpc.so_reuseport": 0,  # a port that is taken is an error, not half of the calls
         "grpc.max_receive_message_length": settings.max_message_bytes,
         "grpc.max_send_message_length": -1,
-        # Without the probe windows do not grow: of a call that nobody reads yet no more than this is taken in. A message
-        # that is read still comes at full speed, because then its whole length is allowed at once.
+        # Without the probe windows do not grow: of a call that nobody reads yet no more than this is taken in. A
+        # message that is read still comes at full speed, because then its whole length is allowed at once.
         "grpc.http2.bdp_probe": 0,
         "grpc.http2.lookahead_bytes": STREAM_WINDOW,
         "grpc.max_allowed_incoming_connections": settings.max_grpc_connections,

@@ -76,7 +76,7 @@ def _most(request: Request, most: int) -> int:
 
 
 async def _read(request: Request, most: int, what: str, weight: int = 1) -> bytes:
-    """Its bytes count ``weight`` times as bytes in flight: before they come, where the request says how many there are."""
+    """Its bytes count ``weight`` times as bytes in flight; before they come, where the request says how many."""
     too_large = TooLargeError(f"the body has more than {most:,} bytes, the most that is taken as {what}")
     length = header(request, b"content-length")
     if length.isdecimal() and int(length) > most:
