@@ -1,26 +1,23 @@
 """Bytes of requests that are in this process: bounded as a whole and for each identity, and taken before they are read.
 
-A lease holds the bytes of one request, from before its body comes until it is answered. Where there is no room a caller
-that has sent nothing yet may wait; one whose bytes are here already is refused.
+A reservation holds the bytes of one request, from before its body comes until it is answered. Where there is no room a
+caller that has sent nothing yet may wait; one whose bytes are here already is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from unskew.service.concurrency import Waiters, monotonic
 from unskew.service.errors import LimitError
 
-__all__ = ["ByteBudget", "Lease"]
+__all__ = ["ByteBudget", "Reservation"]
 
 
 class ByteBudget:
     """At most ``most`` bytes, and ``most_each`` of one identity. ``peak`` is the most since ``forget_peak``."""
 
-    def __init__(self, most: int, most_each: int, rejected: Callable[[str], None] = lambda _reason: None) -> None:
+    def __init__(self, most: int, most_each: int) -> None:
         self.most, self.most_each = most, most_each
         self.taken = self.peak = 0
-        self.rejected = rejected
         self.of: dict[str, int] = {}
         self.waiters = Waiters()
 
@@ -29,7 +26,7 @@ class ByteBudget:
         return peak
 
 
-class Lease:
+class Reservation:
     """What one request of this identity holds; a ``with`` block gives it back."""
 
     __slots__ = ("_budget", "_name", "size")
@@ -37,7 +34,7 @@ class Lease:
     def __init__(self, budget: ByteBudget, name: str) -> None:
         self._budget, self._name, self.size = budget, name, 0
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> Reservation:
         return self
 
     def __exit__(self, *_why: object) -> None:
@@ -53,7 +50,6 @@ class Lease:
         """Hold so many bytes; a ``LimitError`` where there is no room for them."""
         budget = self._budget
         if not self.fits(size):
-            budget.rejected("bytes in flight")
             raise LimitError(
                 f"{self._name or 'callers without a credential'} or all callers together have more bytes in flight "
                 f"here than are allowed, {budget.most_each:,} and {budget.most:,}; try again in a second, or send less"

@@ -146,8 +146,7 @@ async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telem
             owned.push_async_callback(telemetry.close)
         if verbs is None:
             verbs, ping = await _engine(settings, together(*observers), owned)
-        sizes = settings.max_bytes_in_flight, settings.max_identity_bytes_in_flight
-        budget = ByteBudget(*sizes, metrics.rejected)
+        budget = ByteBudget(settings.max_bytes_in_flight, settings.max_identity_bytes_in_flight)
         parts = _ServiceParts(verbs, access, metrics, budget, _Ready(ping), tls, telemetry)
         return await _listening(settings, parts, owned)
 

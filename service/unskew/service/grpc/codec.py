@@ -11,7 +11,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
-from unskew.service.api.budget import Lease
+from unskew.service.api.budget import Reservation
 from unskew.service.api.problems import BodyError, Fault
 from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import ANYBODY, Identity
@@ -29,18 +29,18 @@ M = TypeVar("M", bound=Message)
 
 class Request:
     """A call before its message is read: which kind that is and how many bytes it may have; then who sent it, and the
-    lease of its bytes."""
+    reservation of its bytes."""
 
-    __slots__ = ("context", "kind", "lease", "most", "who")
+    __slots__ = ("context", "kind", "most", "reservation", "who")
 
     def __init__(self, kind: type[Any], context: Context, most: int) -> None:
         self.kind, self.context, self.most = kind, context, most
         self.who = ANYBODY
-        self.lease: Lease | None = None
+        self.reservation: Reservation | None = None
 
     def end(self) -> None:
-        if self.lease is not None and self.lease.size:
-            self.lease.resize(0)
+        if self.reservation is not None and self.reservation.size:
+            self.reservation.resize(0)
 
 
 def parsed(kind: type[M], data: bytes) -> M:
@@ -112,14 +112,14 @@ class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # th
         try:
             who = identity(self._access, context)
             self._access.require(who, "Describe")
-            with Lease(self._reads.budget, who.name) as lease:
-                async for answer in self.ServerReflectionInfo(self._requests(context, lease), context):
+            with Reservation(self._reads.budget, who.name) as reservation:
+                async for answer in self.ServerReflectionInfo(self._requests(context, reservation), context):
                     await context.write(answer.SerializeToString())
         except EndedError as why:
             raise why.ended from None
         except ServiceError as why:
             await abort(context, Fault.of(why))
 
-    async def _requests(self, context: Context, lease: Lease) -> AsyncIterator[Any]:
-        while (data := await self._reads.next_small(context, lease)) is not None:
+    async def _requests(self, context: Context, reservation: Reservation) -> AsyncIterator[Any]:
+        while (data := await self._reads.next_small(context, reservation)) is not None:
             yield parsed(reflection_pb2.ServerReflectionRequest, data)

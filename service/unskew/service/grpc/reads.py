@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from unskew.service.api.budget import ByteBudget, Lease
+from unskew.service.api.budget import ByteBudget, Reservation
 from unskew.service.api.problems import Fault, FaultError, TooLargeError
 from unskew.service.concurrency import detached_task, monotonic
 from unskew.service.errors import LimitError
@@ -41,12 +41,12 @@ class EndedError(Exception):
 
 
 class _Reading:
-    """A message that is waited for. ``lease``: of a caller who is not known, None."""
+    """A message that is waited for. ``reservation``: of a caller who is not known, None."""
 
-    __slots__ = ("context", "end", "fault", "lease", "looks")
+    __slots__ = ("context", "end", "fault", "looks", "reservation")
 
-    def __init__(self, context: Any, lease: Lease | None, end: float) -> None:
-        self.context, self.lease, self.end = context, lease, end
+    def __init__(self, context: Any, reservation: Reservation | None, end: float) -> None:
+        self.context, self.reservation, self.end = context, reservation, end
         self.looks = 0
         self.fault: Fault | None = None
 
@@ -60,20 +60,20 @@ class Reads:
         self._unknown: dict[_Reading, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def message(self, context: Any, lease: Lease, most: int) -> bytes:
-        """The call's one message, of at most so many bytes. The lease holds its size, if that is not small."""
-        lease.resize(SMALL)
-        data = await self._read(_Reading(context, lease, monotonic() + self.within))
+    async def message(self, context: Any, reservation: Reservation, most: int) -> bytes:
+        """The call's one message, of at most so many bytes. The reservation holds its size, if that is not small."""
+        reservation.resize(SMALL)
+        data = await self._read(_Reading(context, reservation, monotonic() + self.within))
         if data is None:
             raise await _no_message()
         _check(data, most)
-        lease.resize(len(data) if len(data) > SMALL else 0)
+        reservation.resize(len(data) if len(data) > SMALL else 0)
         return data
 
-    async def next_small(self, context: Any, lease: Lease) -> bytes | None:
+    async def next_small(self, context: Any, reservation: Reservation) -> bytes | None:
         """The next small message of a call that has several; None at its end."""
-        lease.resize(SMALL)
-        data = await self._read(_Reading(context, lease, monotonic() + self.within))
+        reservation.resize(SMALL)
+        data = await self._read(_Reading(context, reservation, monotonic() + self.within))
         if data is not None:
             _check(data, SMALL)
         return data
@@ -93,13 +93,13 @@ class Reads:
         _check(data, SMALL)
         return data
 
-    async def chunks(self, context: Any, lease: Lease) -> AsyncIterator[bytes]:
-        """The call's messages, each of at most ``largest`` bytes. The lease holds all of them and room for the next."""
+    async def chunks(self, context: Any, reservation: Reservation) -> AsyncIterator[bytes]:
+        """The call's messages, each of at most ``largest`` bytes. The reservation has room for the next one too."""
         end, size = monotonic() + self.within, 0
-        await lease.wait(self.largest, self.within)
-        while (data := await self._read(_Reading(context, lease, end))) is not None:
+        await reservation.wait(self.largest, self.within)
+        while (data := await self._read(_Reading(context, reservation, end))) is not None:
             size += len(data) + _CHUNK_OVERHEAD
-            lease.resize(max(self.largest, size))
+            reservation.resize(max(self.largest, size))
             yield data
 
     async def _read(self, reading: _Reading) -> bytes | None:
@@ -121,16 +121,16 @@ class Reads:
         now = monotonic()
         for reading in list(self._readings):
             reading.looks += 1
-            if reading.looks >= (_SLOW_OF_UNKNOWN if reading.lease is None else _SLOW):
+            if reading.looks >= (_SLOW_OF_UNKNOWN if reading.reservation is None else _SLOW):
                 self._look_at_slow(reading, now)
         self._timer = asyncio.get_running_loop().call_later(_LOOK, self._look) if self._readings else None
 
     def _look_at_slow(self, reading: _Reading, now: float) -> None:
-        if reading.lease is None or now >= reading.end:
+        if reading.reservation is None or now >= reading.end:
             self._end(reading, _too_slow())
         elif reading.looks == _SLOW:
             try:
-                reading.lease.resize(max(reading.lease.size, self.largest))
+                reading.reservation.resize(max(reading.reservation.size, self.largest))
             except LimitError as why:
                 self._end(reading, Fault.of(why))
 

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from unskew.service.api.problems import BodyError, TooLargeError
 from unskew.service.concurrency import in_thread
 from unskew.service.errors import FieldError
-from unskew.service.rest.middleware import lease_of, who_asks
+from unskew.service.rest.middleware import reservation_of, who_asks
 from unskew.service.rest.negotiation import JSON, PROTOBUF, content_type, header, wrong_media_type
 from unskew.service.rest.refusals import invalid_body
 
@@ -81,8 +81,8 @@ async def _read(request: Request, most: int, what: str, weight: int = 1) -> byte
     length = header(request, b"content-length")
     if length.isdecimal() and int(length) > most:
         raise too_large
-    lease = lease_of(request)
-    await lease.wait(weight * (int(length) if length.isdecimal() else 0), _PATIENCE)
+    reservation = reservation_of(request)
+    await reservation.wait(weight * (int(length) if length.isdecimal() else 0), _PATIENCE)
     pieces, size, more = [], 0, True
     while more:
         event = await request.receive()
@@ -91,7 +91,7 @@ async def _read(request: Request, most: int, what: str, weight: int = 1) -> byte
         size += len(event.get("body", b""))
         if size > most:
             raise too_large
-        lease.resize(max(lease.size, weight * size))
+        reservation.resize(max(reservation.size, weight * size))
         pieces.append(event.get("body", b""))
         more = event.get("more_body", False)
     return b"".join(pieces)

@@ -15,7 +15,7 @@ from pydantic import WithJsonSchema
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from unskew.service.api.budget import ByteBudget, Lease
+from unskew.service.api.budget import ByteBudget, Reservation
 from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Identity
 from unskew.service.auth.roles import ROLE_OF
@@ -30,12 +30,12 @@ __all__ = [
     "RestMiddleware",
     "StreamName",
     "guarded_routes",
-    "lease_of",
+    "reservation_of",
     "who_asks",
 ]
 
 Observe = Callable[[str, str, float], None]
-_LEASE = "unskew.lease"
+_RESERVATION = "unskew.reservation"
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 STREAM = "/v1/streams/{stream:unskew_name}"
@@ -79,15 +79,15 @@ def guarded_routes(access: Access, budget: ByteBudget, observe: Observe) -> type
                 try:
                     if verb in ROLE_OF:
                         _admit(access, request, verb)
-                        request.scope[_LEASE] = Lease(budget, who_asks(request).name)
+                        request.scope[_RESERVATION] = Reservation(budget, who_asks(request).name)
                     response = await inner(request)
                     status = response.status_code
                 except Exception as why:  # noqa: BLE001 - every error becomes a problem
                     response = problem(fault_of(why))
                     status = response.status_code
                 finally:
-                    if (lease := request.scope.get(_LEASE)) is not None:
-                        lease.resize(0)
+                    if (reservation := request.scope.get(_RESERVATION)) is not None:
+                        reservation.resize(0)
                     observe(verb, str(status), perf_counter() - started)
                 return response
 
@@ -118,9 +118,9 @@ def who_asks(request: Request) -> Identity:
     return who
 
 
-def lease_of(request: Request) -> Lease:
-    lease: Lease = request.scope[_LEASE]
-    return lease
+def reservation_of(request: Request) -> Reservation:
+    reservation: Reservation = request.scope[_RESERVATION]
+    return reservation
 
 
 @dataclass(frozen=True)
