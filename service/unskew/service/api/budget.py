@@ -6,10 +6,13 @@ caller that has sent nothing yet may wait; one whose bytes are here already is r
 
 from __future__ import annotations
 
-from unskew.service.concurrency import Waiters, monotonic
+import asyncio
+
 from unskew.service.errors import LimitError
 
 __all__ = ["ByteBudget", "Reservation"]
+
+_MOST_WAITING = 200
 
 
 class ByteBudget:
@@ -19,7 +22,14 @@ class ByteBudget:
         self.most, self.most_each = most, most_each
         self.taken = self.peak = 0
         self.of: dict[str, int] = {}
-        self.waiters = Waiters()
+        self.waiting: dict[asyncio.Future[None], tuple[Reservation, int]] = {}
+
+    def grant(self) -> None:
+        """Give room to those who wait and have some now, the first ones first."""
+        for granted, (reservation, size) in list(self.waiting.items()):
+            if not granted.done() and reservation.fits(size):
+                reservation.resize(size)
+                granted.set_result(None)
 
     def forget_peak(self) -> int:
         peak, self.peak = self.peak, self.taken
@@ -63,12 +73,20 @@ class Reservation:
             budget.of[self._name] = left
         else:
             budget.of.pop(self._name, None)
-        if more < 0 and len(budget.waiters):
-            budget.waiters.wake()
+        if more < 0 and budget.waiting:
+            budget.grant()
 
     async def wait(self, size: int, seconds: float) -> None:
         """The same, waiting for room for so long at most. Only for a request of which nothing has been read yet."""
-        end = monotonic() + seconds
-        while not self.fits(size) and (left := end - monotonic()) > 0:
-            await self._budget.waiters.wait(left)
-        self.resize(size)
+        waiting = self._budget.waiting
+        if self.fits(size) or len(waiting) >= _MOST_WAITING:
+            self.resize(size)
+            return
+        granted = asyncio.get_running_loop().create_future()
+        waiting[granted] = (self, size)
+        try:
+            await asyncio.wait((granted,), timeout=seconds)
+        finally:
+            waiting.pop(granted, None)
+        if not granted.done():
+            self.resize(size)

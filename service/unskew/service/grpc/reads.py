@@ -137,6 +137,7 @@ class Reads:
     def _end(self, reading: _Reading, fault: Fault) -> None:
         if reading.fault is None:
             reading.fault = fault
+            self.budget.peak = max(self.budget.peak, self.largest)  # what came of it is given back, too
             self._readings.pop(reading, None)
             self._unknown.pop(reading, None)
             detached_task(_abort(reading.context, fault))
