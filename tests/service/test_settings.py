@@ -132,7 +132,8 @@ def test_without_the_extra_the_commands_say_which_is_missing(
     command: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In place of a traceback; the rest of the command works without it."""
-    monkeypatch.delitem(sys.modules, "unskew.service.app.main", raising=False)
+    for module in ("main", "http_server"):
+        monkeypatch.delitem(sys.modules, f"unskew.service.app.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     done = in_process(capsys, *command)
     assert (done.code, is_one_line(done.err)) == (2, True)

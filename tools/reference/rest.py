@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 
 from tools.reference.examples import BODIES
 from tools.reference.page import anchor, folded, number, paragraphs, prose, table
+from unskew.service.api.budget import ByteBudget
 from unskew.service.api.calls import Calls
 from unskew.service.api.problems import Fault
 from unskew.service.auth.access import Access
@@ -41,7 +42,7 @@ async def _fine() -> str:
 def face() -> RestApp:
     """Of no service: it is only asked what it could answer."""
     verbs: Any = None
-    return RestApp(Calls(verbs, Access()), Access(), _fine)
+    return RestApp(Calls(verbs, Access()), Access(), _fine, ByteBudget(0, 0))
 
 
 def page() -> str:

@@ -1,5 +1,7 @@
 """Logs on stderr, one JSON document a line or plain text: time, level, logger, message, the fields that the caller
-added (``extra={"stream": ..}``), and the trace. Bodies, keys and credentials are never logged.
+added (``extra={"stream": ..}``), and the trace. Bodies, keys and credentials are never logged. Of lines from one place
+in the code ``_MOST_LINES`` are written in ``_SPAN`` seconds, of warnings and errors fewer, and how many were left out;
+the audit log is whole.
 
 ``EventLog`` logs the reason of every plan, round and advice, and of everything that was skipped.
 """
@@ -10,6 +12,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from time import monotonic
 from typing import Any
@@ -18,11 +21,13 @@ from unskew.service.events.events import Event, PlanBuilt, RoundMerged, ScaleAdv
 from unskew.service.events.spans import ids
 from unskew.service.lru_cache import LruCache
 
-__all__ = ["EventLog", "configure"]
+__all__ = ["EventLog", "FloodGate", "configure", "tell_left_out"]
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _QUIET = 30.0  # seconds for which an equal line is not logged again
 _LONGEST = 2000
+_MOST_LINES, _MOST_WARNINGS, _SPAN = 1000, 50, 10.0
+_AUDIT = "unskew.audit"
 
 
 class _Json(logging.Formatter):
@@ -58,15 +63,59 @@ def _added(record: logging.LogRecord) -> dict[str, Any]:
     return added if traced is None else {**added, "trace_id": traced[0], "span_id": traced[1]}
 
 
+@dataclass
+class _PlaceSpan:
+    began: float
+    logger: str
+    level: int
+    lines: int = 0
+    left_out: int = 0
+
+
+class FloodGate(logging.Filter):
+    """Lets so many lines of one place in the code through in each span of time, and says how many it left out."""
+
+    def __init__(self, timer: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._timer = timer
+        self._spans: dict[tuple[str, int], _PlaceSpan] = {}  # as many as there are places that log
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == _AUDIT:
+            return True
+        place, now = (record.pathname, record.lineno), self._timer()
+        span = self._spans.get(place)
+        if span is None or (not span.left_out and now - span.began >= _SPAN):
+            span = self._spans[place] = _PlaceSpan(now, record.name, record.levelno)
+        span.lines += 1
+        passed = span.lines <= (_MOST_WARNINGS if record.levelno >= logging.WARNING else _MOST_LINES)
+        span.left_out += not passed
+        return passed
+
+    def tell(self) -> None:
+        """To be called every few seconds: a line for each place of which lines were left out, once the span is over."""
+        now = self._timer()
+        for place, span in list(self._spans.items()):
+            if span.left_out and now - span.began >= _SPAN:
+                del self._spans[place]
+                text = "%d more lines like those before were left out in %.0f s"
+                logging.getLogger(span.logger).log(span.level, text, span.left_out, now - span.began)
+
+
+_gate = FloodGate()
+tell_left_out = _gate.tell
+
+
 def configure(level: str, form: str) -> None:
     """The log of this process. Libraries log from warnings on, the audit log always."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(_gate)
     handler.setFormatter(_Json() if form == "json" else _Text())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("unskew").setLevel(level.upper())
-    logging.getLogger("unskew.audit").setLevel(logging.INFO)
+    logging.getLogger(_AUDIT).setLevel(logging.INFO)
 
 
 class EventLog:

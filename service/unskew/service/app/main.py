@@ -16,30 +16,32 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import grpc
-import uvicorn
-from starlette.types import ASGIApp
 
 from unskew.core.errors import ConfigError
+from unskew.service.api.budget import ByteBudget
 from unskew.service.api.calls import Calls
 from unskew.service.api.verbs import Verbs
+from unskew.service.app.http_server import HttpServer, http_server
 from unskew.service.app.kernels import seed, shipped
-from unskew.service.app.logs import EventLog, configure
+from unskew.service.app.logs import EventLog, configure, tell_left_out
 from unskew.service.app.metrics_app import metrics_app
+from unskew.service.app.resources import METRICS_CONNECTIONS, few_arenas, fitted, give_back
 from unskew.service.app.settings import Settings, parse
 from unskew.service.app.telemetry import Telemetry, check_telemetry, open_telemetry
-from unskew.service.app.tls import HttpProtocol, Tls
+from unskew.service.app.tls import Tls
 from unskew.service.auth.access import Access
 from unskew.service.concurrency import finish
 from unskew.service.errors import WritesRefusedError
 from unskew.service.events.events import Observer, together
 from unskew.service.events.metrics import Metrics
+from unskew.service.grpc.reads import Reads
 from unskew.service.grpc.server import GrpcServer, options
 from unskew.service.rest.app import RestApp
 from unskew.service.rest.cross_site import CrossSiteRules
@@ -55,14 +57,7 @@ system call, five or more for one request: with Python's own 0.005 a health chec
 _GC_THRESHOLD = 20_000  # new objects before a collection: most live no longer than their call
 _SETTLE = 1.0  # seconds after the last handler ended for gRPC to send its answer
 _CHECK_INTERVAL = 2.0  # seconds between two checks of the store and the certificates
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its own signal handlers: ``serve`` decides when to stop."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
+_BURST = 8 << 20  # bytes in flight after which memory is given back
 
 
 @dataclass(eq=False)
@@ -78,7 +73,7 @@ class Running:
     _grpc_handlers: GrpcServer
     _rest: RestApp
     _grpc_server: Any
-    _web: list[tuple[_Server, asyncio.Task[None]]]
+    _web: list[tuple[HttpServer, asyncio.Task[None]]]
     _checking: asyncio.Task[None]
     _owned: contextlib.AsyncExitStack
     _closing: asyncio.Task[None] | None = field(default=None)
@@ -155,7 +150,8 @@ async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telem
         news: Callable[[], NewsState] = NewsState
         if verbs is None:
             verbs, ping, news = await _engine(settings, together(*observers), owned)
-        parts = _ServiceParts(verbs, access, metrics, _Ready(ping, news), tls, telemetry)
+        budget = ByteBudget(settings.max_bytes_in_flight, settings.max_identity_bytes_in_flight)
+        parts = _ServiceParts(verbs, access, metrics, budget, _Ready(ping, news), tls, telemetry)
         return await _listening(settings, parts, owned)
 
 
@@ -164,6 +160,7 @@ class _ServiceParts:
     verbs: Verbs
     access: Access
     metrics: Metrics
+    budget: ByteBudget
     ready: _Ready
     tls: Tls | None
     telemetry: Telemetry | None
@@ -188,17 +185,23 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     calls = Calls(parts.verbs, parts.access, settings.max_streams, settings.max_histogram_keys)
     sizes = settings.max_body_bytes, settings.max_json_bytes
     cross_site = CrossSiteRules(settings.known_hosts) if parts.access.open else None
-    door = cross_site, parts.metrics.rejected
-    rest = RestApp(calls, parts.access, parts.ready.trouble, parts.ready.degraded, parts.metrics.call, *sizes, *door)
-    grpc_handlers = GrpcServer(calls, parts.access, parts.metrics.call, settings.max_watchers, settings.max_watch)
+    ready, door = parts.ready, (cross_site, parts.metrics.rejected)
+    rest = RestApp(calls, parts.access, ready.trouble, parts.budget, ready.degraded, parts.metrics.call, *sizes, *door)
+    reads = Reads(parts.budget, settings.max_message_bytes, settings.body_timeout)
+    limits = settings.max_watchers, settings.max_watch
+    grpc_handlers = GrpcServer(calls, parts.access, reads, parts.metrics.call, *limits)
     sockets = [_bound_socket(settings, name) for name in ("http_port", "metrics_port")]
     for bound in sockets:
         owned.callback(bound.close)
     grpc_server, grpc_port = await _grpc(settings, grpc_handlers, parts)
     owned.push_async_callback(grpc_server.stop, 0)
     web_app = rest.app if parts.telemetry is None else parts.telemetry.http(rest.app)
-    apps = (web_app, metrics_app(parts.metrics, parts.access, cross_site))
-    web = [_web(settings, app, bound, parts.tls) for app, bound in zip(apps, sockets, strict=True)]
+    metrics_web = metrics_app(parts.metrics, parts.access, cross_site)
+    apps = (web_app, settings.max_http_connections), (metrics_web, METRICS_CONNECTIONS)
+    web = []
+    for (app, most), bound in zip(apps, sockets, strict=True):
+        server = http_server(settings, app, parts.tls, most, parts.metrics.rejected)
+        web.append((server, asyncio.ensure_future(server.serve([bound]))))
     while not all(server.started for server, _ in web):
         for _, task in web:
             if task.done():
@@ -252,7 +255,9 @@ async def _grpc(settings: Settings, handlers: GrpcServer, parts: _ServiceParts) 
     if settings.grpc_port:
         _bound_socket(settings, "grpc_port").close()  # gRPC itself reports a taken port by lines of its own
     interceptors = [] if parts.telemetry is None else [parts.telemetry.interceptor()]
-    server = grpc.aio.server(interceptors=interceptors, options=options(settings))
+    server = grpc.aio.server(
+        interceptors=interceptors, options=options(settings), maximum_concurrent_rpcs=settings.max_calls
+    )
     handlers.add_to(server)
     host = f"[{settings.host}]" if ":" in settings.host.strip("[]") and "[" not in settings.host else settings.host
     address = f"{host}:{settings.grpc_port}"
@@ -262,25 +267,6 @@ async def _grpc(settings: Settings, handlers: GrpcServer, parts: _ServiceParts) 
         raise _no_port(settings, "grpc_port", str(why).partition(";")[0]) from None
     await server.start()
     return server, port
-
-
-def _web(settings: Settings, app: ASGIApp, on: socket.socket, tls: Tls | None) -> tuple[_Server, asyncio.Task[None]]:
-    config = uvicorn.Config(
-        app,
-        http=HttpProtocol if tls else "auto",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=int(settings.http_idle),
-        timeout_graceful_shutdown=max(1, int(settings.drain)),
-    )
-    config.load()
-    config.ssl = tls.context if tls else None
-    server = _Server(config)
-    return server, asyncio.ensure_future(server.serve([on]))
 
 
 # -- health -----------------------------------------------------------------------------------------
@@ -342,6 +328,9 @@ async def _keep_checking(parts: _ServiceParts, handlers: GrpcServer) -> None:
             last = trouble
         if parts.tls is not None:
             parts.tls.refresh()
+        tell_left_out()
+        if parts.budget.forget_peak() >= _BURST:
+            await asyncio.to_thread(give_back)
 
 
 # -- the process ----------------------------------------------------------------------------------------------
@@ -385,5 +374,6 @@ def main(
     settings = parse(arguments, program)
     check(settings)
     configure(settings.log_level, settings.log_format)
+    few_arenas()
     seed(os.environ, shipped())
-    asyncio.run(serve(settings, announce or (lambda _running: None)))
+    asyncio.run(serve(fitted(settings), announce or (lambda _running: None)))

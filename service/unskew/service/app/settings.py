@@ -53,8 +53,28 @@ class Settings(BaseSettings):
         1000, ge=1, description="streams that an identity may have created at once; a credential may have its own"
     )
     max_watchers: int = Field(10_000, ge=1, description="watches of plans at once; more are told to try elsewhere")
-    max_streams_per_connection: int = Field(10_000, ge=1, description="calls at once on one gRPC connection")
-    max_pending_requests: int = Field(20_000, ge=1, description="gRPC calls that may wait to be taken up")
+    max_bytes_in_flight: int = Field(
+        256 << 20, ge=1 << 20, le=1 << 40, description="bytes of requests that are read or answered, of all callers"
+    )
+    max_identity_bytes_in_flight: int = Field(
+        160 << 20,
+        ge=1 << 20,
+        le=1 << 40,
+        description="the same of one identity, or of all where there are no credentials",
+    )
+    max_calls: int = Field(12_000, ge=1, description="gRPC calls at once, watches among them; more are refused")
+    max_grpc_connections: int = Field(4000, ge=1, description="gRPC connections at once; more are closed at once")
+    max_http_connections: int = Field(
+        1000,
+        ge=1,
+        description="HTTP connections at once; beyond it the one that has waited longest for a whole request is closed",
+    )
+    max_streams_per_connection: int = Field(1000, ge=1, description="calls at once on one gRPC connection")
+    max_pending_requests: int = Field(4000, ge=1, description="gRPC calls that may wait to be taken up")
+    header_timeout: float = Field(
+        10.0, gt=0.0, description="time for an HTTP request's headers, and for the handshake of a connection"
+    )
+    body_timeout: float = Field(30.0, gt=0.0, description="time for a request's body, or all messages of a gRPC call")
 
     keepalive: float = Field(60.0, ge=1.0, description="silence after which a gRPC connection is pinged")
     keepalive_timeout: float = Field(20.0, ge=1.0, description="silence after the ping that ends the connection")
@@ -65,6 +85,7 @@ class Settings(BaseSettings):
     max_watch: float = Field(
         600.0, gt=0.0, description="age, +-10 % at random, at which a watch ends well, to be begun anew"
     )
+    grpc_idle: float = Field(300.0, ge=1.0, description="time without a call after which a gRPC connection is closed")
     http_idle: float = Field(75.0, ge=1.0, description="silence after which an HTTP connection is closed")
     drain_delay: float = Field(0.0, ge=0.0, description="time to go on after SIGTERM while being taken out of rotation")
     drain: float = Field(20.0, ge=0.0, description="time that calls in flight are given after that")
@@ -127,6 +148,14 @@ def _first_error(why: ValidationError) -> ConfigError:
 
 
 def _check(settings: Settings) -> None:
+    most = settings.max_identity_bytes_in_flight
+    if most > settings.max_bytes_in_flight:
+        allowed = f"at most --max-bytes-in-flight, {settings.max_bytes_in_flight}"
+        raise ConfigError("--max-identity-bytes-in-flight", most, allowed)
+    for name in ("max_message_bytes", "max_body_bytes"):
+        if getattr(settings, name) > most:
+            allowed = f"at most --max-identity-bytes-in-flight, {most}: such a request would never have room"
+            raise ConfigError(_flag(name), getattr(settings, name), allowed)
     if bool(settings.tls_cert) != bool(settings.tls_key):
         raise ConfigError("--tls-cert, --tls-key", settings.tls_cert or settings.tls_key, "both or neither")
     if settings.tls_client_ca and not settings.tls_cert:

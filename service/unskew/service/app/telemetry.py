@@ -251,8 +251,6 @@ class _Interceptor(grpc.aio.ServerInterceptor):
 
             return call
 
-        if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(traced(handler.unary_unary))
-        if handler.stream_unary:
+        if handler.stream_unary:  # all calls take streams (grpc.reads)
             return grpc.stream_unary_rpc_method_handler(traced(handler.stream_unary))
-        return grpc.unary_stream_rpc_method_handler(traced(handler.unary_stream))
+        return grpc.stream_stream_rpc_method_handler(traced(handler.stream_stream))

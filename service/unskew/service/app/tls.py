@@ -1,4 +1,4 @@
-"""Certificates for all ports, read again when their files change; and the names in a client's certificate.
+"""Certificates for all ports, read again when their files change.
 
 A new pair serves new connections. One that cannot be used leaves the old one in place, and an error in the log: a
 certificate and its key are rarely replaced in the same instant.
@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from unskew.core.errors import ConfigError
 from unskew.service.app.settings import Settings
 
-__all__ = ["HttpProtocol", "Tls"]
+__all__ = ["Tls"]
 
 _log = logging.getLogger("unskew.service")
 
@@ -91,13 +90,3 @@ class Tls:
                 "--tls-cert, --tls-key, --tls-client-ca", why.filename, "files that can be read"
             ) from None
         return [(stat.st_mtime_ns, stat.st_ino) for stat in stats]
-
-
-class HttpProtocol(H11Protocol):
-    """HTTP/1.1 with the names in the connection's client certificate in each request (``state["sans"]``)."""
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        shown = transport.get_extra_info("peercert") or {}
-        names = tuple(value for _, value in shown.get("subjectAltName", ()))
-        self.app_state = {**self.app_state, "sans": names}

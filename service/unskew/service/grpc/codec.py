@@ -1,4 +1,4 @@
-"""What every gRPC call passes: bytes to a message, the caller's identity, a timer, errors to statuses."""
+"""What every gRPC call passes: the caller's identity, bytes to a message, a timer, errors to statuses."""
 
 from __future__ import annotations
 
@@ -6,19 +6,41 @@ from collections.abc import AsyncIterator, Callable
 from time import perf_counter
 from typing import Any, TypeVar
 
+import grpc
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from unskew.service.api.budget import Reservation
 from unskew.service.api.problems import BodyError, Fault
 from unskew.service.auth.access import Access
-from unskew.service.auth.credentials import Identity
+from unskew.service.auth.credentials import ANYBODY, Identity
+from unskew.service.errors import ServiceError
+from unskew.service.grpc.reads import EndedError, Reads
 
-__all__ = ["Context", "Observe", "Reflection", "TimedCall", "abort", "authorization", "identity", "parsed", "sans"]
+__all__ = [
+    "Context", "Observe", "Reflection", "Request", "TimedCall", "abort", "authorization", "identity", "parsed", "sans",
+]  # fmt: skip
 
 Context = Any  # grpc.aio.ServicerContext, generic in the stubs and not in the library
 Observe = Callable[[str, str, float], None]
 M = TypeVar("M", bound=Message)
+
+
+class Request:
+    """A call before its message is read: which kind that is and how many bytes it may have; then who sent it, and the
+    reservation of its bytes."""
+
+    __slots__ = ("context", "kind", "most", "reservation", "who")
+
+    def __init__(self, kind: type[Any], context: Context, most: int) -> None:
+        self.kind, self.context, self.most = kind, context, most
+        self.who = ANYBODY
+        self.reservation: Reservation | None = None
+
+    def end(self) -> None:
+        if self.reservation is not None and self.reservation.size:
+            self.reservation.resize(0)
 
 
 def parsed(kind: type[M], data: bytes) -> M:
@@ -65,7 +87,7 @@ class TimedCall:
         return self
 
     def failed(self, why: Exception) -> Fault:
-        fault = Fault.of(why)
+        fault = why.fault if isinstance(why, EndedError) else Fault.of(why)
         self._code = fault.code
         return fault
 
@@ -79,14 +101,25 @@ class TimedCall:
 class Reflection(reflection.aio.ReflectionServicer):  # type: ignore[misc]  # the library has no types
     """The list of calls, for callers with any valid credential."""
 
-    def __init__(self, names: tuple[str, ...], pool: DescriptorPool, access: Access) -> None:
+    def __init__(self, names: tuple[str, ...], pool: DescriptorPool, access: Access, reads: Reads) -> None:
         super().__init__(names, pool)
-        self._access = access
+        self._access, self._reads = access, reads
 
-    async def ServerReflectionInfo(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:  # noqa: N802 - its name
+    def handlers(self) -> dict[str, Any]:
+        return {"ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(self._answers)}
+
+    async def _answers(self, _messages: Any, context: Context) -> None:
         try:
-            self._access.require(identity(self._access, context), "Describe")
-        except Exception as why:  # noqa: BLE001 - every error becomes a status
+            who = identity(self._access, context)
+            self._access.require(who, "Describe")
+            with Reservation(self._reads.budget, who.name) as reservation:
+                async for answer in self.ServerReflectionInfo(self._requests(context, reservation), context):
+                    await context.write(answer.SerializeToString())
+        except EndedError as why:
+            raise why.ended from None
+        except ServiceError as why:
             await abort(context, Fault.of(why))
-        async for answer in super().ServerReflectionInfo(requests, context):
-            yield answer
+
+    async def _requests(self, context: Context, reservation: Reservation) -> AsyncIterator[Any]:
+        while (data := await self._reads.next_small(context, reservation)) is not None:
+            yield parsed(reflection_pb2.ServerReflectionRequest, data)

@@ -20,18 +20,16 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from unskew.service.api.calls import Calls
-from unskew.service.api.problems import TooLargeError
 from unskew.service.api.verbs import ScaleAnswer
 from unskew.service.auth.credentials import Identity
 from unskew.service.errors import ConflictError, FieldError
 from unskew.v1 import keda_pb2 as pb
 
-__all__ = ["SERVICE", "Scaler", "bearer", "check_request_size", "descriptor_pool", "trigger_of"]
+__all__ = ["SERVICE", "Scaler", "bearer", "descriptor_pool", "trigger_of"]
 
 SERVICE = "externalscaler.ExternalScaler"
 _STAGES = ("reduce", "map")
 _IDLE = 600.0
-_MOST_BYTES = 1 << 16  # of a request: it is parsed before its sender is identified
 _LEAST, _MOST = 0.001, 1e9  # KEDA counts in thousandths: it takes less for 0
 _METHODS: Mapping[str, tuple[Any, Any]] = {
     "IsActive": (pb.ScaledObjectRef, pb.IsActiveResponse),
@@ -90,11 +88,6 @@ def _number(metadata: Mapping[str, str], key: str, default: float) -> float:
 
 def _field(key: str) -> str:
     return f"scalerMetadata.{key}"
-
-
-def check_request_size(size: int) -> None:
-    if size > _MOST_BYTES:
-        raise TooLargeError(f"the message has {size:,} bytes, a trigger may have {_MOST_BYTES:,}")
 
 
 def bearer(request: pb.ScaledObjectRef | pb.GetMetricsRequest) -> str | None:

@@ -1,8 +1,9 @@
 """The gRPC handlers: bytes in, ``api.calls``, bytes out; with statuses, health, reflection, drain and KEDA's scaler.
 
-Messages are parsed here and not by the library: so a caller without a credential is refused before its bytes are read,
-and bytes that are no message are INVALID_ARGUMENT, not INTERNAL. A watch ends with OK when it is old or the service
-drains; its caller then starts a new one, perhaps with another replica.
+All calls take streams here, those with one message too (``reads`` says why): so a caller without a credential is
+refused before its bytes are read. Messages are parsed here and not by the library: bytes that are no message are
+INVALID_ARGUMENT, not INTERNAL. A watch ends with OK when it is old or the service drains; its caller then starts a new
+one, perhaps with another replica.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection, reflection_pb2, reflection_pb2_grpc
+from grpc_health.v1 import health, health_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from unskew.service.api.budget import Reservation
 from unskew.service.api.calls import Calls, check_size, synced_in_bytes
 from unskew.service.api.verbs import BuiltPlan
 from unskew.service.app.settings import Settings
@@ -26,6 +28,8 @@ from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Identity
 from unskew.service.errors import LimitError
 from unskew.service.grpc import codec, keda
+from unskew.service.grpc.health import Health
+from unskew.service.grpc.reads import SMALL, STREAM_WINDOW, EndedError, Reads
 from unskew.v1 import keda_pb2
 from unskew.v1 import partitioner_pb2 as pb
 
@@ -34,7 +38,7 @@ __all__ = ["SERVICE", "GrpcServer", "options"]
 SERVICE = "unskew.v1.PartitionerService"
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
-Opened = Callable[[type[Any], Any, codec.Context], tuple[Any, ...]]  # what a call takes: a message, its sender, ...
+Opened = Callable[[codec.Request], Awaitable[tuple[Any, ...]]]  # what a call takes: a message, its sender, ...
 
 
 def options(settings: Settings) -> list[tuple[str, int]]:
@@ -43,6 +47,14 @@ def options(settings: Settings) -> list[tuple[str, int]]:
         "grpc.so_reuseport": 0,  # a port that is taken is an error, not half of the calls
         "grpc.max_receive_message_length": settings.max_message_bytes,
         "grpc.max_send_message_length": -1,
+        # Without the probe windows do not grow: of a call that nobody reads yet no more than this is taken in. A
+        # message that is read still comes at full speed, because then its whole length is allowed at once.
+        "grpc.http2.bdp_probe": 0,
+        "grpc.http2.lookahead_bytes": STREAM_WINDOW,
+        "grpc.http2.max_frame_size": 1 << 20,  # as large as with the probe: in frames of 16 kB a table costs 5 % more
+        "grpc.max_allowed_incoming_connections": settings.max_grpc_connections,
+        "grpc.max_connection_idle_ms": _ms(settings.grpc_idle),
+        "grpc.server_handshake_timeout_ms": _ms(settings.header_timeout),
         "grpc.max_concurrent_streams": settings.max_streams_per_connection,
         "grpc.server.max_pending_requests": settings.max_pending_requests,
         "grpc.server.max_pending_requests_hard_limit": 2 * settings.max_pending_requests,
@@ -71,50 +83,55 @@ class GrpcServer:
 
     calls: Calls
     access: Access
+    reads: Reads
     observe: codec.Observe = lambda _method, _code, _seconds: None
     max_watchers: int = 10_000
     max_watch: float = 600.0
 
     def __post_init__(self) -> None:
-        self._health = health.aio.HealthServicer()
+        self._health = Health(self.reads)
         self._watching: set[asyncio.Future[Any]] = set()
         self._under_way: set[codec.TimedCall] = set()
         self._watchers = 0
         self._draining = False
 
     def add_to(self, server: Any) -> None:
-        calls, kind = self.calls, pb.ReportHistogramRequest
-        report = self._handler("ReportHistogram", kind, calls.report_histogram, self._opened_chunks, _serialized)
+        calls, large = self.calls, self.reads.largest
         handlers = {
-            "PutStream": self._unary("PutStream", pb.PutStreamRequest, calls.put_stream),
+            "PutStream": self._unary("PutStream", pb.PutStreamRequest, calls.put_stream, large),
             "GetStream": self._unary("GetStream", pb.GetStreamRequest, calls.get_stream),
             "ListStreams": self._unary("ListStreams", pb.ListStreamsRequest, calls.list_streams),
             "DeleteStream": self._unary("DeleteStream", pb.DeleteStreamRequest, calls.delete_stream),
-            "BuildPlan": self._unary("BuildPlan", pb.BuildPlanRequest, calls.build_plan, encode=_built_in_bytes),
+            "BuildPlan": self._unary("BuildPlan", pb.BuildPlanRequest, calls.build_plan, large, encode=_built_in_bytes),
             "GetPlan": self._unary("GetPlan", pb.GetPlanRequest, calls.get_plan),
-            "Sync": self._unary("Sync", pb.SyncRequest, calls.sync, self._opened_sync, synced_in_bytes),
-            "ReportBatch": self._unary("ReportBatch", pb.ReportBatchRequest, calls.report_batch),
+            "Sync": self._unary("Sync", pb.SyncRequest, calls.sync, large, self._opened_sync, synced_in_bytes),
+            "ReportBatch": self._unary("ReportBatch", pb.ReportBatchRequest, calls.report_batch, large),
             "GetScale": self._unary("GetScale", pb.GetScaleRequest, calls.get_scale),
             "Explain": self._unary("Explain", pb.ExplainRequest, calls.explain),
-            "ReportHistogram": grpc.stream_unary_rpc_method_handler(report),
+            "ReportHistogram": self._unary(
+                "ReportHistogram", pb.ReportHistogramRequest, calls.report_histogram, large, self._opened_chunks
+            ),
             "WatchPlans": self._pushed("WatchPlans", pb.WatchPlansRequest, calls.watch_plans),
         }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(keda.SERVICE, self._for_keda()),))
         names = (SERVICE, keda.SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
         files = (pb.DESCRIPTOR, health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR)
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            codec.Reflection(names, keda.descriptor_pool(*files), self.access), server
-        )
+        described = codec.Reflection(names, keda.descriptor_pool(*files), self.access, self.reads)
+        for service, methods in {
+            SERVICE: handlers,
+            keda.SERVICE: self._for_keda(),
+            health.SERVICE_NAME: self._health.handlers(),
+            reflection.SERVICE_NAME: described.handlers(),
+        }.items():
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
 
     def _for_keda(self) -> dict[str, Any]:
         scaler, opened = keda.Scaler(self.calls), self._opened_for_keda
+        ref, get = keda_pb2.ScaledObjectRef, keda_pb2.GetMetricsRequest
         return {
-            "IsActive": self._unary("KedaIsActive", keda_pb2.ScaledObjectRef, scaler.is_active, opened),
-            "GetMetricSpec": self._unary("KedaGetMetricSpec", keda_pb2.ScaledObjectRef, scaler.metric_spec, opened),
-            "GetMetrics": self._unary("KedaGetMetrics", keda_pb2.GetMetricsRequest, scaler.metrics, opened),
-            "StreamIsActive": self._pushed("KedaStreamIsActive", keda_pb2.ScaledObjectRef, scaler.watch, opened),
+            "IsActive": self._unary("KedaIsActive", ref, scaler.is_active, opened=opened),
+            "GetMetricSpec": self._unary("KedaGetMetricSpec", ref, scaler.metric_spec, opened=opened),
+            "GetMetrics": self._unary("KedaGetMetrics", get, scaler.metrics, opened=opened),
+            "StreamIsActive": self._pushed("KedaStreamIsActive", ref, scaler.watch, opened),
         }
 
     async def ready(self, *, store: bool) -> None:
@@ -145,46 +162,58 @@ class GrpcServer:
         self,
         verb: str,
         kind: type[M],
-        call: Callable[[M, Identity], Awaitable[T]],
+        call: Callable[..., Awaitable[T]],
+        most: int = SMALL,
         opened: Opened | None = None,
         encode: Callable[[T], bytes] | None = None,
     ) -> Any:
-        handler = self._handler(verb, kind, call, opened or self._opened, encode or _serialized)
-        return grpc.unary_unary_rpc_method_handler(handler)
+        """A call whose message has at most so many bytes."""
+        opened, encode = opened or self._opened, encode or _serialized
 
-    def _handler(
-        self, verb: str, kind: type[M], call: Callable[..., Awaitable[T]], opened: Opened, encode: Callable[[T], bytes]
-    ) -> Callable[[Any, codec.Context], Awaitable[bytes]]:
-        async def handler(data: Any, context: codec.Context) -> bytes:
+        async def handler(_messages: Any, context: codec.Context) -> bytes:
             with codec.TimedCall(self.observe, verb, self._under_way) as timed:
+                request = codec.Request(kind, context, most)
                 try:
-                    return encode(await call(*opened(kind, data, context)))
+                    return encode(await call(*await opened(request)))
+                except EndedError as why:
+                    timed.failed(why)
+                    raise why.ended from None
                 except Exception as why:  # noqa: BLE001 - every error becomes a status
                     fault = timed.failed(why)
+                finally:
+                    request.end()
                 await codec.abort(context, fault)
             raise AssertionError("abort raises")
 
-        return handler
+        return grpc.stream_unary_rpc_method_handler(handler)
 
-    def _opened(self, kind: type[M], data: bytes, context: codec.Context) -> tuple[M, Identity]:
-        who = codec.identity(self.access, context)
-        check_size(who, len(data))
-        return codec.parsed(kind, data), who
+    def _reservation(self, request: codec.Request) -> Reservation:
+        """Who asks, before anything is read of what they send."""
+        request.who = codec.identity(self.access, request.context)
+        request.reservation = Reservation(self.reads.budget, request.who.name)
+        return request.reservation
 
-    def _opened_for_keda(self, kind: type[Any], data: bytes, context: codec.Context) -> tuple[Any, Identity]:
-        """The token may be in the message, which is therefore parsed first, and must be small."""
-        keda.check_request_size(len(data))
-        request = codec.parsed(kind, data)
-        return request, self.access.identify(codec.authorization(context) or keda.bearer(request), codec.sans(context))
+    async def _opened(self, request: codec.Request) -> tuple[Any, Identity]:
+        reservation = self._reservation(request)
+        data = await self.reads.message(request.context, reservation, request.most)
+        check_size(request.who, len(data))
+        return codec.parsed(request.kind, data), request.who
 
-    def _opened_sync(self, kind: type[M], data: bytes, context: codec.Context) -> tuple[M, Identity, float | None]:
-        return *self._opened(kind, data, context), context.time_remaining()
+    async def _opened_for_keda(self, request: codec.Request) -> tuple[Any, Identity]:
+        """The token may be in the message, which is then read and parsed first, and must be small."""
+        context = request.context
+        if self.access.open or codec.authorization(context) or codec.sans(context):
+            return await self._opened(request)
+        message = codec.parsed(request.kind, await self.reads.message_of_unknown(context))
+        return message, self.access.identify(keda.bearer(message))
 
-    def _opened_chunks(
-        self, kind: type[M], chunks: AsyncIterator[bytes], context: codec.Context
-    ) -> tuple[AsyncIterator[M], Identity]:
-        who = codec.identity(self.access, context)
-        return _parsed_chunks(kind, chunks, who), who
+    async def _opened_sync(self, request: codec.Request) -> tuple[Any, Identity, float | None]:
+        return *await self._opened(request), request.context.time_remaining()
+
+    async def _opened_chunks(self, request: codec.Request) -> tuple[AsyncIterator[Any], Identity]:
+        reservation = self._reservation(request)
+        chunks = self.reads.chunks(request.context, reservation)
+        return _parsed_chunks(request.kind, chunks, request.who), request.who
 
     # -- watches ----------------------------------------------------------------------------------------------
 
@@ -197,24 +226,29 @@ class GrpcServer:
     ) -> Any:
         opened = opened or self._opened
 
-        async def handler(data: bytes, context: codec.Context) -> None:
+        async def handler(_messages: Any, context: codec.Context) -> None:
             with codec.TimedCall(self.observe, verb, self._under_way) as timed:
+                request = codec.Request(kind, context, SMALL)
                 self._watchers += 1
                 try:
-                    arguments = opened(kind, data, context)
+                    arguments = await opened(request)
                     if self._watchers > self.max_watchers:
                         raise LimitError(f"{self.max_watchers} watches are open here; try again, perhaps elsewhere")
                     async with contextlib.aclosing(self._until_old(watch(*arguments))) as messages:
                         async for message in messages:
                             await context.write(message.SerializeToString())
                     return
+                except EndedError as why:
+                    timed.failed(why)
+                    raise why.ended from None
                 except Exception as why:  # noqa: BLE001 - every error becomes a status
                     fault = timed.failed(why)
                 finally:
+                    request.end()
                     self._watchers -= 1
                 await codec.abort(context, fault)
 
-        return grpc.unary_stream_rpc_method_handler(handler)
+        return grpc.stream_stream_rpc_method_handler(handler)
 
     async def _until_old(self, watch: AsyncIterator[M]) -> AsyncGenerator[M, None]:
         """Each message, until the watch is old or the service drains."""

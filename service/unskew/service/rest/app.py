@@ -11,6 +11,7 @@ from fastapi import FastAPI, Response
 from starlette.exceptions import HTTPException
 
 from unskew.core.version import __version__
+from unskew.service.api.budget import ByteBudget
 from unskew.service.api.calls import Calls
 from unskew.service.api.problems import Fault
 from unskew.service.auth.access import Access
@@ -38,6 +39,7 @@ class RestApp:
     calls: Calls
     access: Access
     store_trouble: Callable[[], Awaitable[str]]
+    budget: ByteBudget
     degraded: Callable[[], str] = str
     observe: Observe = lambda _method, _code, _seconds: None
     max_body_bytes: int = 64 << 20
@@ -56,7 +58,7 @@ class RestApp:
             redoc_url=None,
             redirect_slashes=False,
         )
-        self.app.router.route_class = guarded_routes(self.access, self.observe)
+        self.app.router.route_class = guarded_routes(self.access, self.budget, self.observe)
         self.app.add_exception_handler(HTTPException, framework_problem)
         before: dict[str, Any] = {"cross_site": self.cross_site, "rejected": self.rejected}
         self.app.add_middleware(RestMiddleware, draining=lambda: self.draining, **before)

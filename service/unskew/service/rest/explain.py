@@ -25,6 +25,8 @@ from unskew.v1 import partitioner_pb2 as pb
 
 __all__ = ["ExplainOperations"]
 
+_MOST_BYTES = 1 << 16
+
 
 @dataclass(frozen=True)
 class ExplainOperations:
@@ -52,7 +54,7 @@ class ExplainOperations:
 
     async def by_key(self, request: Request, stream: StreamName) -> Response:
         """The same for a key by its values; they stay out of access logs so."""
-        body = await self.bodies.json(request, models.Explain)
+        body = await self.bodies.json(request, models.Explain, most=_MOST_BYTES)
         if (body.key is None) == (body.hash is None):
             raise FieldError("key", "both or none", "either a key or a hash")
         key = body.hash

@@ -15,6 +15,7 @@ from pydantic import WithJsonSchema
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from unskew.service.api.budget import ByteBudget, Reservation
 from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Identity
 from unskew.service.auth.roles import ROLE_OF
@@ -23,9 +24,19 @@ from unskew.service.rest.cross_site import CrossSiteRules
 from unskew.service.rest.negotiation import header
 from unskew.service.rest.refusals import fault_of, problem
 
-__all__ = ["STREAM", "CheckedStreamName", "Observe", "RestMiddleware", "StreamName", "guarded_routes", "who_asks"]
+__all__ = [
+    "STREAM",
+    "CheckedStreamName",
+    "Observe",
+    "RestMiddleware",
+    "StreamName",
+    "guarded_routes",
+    "reservation_of",
+    "who_asks",
+]
 
 Observe = Callable[[str, str, float], None]
+_RESERVATION = "unskew.reservation"
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 STREAM = "/v1/streams/{stream:unskew_name}"
@@ -53,8 +64,9 @@ class _OneSegment(Convertor[str]):
 register_url_convertor("unskew_name", _OneSegment())
 
 
-def guarded_routes(access: Access, observe: Observe) -> type[APIRoute]:
-    """Routes that check the credential before they read, report how a call went, and turn errors into problems."""
+def guarded_routes(access: Access, budget: ByteBudget, observe: Observe) -> type[APIRoute]:
+    """Routes that check the credential before they read, give back what the body held, report how a call went, and turn
+    errors into problems."""
 
     class GuardedRoute(APIRoute):
         def get_route_handler(self) -> Handler:
@@ -68,12 +80,15 @@ def guarded_routes(access: Access, observe: Observe) -> type[APIRoute]:
                 try:
                     if verb in ROLE_OF:
                         _admit(access, request, verb)
+                        request.scope[_RESERVATION] = Reservation(budget, who_asks(request).name)
                     response = await inner(request)
                     status = response.status_code
                 except Exception as why:  # noqa: BLE001 - every error becomes a problem
                     response = problem(fault_of(why))
                     status = response.status_code
                 finally:
+                    if (reservation := request.scope.get(_RESERVATION)) is not None:
+                        reservation.resize(0)
                     observe(verb, str(status), perf_counter() - started)
                 return response
 
@@ -102,6 +117,11 @@ def _admit(access: Access, request: Request, verb: str) -> None:
 def who_asks(request: Request) -> Identity:
     who: Identity = request.scope["unskew.who"]
     return who
+
+
+def reservation_of(request: Request) -> Reservation:
+    reservation: Reservation = request.scope[_RESERVATION]
+    return reservation
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,137 @@
+"""The HTTP server: uvicorn, with bounds on connections and on the time that a request takes to come.
+
+uvicorn itself bounds the silence between two requests only. Here a connection has ``header_timeout`` for the headers of
+a request, the first one too, and ``body_timeout`` for its body. Where there are too many connections, the one that has
+waited longest for a whole request is closed for the new one: so whoever sends at once is served in a flood of others
+that do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from unskew.service.app.settings import Settings
+from unskew.service.app.tls import Tls
+from unskew.service.concurrency import monotonic
+
+__all__ = ["HttpServer", "http_server"]
+
+_BACKLOG = 2048  # connections that the system keeps until they are accepted
+_ACCEPTED_AT_ONCE = 16  # by asyncio, which also tries as often where there is no descriptor left, and logs each
+_TICKS = 10  # of uvicorn, ten a second
+
+
+@dataclass(eq=False)
+class Connections:
+    """The bounds of a port, and the connections on which no whole request is under way, the oldest first."""
+
+    most: int
+    within: dict[str, float]
+    rejected: Callable[[str], None]
+    waiting: dict[HttpProtocol, None] = field(default_factory=dict)
+
+
+class HttpProtocol(H11Protocol):
+    """A connection of HTTP/1.1. Each request has the names in the client's certificate (``state["sans"]``)."""
+
+    def __init__(self, limits: Connections, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._limits = limits
+        self._phase: tuple[str, object] = "", None
+        self._since = monotonic()
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        shown = transport.get_extra_info("peercert") or {}
+        names = tuple(value for _, value in shown.get("subjectAltName", ()))
+        self.app_state = {**self.app_state, "sans": names}
+        waiting = self._limits.waiting
+        waiting[self] = None
+        if len(self.connections) > self._limits.most:
+            self._limits.rejected("connections")
+            next(iter(waiting)).cut()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limits.waiting.pop(self, None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE):
+            self._limits.waiting.pop(self, None)
+
+    def on_response_complete(self) -> None:
+        self._limits.waiting.pop(self, None)
+        self._limits.waiting[self] = None
+        super().on_response_complete()
+
+    def cut(self) -> None:
+        self._limits.waiting.pop(self, None)
+        self.connections.discard(self)
+        self.transport.abort()
+
+    def end_if_late(self, now: float) -> None:
+        """Once a second. What is waited for is a part of one request: with the next one the time begins anew."""
+        their, name = self.conn.their_state, ""
+        if their is h11.SEND_BODY:
+            name = "body"
+        elif their is h11.IDLE and (self.cycle is None or self.conn.trailing_data[0]):
+            name = "headers"
+        if (name, self.cycle) != self._phase:
+            self._phase, self._since = (name, self.cycle), now
+        elif name and now - self._since >= self._limits.within[name]:
+            self._limits.rejected(f"slow {name}")
+            self.cut()
+
+
+class HttpServer(uvicorn.Server):
+    """uvicorn without its own signal handlers: ``app.main`` decides when to stop."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for bound in sockets or ():
+            bound.listen(_BACKLOG)
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS == 0:
+            now = monotonic()
+            for connection in list(self.server_state.connections):
+                connection.end_if_late(now)  # type: ignore[union-attr]  # all are ours
+        return await super().on_tick(counter)
+
+
+def http_server(
+    settings: Settings, app: ASGIApp, tls: Tls | None, most: int, rejected: Callable[[str], None]
+) -> HttpServer:
+    """A server of this application with at most so many connections."""
+    within = {"headers": settings.header_timeout, "body": settings.body_timeout}
+    config = uvicorn.Config(
+        app,
+        http=partial(HttpProtocol, Connections(most, within, rejected)),  # type: ignore[arg-type]  # uvicorn calls it
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_ACCEPTED_AT_ONCE,
+        timeout_keep_alive=int(settings.http_idle),
+        timeout_graceful_shutdown=max(1, int(settings.drain)),
+    )
+    config.load()
+    config.ssl = tls.context if tls else None
+    return HttpServer(config)

@@ -1,0 +1,133 @@
+"""What is done to a replica, each with a dose: bodies that are held short of their end, slow requests, a flood."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tests.attack.http2 import Attacker
+
+__all__ = ["GET_PLAN", "HeldBodies", "flood", "held_messages", "request", "slow_connections"]
+
+GET_PLAN = "/unskew.v1.PartitionerService/GetPlan"
+_SHORT = 100  # bytes that are missing at the end
+
+
+@contextlib.contextmanager
+def held_messages(
+    port: int, streams: int, size: int, seconds: float, token: str = "", path: str = GET_PLAN
+) -> Iterator[Attacker]:
+    """Calls on one connection, each with a message that is held short of its end until the block is over."""
+    attacker = Attacker(port)
+    try:
+        for _ in range(min(streams, attacker.most_streams)):
+            attacker.open(path, size, size - _SHORT, token)
+        attacker.push(seconds)
+        yield attacker
+    finally:
+        attacker.close()
+
+
+def request(path: str, length: int, token: str = "", method: str = "POST") -> bytes:
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        "host: x",
+        f"content-length: {length}",
+        "content-type: application/x-protobuf",
+    ]
+    if token:
+        lines.append(f"authorization: Bearer {token}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+@dataclass
+class HeldBodies:
+    """Requests over HTTP whose bodies are sent as fast as they are taken, and held short of their end."""
+
+    sockets: list[socket.socket] = field(default_factory=list)
+    sent: int = 0
+    ended: int = 0
+
+    def send(self, port: int, head: bytes, bodies: int, size: int, seconds: float) -> None:
+        left: dict[socket.socket, int] = {}
+        with selectors.DefaultSelector() as selector:
+            for _ in range(bodies):
+                one = socket.create_connection(("127.0.0.1", port), 10)
+                one.sendall(head)
+                one.setblocking(False)
+                self.sockets.append(one)
+                left[one] = size - _SHORT
+                selector.register(one, selectors.EVENT_WRITE | selectors.EVENT_READ)
+            end, piece = time.monotonic() + seconds, bytes(1 << 16)
+            while left and time.monotonic() < end:
+                for key, events in selector.select(0.1):
+                    self._one(key.fileobj, events, left, piece, selector)  # type: ignore[arg-type]  # all are sockets
+
+    def _one(
+        self,
+        one: socket.socket,
+        events: int,
+        left: dict[socket.socket, int],
+        piece: bytes,
+        selector: selectors.BaseSelector,
+    ) -> None:
+        try:
+            if events & selectors.EVENT_READ:
+                one.recv(1 << 16)
+                raise ConnectionError  # answered before its body had come
+            sent = one.send(piece[: left[one]])
+        except BlockingIOError:
+            return
+        except OSError:
+            self.ended += 1
+            sent = left[one]
+        else:
+            self.sent += sent
+        left[one] -= sent
+        if not left[one]:
+            selector.unregister(one)
+            del left[one]
+
+    def close(self) -> None:
+        for one in self.sockets:
+            one.close()
+
+
+@contextlib.contextmanager
+def slow_connections(port: int, count: int, first: bytes) -> Iterator[list[socket.socket]]:
+    """Connections that send this and then nothing of use."""
+    found: list[socket.socket] = []
+    try:
+        for _ in range(count):
+            with contextlib.suppress(OSError):
+                one = socket.create_connection(("127.0.0.1", port), 2)
+                found.append(one)
+                one.sendall(first)
+        yield found
+    finally:
+        for one in found:
+            one.close()
+
+
+def flood(port: int, seconds: float, first: bytes, keep: int = 4000, tick: Callable[[], None] = lambda: None) -> int:
+    """Open connections as fast as they are taken and keep the newest; how many were opened."""
+    kept: list[socket.socket] = []
+    end, opened = time.monotonic() + seconds, 0
+    while time.monotonic() < end:
+        try:
+            one = socket.create_connection(("127.0.0.1", port), 1)
+            kept.append(one)
+            one.sendall(first)
+            opened += 1
+        except OSError:
+            time.sleep(0.001)
+        if len(kept) > keep:
+            kept.pop(0).close()
+        tick()
+    for one in kept:
+        one.close()
+    return opened

@@ -1,0 +1,168 @@
+"""Callers who do not send what they began: without a credential they get nothing, with one a bounded share."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.attack.attacks import GET_PLAN, HeldBodies, held_messages, request, slow_connections
+from tests.attack.measure import FEW, FULL, HISTOGRAMS, suffered
+from tests.attack.victim import ATTACKER, STREAM, VICTIM, Victim, victim
+from tests.planning import some_histogram
+from unskew.client import Client
+from unskew.core.stream_spec import Part
+from unskew.v1 import partitioner_pb2 as pb
+from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
+from unskew.wire import histograms
+
+pytestmark = pytest.mark.xdist_group("attack")
+
+MESSAGE = 16 << 20
+MOST = 1536  # megabytes of a replica in any attack
+LITTLE = 64  # megabytes more, of callers without a credential
+HEALTH, KEDA = "/grpc.health.v1.Health/Check", "/externalscaler.ExternalScaler/IsActive"
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
+    flags = ("--body-timeout", "2", "--header-timeout", "1", "--max-http-connections", "50")
+    with victim(tmp_path_factory.mktemp("attacked"), *flags) as found:
+        yield found
+
+
+@pytest.mark.parametrize("verb", ["GetPlan", "BuildPlan", "ReportHistogram", "WatchPlans"])
+def test_without_a_credential_no_message_is_taken(attacked: Victim, verb: str) -> None:
+    attacked.forget_peak()
+    with held_messages(attacked.grpc, 20, MESSAGE, 1.0, path=GET_PLAN.replace("GetPlan", verb)) as attacker:
+        assert attacker.open_streams() == []
+        assert attacker.sent < 2 << 20
+    assert attacked.peak < attacked.idle + LITTLE
+
+
+@pytest.mark.parametrize("path", [HEALTH, KEDA])
+def test_what_anybody_may_ask_is_waited_for_a_moment_only(attacked: Victim, path: str) -> None:
+    """The message says who or what is asked for, so it is read; of a few at a time, and not for long."""
+    with held_messages(attacked.grpc, 40, MESSAGE, 2.0, path=path) as attacker:
+        assert attacker.open_streams() == []
+    assert attacked.peak < attacked.idle + 16 * 16 + LITTLE
+
+
+def test_with_a_credential_messages_have_a_share_and_an_end(attacked: Victim) -> None:
+    """What does not fit is refused soon, what fits at the time limit; the memory is given back."""
+    with held_messages(attacked.grpc, 40, MESSAGE, 1.5, ATTACKER) as attacker:
+        assert len(attacker.open_streams()) <= 10
+        attacker.push(3.0)
+        assert attacker.open_streams() == []
+    assert attacked.peak < attacked.idle + 500
+    until_memory_is_back(attacked)
+
+
+def test_bodies_over_http_have_the_same_share(attacked: Victim) -> None:
+    attacked.forget_peak()
+    held = HeldBodies()
+    held.send(attacked.http, request(HISTOGRAMS, 64 << 20, ATTACKER), 6, 64 << 20, 2.0)
+    assert held.sent < 200 << 20
+    assert attacked.healthy()
+    held.close()
+    assert attacked.peak < attacked.idle + 300
+    until_memory_is_back(attacked)
+
+
+def until_memory_is_back(attacked: Victim) -> None:
+    end = time.monotonic() + 15
+    while attacked.memory > attacked.idle + LITTLE:
+        assert time.monotonic() < end, (attacked.idle, attacked.memory)
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"", b"GET / HTTP/1.1\r\nx: ", request(HISTOGRAMS, 1 << 20, ATTACKER) + b"begun", request("/nowhere", 1 << 20)],
+    ids=["nothing", "headers", "body", "body to nowhere"],
+)
+def test_slow_connections_make_room_and_are_ended(attacked: Victim, first: bytes) -> None:
+    """More than there may be: the oldest are closed for those who send, the others when their time is over."""
+    with slow_connections(attacked.http, 120, first) as opened:
+        assert attacked.healthy()
+        assert attacked.descriptors < 120
+        end = time.monotonic() + 10
+        while any(still_open(one) for one in opened):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+
+def still_open(one: socket.socket) -> bool:
+    one.setblocking(False)
+    try:
+        while one.recv(1 << 16):
+            pass
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def test_a_second_message_is_not_read_and_no_message_is_refused(attacked: Victim) -> None:
+    metadata = (("authorization", f"Bearer {VICTIM}"),)
+    with grpc.insecure_channel(f"127.0.0.1:{attacked.grpc}") as channel:
+        call = channel.stream_unary(GET_PLAN, lambda one: one, pb.GetPlanResponse.FromString)
+        asked = pb.GetPlanRequest(stream=STREAM).SerializeToString()
+        assert call(iter((asked, b"no message")), metadata=metadata).digest
+        with pytest.raises(grpc.RpcError, match="has no message"):
+            call(iter(()), metadata=metadata)
+        with pytest.raises(grpc.RpcError, match="this verb takes 65,536"):
+            call(iter((bytes(70_000),)), metadata=metadata)
+
+
+def test_slow_and_large_but_honest_messages_are_served(attacked: Victim) -> None:
+    """A chunk of the message after another, slower than a look but within the time."""
+    metadata = (("authorization", f"Bearer {VICTIM}"),)
+
+    def chunks() -> Iterator[pb.ReportHistogramRequest]:
+        for chunk in histograms.chunks(some_histogram(keys=3000), STREAM, Part("app/query", 1), 1000):
+            time.sleep(0.4)
+            yield chunk
+
+    with grpc.insecure_channel(f"127.0.0.1:{attacked.grpc}") as channel:
+        assert PartitionerServiceStub(channel).ReportHistogram(chunks(), metadata=metadata).keys > 1000
+
+
+def test_many_large_histograms_at_once_wait_for_room(attacked: Victim) -> None:
+    """More than their share holds: each is taken when its turn comes."""
+    histogram = some_histogram(rows=1_000_000, keys=100_000)
+    failed: list[Exception] = []
+
+    def report(part: int) -> None:
+        try:
+            with Client(f"grpc://127.0.0.1:{attacked.grpc}", token=VICTIM, timeout=30) as client:
+                client.report_histogram(STREAM, Part("app/query", 2, 0, part, 30), histogram)
+        except Exception as why:  # noqa: BLE001 - told below
+            failed.append(why)
+
+    threads = [threading.Thread(target=report, args=(part,)) for part in range(30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failed == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FULL)
+def test_in_its_full_dose(tmp_path: Path, name: str) -> None:
+    """Memory below the mark; the others served all the while, and as before soon after."""
+    with victim(tmp_path, *(FEW if name.startswith("e") else ())) as on:
+        found = suffered(on, FULL[name])
+    assert found.peak < MOST, found
+    assert found.after < found.idle + 100
+    assert found.healthy
+    assert found.failed == 0
+    assert found.log_lines < 1000
+    assert found.after_p99 < max(3 * found.before_p99, 0.2)
