@@ -143,6 +143,7 @@ def test_batches_that_take_too_long_get_more_partitions_same_results(
     assert query.users + again.users == expected(BATCHES + 3)
 
 
+@pytest.mark.long
 def test_a_plan_for_so_many_partitions_that_it_has_more_hosts(spark: SparkSession, tmp_path: Path) -> None:
     """Up to 128 partitions a plan has 4,096 hosts, and batches are counted by as many."""
     query = Query(spark, tmp_path, interval=0.001, partitions=128, elastic=Elastic(2, 256, d=1, increment=64))

@@ -206,11 +206,8 @@ def test_groups_of_any_make(spark: SparkSession, sessions: dict[str, Unskew], tm
         "joined",
         "aggregated",
         "union",
-        "round robin",
-        "one row",
         "no rows",
         "a key that is NULL",
-        "two names alike",
     ]
     makes = {name: make for name, make in sources(spark, tmp_path).items() if name in names}
     ours, plain = [], []
@@ -263,7 +260,7 @@ def check_random(spark: SparkSession, sessions: dict[str, Unskew], seed: int) ->
 
 def test_some_random_frames(spark: SparkSession, sessions: dict[str, Unskew]) -> None:
     """A small dose, of the same seeds each time."""
-    for seed in range(6):
+    for seed in range(4):
         check_random(spark, sessions, seed)
 
 

@@ -90,20 +90,14 @@ def imbalance(rows: pa.Table) -> float:
     return max(Counter(rows["place"].to_pylist()).values()) * job.PARTITIONS / rows.num_rows
 
 
-@pytest.mark.parametrize(
-    ("fresh", "stops"),
-    [
-        ("previous", ()),
-        pytest.param("previous", (2,), marks=pytest.mark.long),
-        pytest.param("same", (0, 1, 2, 3), marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("fresh", "stops"), [("previous", ()), ("previous", (2,)), ("same", (0, 1, 2, 3))])
 def test_each_message_comes_once_and_a_killed_driver_goes_on_where_it_was(
     tmp_path: Path, fresh: str, stops: Sequence[int]
 ) -> None:
     """The second run of a batch places each row as its first run did, by a plan that splits the hot key. All batches
     together have each message once. The topic has some twice, of the batches that ran twice, and lacks none: Spark's
-    sink promises no more. The small dose kills nobody: ``test_exactness`` does."""
+    sink promises no more."""
     with broker(tmp_path / "broker") as kafka:
         before = {batch: killed_in(batch, life(tmp_path, kafka, fresh, stops), tmp_path) for batch in stops}
         told = to_the_end(life(tmp_path, kafka, fresh, stops), tmp_path)
