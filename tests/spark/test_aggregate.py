@@ -24,11 +24,13 @@ from tests.spark.frames import KEYS, hashes_in, no_job, plan_over, setting, shuf
 from tests.spark.test_in_flight import random_frame
 from unskew.core import Histogram, make_planner
 from unskew.core.errors import ConfigError, KeyTypeError
+from unskew.core.in_flight.assign import CellRange, TaskRanges
 from unskew.core.operators.advice import states as states_of
 from unskew.spark import Unskew
 from unskew.spark.frame.jvm import physical_text
 from unskew.spark.frame.physical import nodes
 from unskew.spark.operators.aggregation import aggregation_of, at_input, at_plan, place_for, split_keys_of
+from unskew.spark.operators.aggregation_in_flight import StateCells
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -246,6 +248,22 @@ def dropped_blocks(spark: SparkSession, partitions: int) -> list[int]:
     for partition in range(0, partitions, 2):
         manager.removeBlock(jvm.org.apache.spark.storage.BlockId.apply(f"rdd_{persisted[0]}_{partition}"), True)
     return list(range(0, partitions, 2))
+
+
+def test_each_task_writes_its_states_for_one_reader() -> None:
+    """Tasks with whole keys go to cells that are only read, in turns; the parts of a cut cell meet in one bucket."""
+    parts = [CellRange(2, 3, 9.0, (at, at + 1)) for at in range(4)] + [
+        CellRange(5, 6, 9.0, (at, at + 2)) for at in (0, 2)
+    ]
+    ranges = TaskRanges(8, 4, (CellRange(0, 2), *parts[:3], CellRange(3, 5), CellRange(6, 8), *parts[3:]))
+    cells = StateCells.of(ranges, partitions=2, slots=4)
+    assert cells.by_task.tolist()[:1] + cells.by_task.tolist()[4:6] == [0, 1, 0]
+    hot, warm = set(cells.by_task[[1, 2, 3, 6]].tolist()), set(cells.by_task[[7, 8]].tolist())
+    assert len(hot) == len(warm) == 1
+    assert hot | warm == {2, 3}
+    assert [one.first for one in (*cells.final, *cells.merged)] == list(range(cells.count)) == [0, 1, 2, 3]
+    none_whole = TaskRanges(1, 4, tuple(CellRange(0, 1, 1.0, (at, at + 1)) for at in range(4)))
+    assert StateCells.of(none_whole, partitions=2, slots=4).final == []
 
 
 def test_an_empty_frame_and_one_of_no_keys(sk: Unskew, rows: DataFrame) -> None:
