@@ -124,13 +124,13 @@ def test_spark_may_tell_a_moment_later(clicks: DataFrame) -> None:
 
 
 def test_so_many_rows_are_looked_at_as_planning_needs() -> None:
-    assert [every_for(rows, 16) for rows in (0, 1000, 100_000, 200_000, 1_000_000)] == [1, 1, 1, 2, 8]
+    assert [every_for(rows, sample_for(16)) for rows in (0, 1000, 100_000, 200_000, 1_000_000)] == [1, 1, 1, 2, 8]
 
 
 @pytest.mark.parametrize(("tasks", "rows"), [(4, 10**6), (200, 10**8), (1_000, 10**9), (10_000, 10**9)])
 def test_a_first_batch_of_any_size_gives_the_driver_a_bounded_number(tasks: int, rows: int) -> None:
     """Nothing is known of its rows: each task notes fewer and fewer of what it reads (as ``_chosen`` has it)."""
-    each, near, noted = rows // tasks, near_for(tasks, 16), 0.0
+    each, near, noted = rows // tasks, near_for(tasks, sample_for(16)), 0.0
     for level in range(7):
         start, end = near * 8 ** (level - 1) if level else 0, near * 8**level if level < 6 else each
         noted += max(min(end, each) - start, 0) / 8**level

@@ -19,11 +19,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["MOST_CELLS", "ContentLayout", "coarse_cells", "content_cells", "fine_cells"]
+from unskew.core.histogram.sampling import sample_for
+
+__all__ = ["MOST_CELLS", "ContentLayout", "coarse_cells", "content_cells", "enough_sampled", "fine_cells"]
 
 MOST_CELLS = 1 << 16  # Spark keeps a number of each cell for each map task
 _COARSE, _COARSE_CUT, _FINE = 4, 2, 32  # cells a partition
 _LEAST_FINE = 1 << 11
+_SAMPLED, _LEAST_SAMPLED = 1 << 11, 1 << 14  # rows a partition, and at least
 _HOSTS, _PIECES = 8, 4  # a partition
 _FEWEST, _LEAST_PIECES, _MOST_PIECES = 32, 8, 256  # pieces where there is room, where there is not, and at most
 _ROOM = (
@@ -65,6 +68,16 @@ def fine_cells(partitions: int) -> int:
     (2048, 6400)
     """
     return min(max(_LEAST_FINE, _FINE * partitions), MOST_CELLS)
+
+
+def enough_sampled(partitions: int) -> int:
+    """Rows to sample so that tasks are even within a few percent: fewer than where a plan is to be made of them, which
+    has to know how many values tell the rows of a key apart.
+
+    >>> enough_sampled(16), enough_sampled(200)
+    (32768, 100000)
+    """
+    return min(max(_SAMPLED * partitions, _LEAST_SAMPLED), sample_for(partitions))
 
 
 def content_cells(partitions: int, rows: int = 0, *, cut: bool) -> ContentLayout:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from pyspark.sql import Column, Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from unskew.core.histogram.sampling import sample_for
 from unskew.spark.frame.keys import helper
 
 if TYPE_CHECKING:
@@ -52,15 +51,15 @@ _NOT_FINITE = 1 << 62
 _log = logging.getLogger("unskew.spark")
 
 
-def every_for(rows: int, partitions: int) -> int:
-    """One in how many rows is sampled, where so many are expected: a power of two."""
-    return 1 << max((rows // sample_for(partitions)).bit_length() - 1, 0)
+def every_for(rows: int, sample: int) -> int:
+    """One in how many rows is sampled, where so many are expected and about so many wanted: a power of two."""
+    return 1 << max((rows // sample).bit_length() - 1, 0)
 
 
-def near_for(tasks: int, partitions: int, *, least: int = _LEAST) -> int:
+def near_for(tasks: int, sample: int, *, least: int = _LEAST) -> int:
     """How many rows of a task are sampled before fewer are: all tasks together a small multiple of what is needed,
     also in a first batch of unknown size. A power of two, so that Spark seldom has to compile anew."""
-    share = _UNEVEN * sample_for(partitions) // max(tasks, 1)
+    share = _UNEVEN * sample // max(tasks, 1)
     return min(max(1 << max(share.bit_length() - 1, 0), least), MOST_NEAR)
 
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark co
 
 from unskew.core.arrays.types import U64
 from unskew.core.histogram.histogram import Histogram
-from unskew.core.histogram.sampling import sample_histogram
+from unskew.core.histogram.sampling import sample_for, sample_histogram
 from unskew.core.in_flight.cell_loads import LEVEL_SHIFT, MAP_SHIFT, CellLoads, unpacked_cells
 from unskew.core.in_flight.layout import ContentLayout
 from unskew.spark.frame.row_sampling import (
@@ -123,7 +123,8 @@ class CellSample:
 class SampledCells:
     """``df``, to be written into ``cells``. ``key`` is what the histogram counts by, and with ``spread`` how many
     values tell the rows of a key apart; about ``rows`` rows are expected (0: unknown) in about ``tasks`` tasks, for so
-    many ``partitions``. With a ``weight`` rows are weighed."""
+    many ``partitions``. With a ``weight`` rows are weighed. ``sample``: rows that are enough; by default as many as a
+    plan of these rows would ask for."""
 
     df: DataFrame
     cells: Cells
@@ -133,12 +134,14 @@ class SampledCells:
     weight: Column | None = None
     spread: Column | None = None
     tasks: int = _ASSUMED_TASKS
+    sample: int | None = None
 
     @property
     def rate(self) -> tuple[int, int]:
         """One in how many rows is sampled, and how many rows of a task before fewer are."""
         tasks = self.tasks if self.rows else _STRETCHES * self.tasks
-        return every_for(self.rows, self.partitions), near_for(tasks, self.partitions, least=_LEAST_NEAR)
+        enough = self.sample or sample_for(self.partitions)
+        return every_for(self.rows, enough), near_for(tasks, enough, least=_LEAST_NEAR)
 
     @property
     def frame(self) -> DataFrame:

@@ -24,7 +24,7 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.in_flight.assign import TaskRanges, assign
 from unskew.core.in_flight.assign_content import assign_content
 from unskew.core.in_flight.cell_table import CellTable
-from unskew.core.in_flight.layout import content_cells
+from unskew.core.in_flight.layout import content_cells, enough_sampled
 from unskew.spark.frame.histogram import Weight, weight_of
 from unskew.spark.frame.jvm import expected_rows, input_partitions, input_splits, slots_of
 from unskew.spark.frame.keys import Columns, check_new, key_columns, key_of
@@ -113,8 +113,8 @@ def place_in_flight(
     columns = key_columns(df, key)
     weights = None if weight is None else weight_of(df, weight)
     by_key = KeyCells(columns, how.cells)
-    rows, tasks = expected_rows(df), input_splits(df)
-    cells = SampledCells(df, by_key, hashed.hash, how.partitions, rows, weights, tasks=tasks)
+    rows, tasks, enough = expected_rows(df), input_splits(df), enough_sampled(how.partitions)
+    cells = SampledCells(df, by_key, hashed.hash, how.partitions, rows, weights, tasks=tasks, sample=enough)
     slots = slots_of(df.sparkSession) or how.partitions
     try:
         stage, sample = _written(cells, what)

@@ -16,6 +16,7 @@ from unskew.client import Client, NotThereError
 from unskew.core.errors import ConfigError
 from unskew.core.freshness.plan_ahead import BatchFacts, NextBatch, PlanAhead
 from unskew.core.freshness.ways import OWN_ROWS
+from unskew.core.histogram.sampling import sample_for
 from unskew.core.in_flight.cell_table import CellTable
 from unskew.core.plan.plan import Plan
 from unskew.core.planners import PLANNERS
@@ -278,7 +279,8 @@ class PlanPlacer:
         if not tasks:
             self._splits = tasks = self._splits or input_splits(df)
         weight = None if settings.weight is None else weight_of(df, settings.weight)
-        return sampled(df, key, spread, most, every_for(self._rows, most), near_for(tasks, most), weight)
+        enough = sample_for(most)
+        return sampled(df, key, spread, most, every_for(self._rows, enough), near_for(tasks, enough), weight)
 
     @property
     def _rows(self) -> int:
