@@ -90,10 +90,10 @@ def check_in_flight(one: dict[str, Any]) -> None:
     assert one["killed"] == (1 if harm.startswith(("killed", "taken")) else 0), one
     assert ("cancel" in one["error"].lower()) is (harm == "cancelled"), one
     assert one["maps_again"] > 0, one
-    if harm in ("tasks-fail", "speculation", "deleted-in-reduce"):
+    if harm in ("tasks-fail", "speculation"):
         assert one["reduces_again"] > 0, one
-    if harm.endswith(("between", "in-reduce")):
-        assert one["maps_again"] + one["stages_again"] > 0, one
+    if harm.endswith(("between", "in-reduce")):  # a task whose fetch fails may not have come to the gate before
+        assert one["reduces_again"] + one["stages_again"] > 0, one
 
 
 def test_no_row_is_lost(tmp_path: Path) -> None:
