@@ -89,7 +89,7 @@ def check_in_flight(one: dict[str, Any]) -> None:
     harm = one["harm"]
     assert one["killed"] == (1 if harm.startswith(("killed", "taken")) else 0), one
     assert ("cancel" in one["error"].lower()) is (harm == "cancelled"), one
-    assert one["maps_again"] > 0, one
+    assert one["maps_again"] > 0 or harm == "taken-away", one
     if harm in ("tasks-fail", "speculation"):
         assert one["reduces_again"] > 0, one
     if harm.endswith(("between", "in-reduce")):  # a task whose fetch fails may not have come to the gate before
@@ -124,9 +124,12 @@ def test_no_row_that_is_placed_in_flight_is_lost_in_twenty_runs(tmp_path: Path, 
 
 @pytest.mark.long
 def test_executors_that_spark_takes_away_lose_no_row_that_is_placed_in_flight(tmp_path: Path) -> None:
-    """Dynamic allocation ends an executor between the stages, and its map outputs are written again."""
-    for one in outcomes(tmp_path, ["in-flight-cut/taken-away", "in-flight-whole/taken-away"] * 3):
+    """Dynamic allocation ends an executor between the stages, and its map outputs are written again: in most runs, for
+    on a busy machine one executor may have had all map tasks."""
+    found = outcomes(tmp_path, ["in-flight-cut/taken-away", "in-flight-whole/taken-away"] * 3)
+    for one in found:
         check_in_flight(one)
+    assert any(one["maps_again"] for one in found), found
 
 
 @pytest.mark.long
