@@ -25,6 +25,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     ConnectionError,  # noqa: A004  # Redis's own, no relation of the built-in one
+    NoPermissionError,
     NoScriptError,
 )
 
@@ -82,6 +83,15 @@ class RedisClient:
 
     def command(self, *words: Any) -> Awaitable[Any]:
         return self._answer(words)
+
+    async def permitted(self, *words: Any) -> Any:
+        """The answer, or None where our user may not ask that. One attempt, which says nothing of Redis's health."""
+        try:
+            return await asyncio.wait_for(self._send(words), self._patience.timeout)
+        except NoPermissionError:
+            return None
+        except (*FAILURES, asyncio.TimeoutError) as why:
+            raise unavailable(why) from why
 
     async def close(self) -> None:
         for client in (self._client, self._library, self._sentinel):

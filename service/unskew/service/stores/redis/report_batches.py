@@ -17,7 +17,7 @@ import xxhash
 from unskew.core.rounds.round_log import ReportKey, ReportOutcome, StoredReport
 from unskew.service.concurrency import detached_task
 from unskew.service.errors import UnavailableError
-from unskew.service.stores.limits import missing
+from unskew.service.stores.limits import missing, too_many_agents
 from unskew.service.stores.redis.replies import MICROS, groups, pairs, report_key, report_name
 
 __all__ = ["RunScript", "WrittenReports"]
@@ -48,10 +48,10 @@ class _PendingReport(NamedTuple):
 
 
 class WrittenReports:
-    """``most``: bytes of data to be sent or asked for at once."""
+    """``most``: bytes of data to be sent or asked for at once. ``agents``: how many of them a stream may have."""
 
-    def __init__(self, run: RunScript, most: int) -> None:
-        self._run, self._most = run, most
+    def __init__(self, run: RunScript, most: int, agents: int) -> None:
+        self._run, self._most, self._agents = run, most, agents
         self._pending: dict[str, list[_PendingReport]] = {}
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._recent = _RecentReports()
@@ -76,7 +76,7 @@ class WrittenReports:
                 batch = self._pending.pop(stream)
                 for group in groups(batch, [len(report.data) for report in batch], self._most):
                     words = [word for report in group for word in report.words()]
-                    self._set_outcomes(stream, group, await self._run("report", stream, *words))
+                    self._set_outcomes(stream, group, await self._run("report", stream, self._agents, *words))
         except Exception as why:  # noqa: BLE001 - every caller is answered, whatever it is
             for report in batch + self._pending.pop(stream, []):
                 if not report.outcome.done():
@@ -88,6 +88,10 @@ class WrittenReports:
         if reply == b"gone":
             raise missing(stream)
         for report, text in zip(group, reply, strict=True):
+            if text == b"agents":
+                if not report.outcome.done():
+                    report.outcome.set_exception(too_many_agents(stream, self._agents))
+                continue
             outcome = ReportOutcome(text.decode())
             if outcome is ReportOutcome.STORED:
                 self._recent.add(stream, report.key, report.digest, report.data)
