@@ -23,7 +23,7 @@ from unskew.service.stores.records import PartKey, PartOutcome, StoredPart
 __all__ = ["PartMerging", "merged_parts"]
 
 _LEAST = 1 << 20
-_SOURCES = 10_000
+_SOURCES, _TRIES = 10_000, 4
 _MAKES_ROOM = {"batch bytes", "identity bytes", "store"}
 
 
@@ -34,6 +34,10 @@ class _Sizes:
     run: int
     loose: int = 0
     merged: int = 0
+
+    @property
+    def due(self) -> bool:
+        return self.loose >= max(_LEAST, self.merged)
 
 
 class PartMerging:
@@ -54,9 +58,12 @@ class PartMerging:
             outcome = await store.put_part(stream, key, data)
         if outcome is PartOutcome.STORED:
             sizes = self._of(stream, key)
-            sizes.loose += len(data)
-            if sizes.loose >= max(_LEAST, sizes.merged) and sizes.loose > len(data):
-                await self._merged(stream, key, sizes)
+            if sizes.loose or sizes.merged:
+                sizes.loose += len(data)
+            else:
+                sizes.merged = len(data)  # the first one here: there is nothing to merge it with
+            while sizes.due and await self._merged(stream, key, sizes):
+                pass  # what came meanwhile may be as much again
         return outcome
 
     def _of(self, stream: str, key: PartKey) -> _Sizes:
@@ -75,13 +82,17 @@ class PartMerging:
         base = self._base
         try:
             async with base.room(sizes.loose + sizes.merged):
-                seen = await base.store.source_parts(stream, key.kind, key.batch, key.source)
-                data = await base.heavy(merged_parts, seen.parts)
-                sizes.loose, sizes.merged = 0, sum(len(data.get(part.key, part.data)) for part in seen.parts)
-                return bool(data) and await base.store.replace_parts(stream, seen, data)
+                for _ in range(_TRIES):  # another replica may be faster
+                    loose = sizes.loose
+                    seen = await base.store.source_parts(stream, key.kind, key.batch, key.source)
+                    data = await base.heavy(merged_parts, seen.parts)
+                    if not data or await base.store.replace_parts(stream, seen, data):
+                        sizes.loose -= loose
+                        sizes.merged = sum(len(data.get(part.key, part.data)) for part in seen.parts)
+                        return bool(data)
         except ServiceError as why:
             base.observer(Skipped(stream, "report", f"its parts are merged later: {why.message}"))
-            return False
+        return False
 
 
 def merged_parts(parts: Sequence[StoredPart]) -> dict[PartKey, bytes]:

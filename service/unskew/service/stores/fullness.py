@@ -10,7 +10,7 @@ __all__ = ["Fullness"]
 
 _LARGE = 1 << 20
 _MOST_LARGE, _MOST = 0.8, 0.9  # share of the store up to which what is large is taken, and histograms and plans at all
-_FRESH = 0.5  # seconds for which a reading serves large writes
+_FRESH = 0.5  # seconds for which a reading serves large writes; and a fiftieth of the store
 
 
 class Fullness:
@@ -19,7 +19,7 @@ class Fullness:
     def __init__(self, store: str, bound: str) -> None:
         self._store, self._bound = store, bound
         self.used = self.most = 0
-        self._at = 0.0
+        self._at, self._since = 0.0, 0
 
     @property
     def share(self) -> float:
@@ -27,15 +27,17 @@ class Fullness:
 
     def read(self, used: int, most: int) -> None:
         """So many bytes of so many are in use."""
-        self.used, self.most, self._at = used, most, monotonic()
+        self.used, self.most, self._at, self._since = used, most, monotonic(), 0
 
     def wrote(self, size: int) -> None:
         """This replica has added so much since."""
         self.used += size
+        self._since += size
 
     def stale(self, size: int) -> bool:
         """Whether to read it before a write of this size."""
-        return size >= _LARGE // 16 and monotonic() - self._at > _FRESH
+        old = monotonic() - self._at > _FRESH or self._since > self.most // 50
+        return size >= _LARGE // 16 and old
 
     def check(self, size: int, *, small: bool = False) -> None:
         """Refuse a write of this size where it is too large for what is left. ``small``: reports of batches and of
