@@ -144,10 +144,12 @@ def flood(port: int, seconds: float, first: bytes, keep: int = 4000, tick: Calla
 
 @dataclass
 class Filled:
-    """How many parts were taken, and how many of each refusal; what became of the plan from them, and when it began."""
+    """How many parts were taken, and how many of each refusal, with the last one's words; what became of the plan from
+    them, and when it began."""
 
     taken: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    last: str = ""
     plan: str = ""
     seconds: float = 0.0
 
@@ -171,6 +173,7 @@ def fill(port: int, token: str, stream: str, parts: int, keys: int, batches: int
                 found.taken += 1
             except grpc.RpcError as why:
                 found.refused[why.code().name] += 1
+                found.last = str(why.details())
         began = time.monotonic()
         try:
             stub.BuildPlan(pb.BuildPlanRequest(stream=stream, batch=batches), metadata=metadata, timeout=120)

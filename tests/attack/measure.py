@@ -176,6 +176,7 @@ FULL: Mapping[str, Attack] = {
     "d  flood at the descriptor limit, gRPC": accept_flood(100, 10, grpc=True),
     "e  flood at the connection limit, HTTP": connection_flood(10),
     "e  flood at the connection limit, gRPC": connection_flood(10, grpc=True),
+    "f  a plan of 4,000,000 keys": filled(1, 4_000_000),
     "f  2,160 parts of 1 MB, in memory": filled(2160),
     "f  2,160 parts of 1 MB, Redis of 600 MB": filled(2160),
 }

@@ -120,8 +120,8 @@ async def test_a_source_with_no_room_for_its_parts_has_room_once_they_are_merged
     found = await evidence(engine)
     assert found is not None
     assert found.total == 20 * int(keys.sum())
+    wide = np.arange(1, 3000, dtype=np.uint64)
     with pytest.raises(QuotaError, match="more than the 30,000 that it may have"):
-        wide = np.arange(1, 3000, dtype=np.uint64)
         await engine.report_histogram("clicks", Part("app/b", 1), Histogram.from_counts(wide, wide))
     await engine.close()
 
@@ -143,18 +143,19 @@ async def test_a_plan_is_made_from_so_many_bytes(backend: Backend) -> None:
     await engine.close()
 
 
+async def put_parts(store: Store, batch: int, size: int) -> None:
+    for number in range(1000):
+        await store.put_part("clicks", part(number, 1000, batch=batch), bytes(size))
+
+
 async def refuses_the_large_first(store: Store) -> None:
     """Histograms and large plans stop, reports of batches and of agents go on."""
     await store.put_stream("clicks", b"")
-    taken = 0
     with pytest.raises(QuotaError, match=r"up to 80% only"):
-        for number in range(100):
-            await store.put_part("clicks", part(number, 100), bytes(1 << 20))
-            taken += 1
-    assert 5 < taken < 30
+        await put_parts(store, 4, 1 << 20)
+    assert 5 < len(await store.part_keys("clicks", "histogram", 4)) < 30
     with pytest.raises(QuotaError, match=r"up to 90% only"):
-        for number in range(1000):
-            await store.put_part("clicks", part(number, 1000, batch=5), bytes(100_000))
+        await put_parts(store, 5, 100_000)
     for number in range(20):
         await store.put_part("clicks", part(number, 100, kind="work"), bytes(10_000))
         await store.report("clicks", ReportKey(f"a{number}", 1, 1), bytes(10_000), 60.0)

@@ -33,7 +33,7 @@ from unskew.service.stores.part_bytes import HISTOGRAM, WORK, histogram_of, pack
 from unskew.service.stores.records import PartKey, PartOutcome, StoredPart
 from unskew.wire.streams import work_to_bytes
 
-__all__ = ["Batches", "Evidence", "Wanted", "expected", "feedback_of"]
+__all__ = ["BatchChoice", "Batches", "Evidence", "expected", "feedback_of"]
 
 _SMALL = 4096  # keys up to which a histogram is encoded on the loop
 _AT_ONCE = 8
@@ -53,7 +53,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class BatchChoice:
     """The batches that a plan is made from, the earliest first, and how many bytes they have; ``of`` so many that were
     asked for."""
 
@@ -88,7 +88,7 @@ class Batches:
 
     # -- for plans
 
-    async def wanted(self, cached: CachedStream, batch: int | None, *, fresh: bool) -> Wanted:
+    async def wanted(self, cached: CachedStream, batch: int | None, *, fresh: bool) -> BatchChoice:
         """Which batches to plan from: this one (``fresh``; None: the last one), else those before it. The earliest are
         left out where all are too much for one plan; a ``QuotaError`` where the last one is by itself."""
         stream, most = cached.record.name, self._base.tuning.plan_bytes
@@ -108,9 +108,11 @@ class Batches:
                 "--max-plan-bytes raised",
                 field="batch",
             )
-        return Wanted(batch, fresh, tuple(sorted(numbers[:fitting])), sums[fitting - 1] if fitting else 0, len(numbers))
+        return BatchChoice(
+            batch, fresh, tuple(sorted(numbers[:fitting])), sums[fitting - 1] if fitting else 0, len(numbers)
+        )
 
-    async def evidence(self, cached: CachedStream, wanted: Wanted) -> Evidence:
+    async def evidence(self, cached: CachedStream, wanted: BatchChoice) -> Evidence:
         """What was reported for these batches."""
         try:
             return await self._evidence(cached, wanted)
@@ -121,7 +123,7 @@ class Batches:
                 field="batch",
             ) from None
 
-    async def _evidence(self, cached: CachedStream, wanted: Wanted) -> Evidence:
+    async def _evidence(self, cached: CachedStream, wanted: BatchChoice) -> Evidence:
         spec = cached.spec
         history = History(spec.history if spec.decay else 1, spec.decay or 1.0)
         names: list[str] = []
@@ -172,7 +174,7 @@ def _key(kind: str, part: Part) -> PartKey:
     return PartKey(kind, part.source, part.batch, part.run, part.part, part.parts)
 
 
-def _batches_of(wanted: Wanted) -> str:
+def _batches_of(wanted: BatchChoice) -> str:
     if wanted.batch is None:
         return "the last batch" if wanted.fresh else "any batch"
     return f"batch {wanted.batch}" if wanted.fresh else f"the batches before {wanted.batch}"
