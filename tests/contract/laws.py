@@ -417,6 +417,17 @@ async def replicas_together_keep_no_more_than_an_owner_may(backend: Backend) -> 
 
 
 @law
+async def a_store_says_how_much_is_in_use(backend: Backend) -> None:
+    """Of a cluster the fullest node does."""
+    store, _ = await with_stream(backend)
+    await store.put_part("clicks", part(0, 1), b"x" * 900)
+    await store.ping()
+    used, most = store.used_bytes()
+    assert used > 900
+    assert most >= 0
+
+
+@law
 async def a_stream_knows_so_many_agents(backend: Backend) -> None:
     limits = Limits(agents=2)
     store, _ = await with_stream(backend, limits=limits)

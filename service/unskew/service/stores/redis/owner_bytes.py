@@ -59,7 +59,7 @@ class OwnerBytes:
         if monotonic() - self._counted.get(owner, -_RECOUNT) < _RECOUNT:
             return False
         self._counted.put(owner, monotonic())
-        charged = pairs(await self._client.command("HGETALL", self._key(owner)))
+        charged = pairs(await self._client.run(SCRIPTS["charges"], (self._key(owner),), ()))
         streams = [(name.decode(), int(size)) for name, size in charged if name]
         for at in range(0, len(streams), _AT_ONCE):
             page = streams[at : at + _AT_ONCE]

@@ -540,6 +540,9 @@ redis.call('HSET', used, '', math.max(0, total))
 redis.call('PEXPIRE', used, ARGV[4])
 return {1, total}
 """,
+    "charges": """
+return redis.call('HGETALL', KEYS[1])
+""",
 }
 
 _REFUSED_WHEN_FULL = {"put_stream", "renew_stream", "put_part", "put_plan", "report", "note", "claim"}
