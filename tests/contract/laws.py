@@ -441,6 +441,25 @@ async def a_stream_knows_so_many_agents(backend: Backend) -> None:
 
 
 @law
+async def a_round_has_so_many_bytes(backend: Backend) -> None:
+    """What is refused changes nothing; a new life takes the place of the old one; the next round is empty."""
+    limits = Limits(stream_bytes=1000)
+    store, _ = await with_stream(backend, limits=limits)
+    await store.report("clicks", ReportKey("ann", 1, 1), b"x" * 600, LEASE)
+    before = await store.round("clicks")
+    other = backend.open(limits)
+    for key in (ReportKey("bob", 1, 1), ReportKey("ann", 1, 2)):
+        with pytest.raises(QuotaError, match=r"with these 500 bytes .* more than the 1,000"):
+            await other.report("clicks", key, b"x" * 500, LEASE)
+    assert replace(await other.round("clicks"), now=before.now) == before
+    assert await other.report("clicks", ReportKey("ann", 1, 1), b"x" * 600, LEASE) is ReportOutcome.REPEATED
+    assert await other.report("clicks", ReportKey("ann", 2, 1), b"x" * 300, LEASE) is ReportOutcome.STORED
+    assert await other.report("clicks", ReportKey("bob", 1, 1), b"x" * 700, LEASE) is ReportOutcome.STORED
+    await merge(store, 1)
+    assert await store.report("clicks", ReportKey("bob", 1, 2), b"x" * 1000, LEASE) is ReportOutcome.STORED
+
+
+@law
 async def old_plans_make_room_and_the_latest_stays(backend: Backend) -> None:
     limits = Limits(stream_bytes=1600)  # a quarter of it for plans
     store, incarnation = await with_stream(backend, limits=limits)

@@ -38,7 +38,7 @@ _ANSWERS = {"NotFoundError", "ConflictError", "LimitError", "QuotaError", "Confi
 _LIMITS = {"RESOURCE_EXHAUSTED", "413", "429"}
 # Exported as 0 from the beginning: of a counter that begins with its first event Prometheus does not see that one.
 _REASONS = ("cross site", "denied", "limit", "no credential", "unknown credential", "unknown scheme")
-_QUOTAS = ("agents", "batch bytes", "batch parts", "batch sources", "identity bytes", "store")
+_QUOTAS = ("agents", "batch bytes", "batch parts", "batch sources", "identity bytes", "round bytes", "store")
 _SKIPS = ("advice", "news", "note", "plan", "report", "round")
 M = TypeVar("M", bound=Any)
 

@@ -13,7 +13,7 @@ from unskew.service.stores.records import News, PartKey
 
 __all__ = [
     "MOST_INCARNATION", "PART_BYTES", "Hub", "Limits", "batch_full", "check_floor", "missing", "other_parts",
-    "owner_full", "too_many", "too_many_agents",
+    "owner_full", "round_full", "too_many",
 ]  # fmt: skip
 
 MOST_INCARNATION = 2**53 - 1
@@ -102,13 +102,24 @@ def owner_full(owner: str, used: int, size: int, most: int) -> QuotaError:
     )
 
 
-def too_many_agents(stream: str, most: int) -> QuotaError:
-    return QuotaError(
-        "agents",
-        f"report.agent: stream {stream!r} knows {most:,} agents, all that it may have; report as fewer agents, wait "
-        "until some are forgotten (a day after their lease), or have --max-agents raised",
-        field="report.agent",
-    )
+def round_full(stream: str, outcome: str, size: int, limits: Limits) -> QuotaError | None:
+    """Why a report of an agent is refused, by what the store says: too many "agents", or the round is "full"."""
+    if outcome == "agents":
+        return QuotaError(
+            "agents",
+            f"report.agent: stream {stream!r} knows {limits.agents:,} agents, all that it may have; report as fewer "
+            "agents, wait until some are forgotten (a day after their lease), or have --max-agents raised",
+            field="report.agent",
+        )
+    if outcome == "full":
+        return QuotaError(
+            "round bytes",
+            f"report: with these {size:,} bytes the round of stream {stream!r} would have more than the "
+            f"{limits.stream_bytes:,} that it may have; send it again in the next round, list fewer keys, or have "
+            "--max-stream-bytes raised",
+            field="report",
+        )
+    return None
 
 
 def other_parts(key: PartKey, parts: int) -> ConflictError:

@@ -25,8 +25,8 @@ from unskew.service.stores.limits import (
     missing,
     other_parts,
     owner_full,
+    round_full,
     too_many,
-    too_many_agents,
 )
 from unskew.service.stores.records import (
     HistoryEntry,
@@ -369,8 +369,13 @@ class MemoryStore:
         rounds = self._existing(stream).rounds
         self._fullness.check(len(data), small=True)
         if key.agent not in rounds.agents and len(rounds.agents) >= self._limits.agents:
-            raise too_many_agents(stream, self._limits.agents)
-        return rounds.report(key, data, self._clock(), lease)
+            full = round_full(stream, "agents", len(data), self._limits)
+        else:
+            outcome = rounds.report(key, data, self._clock(), lease, self._limits.stream_bytes)
+            full = round_full(stream, outcome.value, len(data), self._limits)
+        if full is not None:
+            raise full
+        return outcome
 
     async def round(self, stream: str) -> RoundView:
         entry = self._existing(stream)

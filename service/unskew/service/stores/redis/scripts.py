@@ -10,7 +10,8 @@ Keys of a stream, all under one hash tag ``{prefix:stream}:``
   ``p:<kind>:<batch>`` hash: "part source" -> data. In ``h`` is also " source" -> when its parts were last replaced, and
   ``u:<kind>`` hash: batch -> its bytes, parts and sources.
 - ``vs`` zset of plan versions, all of score 0, so in their order; ``v:<version>`` hash; ``w`` hash: purpose -> version.
-- ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> arrival, digest, size; ``a`` zset of agents by
+- ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> arrival, digest, size; ``s:<epoch>`` bytes of
+  its reports; ``a`` zset of agents by
   lease; ``q`` hash: agent -> its last report that was taken and its last merged one; ``c`` hash: the last commit.
 - ``n:<kind>`` list: entries of the history, each behind its time.
 
@@ -371,7 +372,9 @@ if not alive() then return 'gone' end
 local at = redis.call('HMGET', M, 'open', 'merged', 'opened')
 local open, merged, opened = at[1], tonumber(at[2]), at[3]
 local A, Q, R, I = base .. 'a', base .. 'q', base .. 'r:' .. open, base .. 'i:' .. open
-local most = tonumber(ARGV[4])
+local most, most_bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
+local S = base .. 's:' .. open
+local size, added = tonumber(redis.call('GET', S) or '0'), 0
 local function take(agent, name, data, digest, lease)
   local field = agent .. ' ' .. name
   local line = redis.call('HGET', Q, agent)
@@ -383,6 +386,7 @@ local function take(agent, name, data, digest, lease)
     here = here or redis.call('HEXISTS', base .. 'r:' .. whole(epoch), field) == 1
   end
   if name < latest and name ~= done and not here then return 'older' end
+  if not here and name ~= done and size + added + #data > most_bytes then return 'full' end
   -- An older report does not renew the lease: it may have been sent before its agent died.
   if name >= latest then redis.call('ZADD', A, 'GT', whole(now + lease), agent) end
   if here then return 'repeated' end
@@ -391,25 +395,28 @@ local function take(agent, name, data, digest, lease)
   if redis.call('HEXISTS', R, agent .. ' ' .. latest) == 1 then
     for _, old in ipairs(redis.call('HKEYS', R)) do
       if string.sub(old, 1, -42) == agent and string.sub(old, -40, -21) < string.sub(name, 1, 20) then
+        added = added - redis.call('HSTRLEN', R, old)
         redis.call('HDEL', R, old)
         redis.call('HDEL', I, old)
       end
     end
   end
+  added = added + #data
   redis.call('HSET', R, field, data)
   redis.call('HSET', I, field, whole(now) .. ' ' .. digest .. ' ' .. #data)
   redis.call('HSET', Q, agent, name .. done)
   return 'stored'
 end
 local outcomes, stored = {}, false
-for first = 5, #ARGV, 5 do
+for first = 6, #ARGV, 5 do
   local outcome = take(unpack(ARGV, first, first + 4))
   stored = stored or outcome == 'stored'
   outcomes[#outcomes + 1] = outcome
 end
 if redis.call('EXISTS', A) == 1 then own(A) end
 if stored then
-  own(R) own(I) own(Q)
+  redis.call('SET', S, whole(size + added), 'KEEPTTL')
+  own(R) own(I) own(Q) own(S)
   if not opened then redis.call('HSET', M, 'opened', whole(now)) end
 end
 return outcomes
@@ -474,6 +481,7 @@ for i = first, #ARGV do
 end
 drop(R)
 drop(base .. 'i:' .. epoch)
+drop(base .. 's:' .. epoch)
 redis.call('HSET', M, 'merged', epoch)
 local under_way = {}
 for later = number + 1, open do

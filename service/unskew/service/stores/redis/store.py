@@ -98,7 +98,7 @@ class RedisStore:
         self._charges = OwnerBytes(self._client, prefix, ttl, self._used)
         self._owners: LruCache[str, str] = LruCache(_OWNERS)
         self._fullness = Fullness("Redis", "maxmemory")
-        self._reports = WrittenReports(self._run, reply, self._limits.agents)
+        self._reports = WrittenReports(self._run, reply, self._limits)
         self._subscription: Subscription | None = None
         self._dropped = 0
 
