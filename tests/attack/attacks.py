@@ -6,12 +6,21 @@ import contextlib
 import selectors
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tests.attack.http2 import Attacker
+import grpc
+import numpy as np
 
-__all__ = ["GET_PLAN", "HeldBodies", "flood", "held_messages", "request", "slow_connections"]
+from tests.attack.http2 import Attacker
+from unskew.core.histogram.histogram import Histogram
+from unskew.core.stream_spec import Part
+from unskew.v1 import partitioner_pb2 as pb
+from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
+from unskew.wire import histograms
+
+__all__ = ["GET_PLAN", "Filled", "HeldBodies", "fill", "flood", "held_messages", "request", "slow_connections"]
 
 GET_PLAN = "/unskew.v1.PartitionerService/GetPlan"
 _SHORT = 100  # bytes that are missing at the end
@@ -131,3 +140,45 @@ def flood(port: int, seconds: float, first: bytes, keep: int = 4000, tick: Calla
     for one in kept:
         one.close()
     return opened
+
+
+@dataclass
+class Filled:
+    """How many parts were taken, and how many of each refusal, with the last one's words; what became of the plan from
+    them, and when it began."""
+
+    taken: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    last: str = ""
+    plan: str = ""
+    seconds: float = 0.0
+
+
+def fill(port: int, token: str, stream: str, parts: int, keys: int, batches: int = 4) -> Filled:
+    """Report parts with keys of their own, as fast as they are taken, and have a plan made from all of them."""
+    metadata = (("authorization", f"Bearer {token}"),)
+    rng, found = np.random.default_rng(1), Filled()
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = PartitionerServiceStub(channel)
+        stub.PutStream(
+            pb.PutStreamRequest(stream=stream, spec=pb.StreamSpec(partitions=8, policy="kip")), metadata=metadata
+        )
+        for number in range(parts):
+            hashes = np.unique(rng.integers(1, 2**64 - 1, keys, np.uint64))
+            histogram = Histogram(hashes, np.ones(len(hashes), np.int64))
+            part = Part("attacker/query", number % batches, 0, number // batches, 1_000_000)
+            try:
+                chunks = histograms.chunks(histogram, stream, part)
+                stub.ReportHistogram(chunks, metadata=metadata, timeout=30)
+                found.taken += 1
+            except grpc.RpcError as why:
+                found.refused[why.code().name] += 1
+                found.last = str(why.details())
+        began = time.monotonic()
+        try:
+            stub.BuildPlan(pb.BuildPlanRequest(stream=stream, batch=batches), metadata=metadata, timeout=120)
+            found.plan = "made"
+        except grpc.RpcError as why:
+            found.plan = why.code().name
+        found.seconds = time.monotonic() - began
+    return found

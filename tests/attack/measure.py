@@ -11,11 +11,13 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.attack.attacks import GET_PLAN, HeldBodies, flood, held_messages, request, slow_connections
+from tests.attack.attacks import GET_PLAN, HeldBodies, fill, flood, held_messages, request, slow_connections
 from tests.attack.victim import ATTACKER, STREAM, Victim, victim
+from tests.servers import Server, single
 
 __all__ = [
     "FEW",
@@ -25,7 +27,9 @@ __all__ = [
     "accept_flood",
     "bodies",
     "connection_flood",
+    "filled",
     "messages",
+    "redis_of_600_mb",
     "slow_headers",
     "suffered",
 ]
@@ -143,6 +147,17 @@ def connection_flood(seconds: float, grpc: bool = False) -> Attack:
     return attack
 
 
+def filled(parts: int, keys: int = 1 << 16) -> Attack:
+    """(f): one reporter, parts of a megabyte with keys of their own, and a plan from them all."""
+
+    def attack(on: Victim) -> tuple[bool, str]:
+        found = fill(on.grpc, ATTACKER, "flooded", parts, keys)
+        refused = ", ".join(f"{count} {code}" for code, count in found.refused.items())
+        return on.healthy(), f"{found.taken} taken, refused {refused or 0}, plan {found.plan} in {found.seconds:.1f} s"
+
+    return attack
+
+
 FEW = ("--max-http-connections", "100", "--max-grpc-connections", "100")
 FULL: Mapping[str, Attack] = {
     "a  140 messages of 16 MB, no credential": messages(140, 15),
@@ -161,7 +176,14 @@ FULL: Mapping[str, Attack] = {
     "d  flood at the descriptor limit, gRPC": accept_flood(100, 10, grpc=True),
     "e  flood at the connection limit, HTTP": connection_flood(10),
     "e  flood at the connection limit, gRPC": connection_flood(10, grpc=True),
+    "f  a plan of 4,000,000 keys": filled(1, 4_000_000),
+    "f  2,160 parts of 1 MB, in memory": filled(2160),
+    "f  2,160 parts of 1 MB, Redis of 600 MB": filled(2160),
 }
+
+
+def redis_of_600_mb(folder: Path) -> AbstractContextManager[Server]:
+    return single(folder, "maxmemory 600mb", "maxmemory-policy noeviction")
 
 
 def main() -> None:
@@ -173,7 +195,10 @@ def main() -> None:
     for name, attack in FULL.items():
         if given.only in name:
             flags = FEW if name.startswith("e") and not more else ()
-            with tempfile.TemporaryDirectory() as folder, victim(Path(folder), *flags, **more) as on:
+            with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+                if "Redis" in name:
+                    flags = ("--store", stack.enter_context(redis_of_600_mb(Path(folder))).url)
+                on = stack.enter_context(victim(Path(folder), *flags, **more))
                 print(f"{name:42} {suffered(on, attack)}", flush=True)  # noqa: T201 - a table for people
 
 

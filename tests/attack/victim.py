@@ -29,7 +29,8 @@ _MEGABYTE = 1 << 20
 
 @dataclass
 class Others:
-    """Somebody who asks for the plan over gRPC, and over HTTP on a new connection each time, 20 times a second."""
+    """Somebody who asks for the plan and reports a batch over gRPC, and asks over HTTP on a new connection each time,
+    20 times a second."""
 
     grpc_port: int
     http_port: int
@@ -40,8 +41,18 @@ class Others:
         headers = {"authorization": f"Bearer {VICTIM}"}
         url = f"http://127.0.0.1:{self.http_port}/v1/streams/{STREAM}"
         with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}") as channel:
-            get_plan = PartitionerServiceStub(channel).GetPlan
+            stub, batch = PartitionerServiceStub(channel), 0
+            get_plan, report_batch = stub.GetPlan, stub.ReportBatch
             while not over.wait(0.05):
+                batch += 1
+                report = pb.ReportBatchRequest(
+                    stream=STREAM, part=pb.Part(source="somebody/query", batch=batch, parts=1)
+                )
+                self._timed(
+                    lambda report=report: report_batch(  # type: ignore[misc]  # the report of this time
+                        report, metadata=tuple(headers.items()), timeout=5, wait_for_ready=True
+                    )
+                )
                 self._timed(
                     lambda: get_plan(
                         pb.GetPlanRequest(stream=STREAM),

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.cli.command import environment
@@ -123,6 +124,19 @@ def test_replicas_of_two_releases_share_a_store(fleet: tuple[Client, Client]) ->
 
     advised = [client.build_plan("clicks", batch=4 + at).advice for at, client in enumerate((one, other, one))]
     assert [choice.reason for choice in advised if choice is not None], "also from plans of the one that knows no ways"
+
+
+def test_merged_parts_are_the_same_to_both_releases(fleet: tuple[Client, Client]) -> None:
+    """Large parts are merged by one and read by the other: each counts once, a retry through either counts no more."""
+    fleet[0].put_stream("wide", partitions=4, policy="kip")
+    keys = np.arange(1, 90_001, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    wide = Histogram.from_counts(keys, np.ones(len(keys), np.int64))
+    for _ in range(2):
+        for part in range(6):
+            fleet[part % 2].report_histogram("wide", Part("app/query", 1, 0, part, 6), wide)
+    fleet[0].report_histogram("wide", Part("app/query", 1, 0, 1, 6), wide)
+    rows = [client.build_plan("wide", batch=2 + at).plan.info.rows for at, client in enumerate(fleet)]
+    assert rows == [6 * 90_000] * 2
 
 
 def test_agents_learn_together_through_two_releases(fleet: tuple[Client, Client]) -> None:

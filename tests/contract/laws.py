@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -13,7 +14,7 @@ from tests.contract.backends import Backend
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome
-from unskew.service.errors import ConflictError, LimitError, NotFoundError, UnavailableError
+from unskew.service.errors import ConflictError, LimitError, NotFoundError, QuotaError, UnavailableError
 from unskew.service.stores.limits import MOST_INCARNATION, Limits
 from unskew.service.stores.ports import Store
 from unskew.service.stores.records import Marks, News, PartKey, PartOutcome, PlanOutcome, PlanRecord
@@ -289,6 +290,190 @@ async def a_batch_has_another_mark_after_each_report_to_it(backend: Backend) -> 
     assert await store.marks("clicks", ("work",)) is None
     again, _ = await store.put_stream("clicks", b"")
     assert (await store.marks("clicks", ("work",))).incarnation == again.incarnation != incarnation
+
+
+@law
+async def parts_are_replaced_and_keep_their_names(backend: Backend) -> None:
+    """Once, by whoever saw them as they are; what came meanwhile stays, and another run is no longer theirs."""
+    store, _ = await with_stream(backend)
+    other = backend.open()
+    for number in range(3):
+        await store.put_part("clicks", part(number, 9), b"%d" % number)
+    await store.put_part("clicks", part(0, 9, source="other"), b"other")
+    seen = await store.source_parts("clicks", "histogram", 3, "app:query")
+    assert [one.data for one in seen.parts] == [b"0", b"1", b"2"]
+    assert await other.source_parts("clicks", "histogram", 3, "app:query") == seen
+    await other.put_part("clicks", part(5, 9), b"5")
+    merged = {one.key: b"012" if one is seen.parts[0] else b"" for one in seen.parts}
+    assert await store.replace_parts("clicks", seen, merged)
+    assert not await other.replace_parts("clicks", seen, merged), "it was done"
+    found = await other.parts("clicks", "histogram", 3)
+    assert [one.data for one in found] == [b"012", b"", b"", b"5", b"other"]
+    for number in range(3):
+        assert await other.put_part("clicks", part(number, 9), b"again") is PartOutcome.REPEATED
+    assert await store.parts("clicks", "histogram", 3) == found
+    again = await store.source_parts("clicks", "histogram", 3, "app:query")
+    assert again.mark != seen.mark
+    await store.put_part("clicks", part(0, 9, run=1), b"rerun")
+    assert not await other.replace_parts("clicks", again, merged), "they are of another run"
+    assert not await store.replace_parts("clicks", replace(seen, mark=""), merged), "the same"
+    assert [one.data for one in await store.parts("clicks", "histogram", 3)] == [b"rerun", b"other"]
+
+
+async def kept(store: Store, stream: str = "clicks") -> object:
+    """All that reports and plans change in a stream."""
+    numbers = await store.batches(stream, "histogram", None, 99)
+    parts = [await store.parts(stream, "histogram", number) for number in numbers]
+    return parts, await store.batch_sizes(stream, "histogram"), await store.plan(stream)
+
+
+@law
+async def a_batch_has_so_many_parts_sources_and_bytes(backend: Backend) -> None:
+    """Over all replicas; what is refused changes nothing, what is repeated or replaced counts once."""
+    limits = Limits(parts=3, sources=2, stream_bytes=1000)
+    store, _ = await with_stream(backend, limits=limits)
+    other = backend.open(limits)
+    for number, replica in enumerate((store, other, store, other, store)):
+        assert await replica.put_part("clicks", part(number // 2, 9), b"x") is (
+            PartOutcome.REPEATED if number % 2 else PartOutcome.STORED
+        )
+    before = await kept(store)
+    for key, data, bound in (
+        (part(7, 9), b"", "has 3 parts, all that it may have"),
+        (part(0, 9, source="other"), b"", "has 3 parts"),
+        (part(0, 1, batch=4), b"x" * 900, "more than the 1,000 that it may have"),
+    ):
+        with pytest.raises(QuotaError, match=bound):
+            await other.put_part("clicks", key, data)
+        assert await kept(other) == before
+    assert await other.put_part("clicks", part(0, 1, run=1), b"all at once") is PartOutcome.STORED
+    assert await store.put_part("clicks", part(0, 1, source="b"), b"") is PartOutcome.STORED
+    before = await kept(store)
+    with pytest.raises(QuotaError, match="has 2 sources, all that it may have"):
+        await store.put_part("clicks", part(0, 1, source="c"), b"")
+    assert await kept(other) == before
+
+
+@law
+async def batches_that_were_longest_silent_make_room(backend: Backend) -> None:
+    limits = Limits(stream_bytes=1000)
+    store, _ = await with_stream(backend, limits=limits)
+    for number, batch in enumerate((5, 6, 7, 5)):
+        await store.put_part("clicks", part(number, 4, batch=batch), b"x" * 120)
+    assert await backend.open(limits).put_part("clicks", part(0, 1, batch=9), b"x" * 200) is PartOutcome.STORED
+    sizes = await store.batch_sizes("clicks", "histogram")
+    assert sorted(sizes) == [5, 7, 9]
+    assert sum(sizes.values()) <= 1000
+    await store.put_part("clicks", part(0, 1, batch=1), b"x" * 880)
+    assert await store.batches("clicks", "histogram", None, 9) == (1,)
+    assert await store.parts("clicks", "histogram", 5) == ()
+
+
+@law
+async def an_owner_keeps_so_many_bytes(backend: Backend) -> None:
+    """Of all its streams, over all replicas; a deleted stream makes room, a retry takes none, older batches of the
+    same stream make room where there is no other. Others are not concerned."""
+    limits = Limits(owner_bytes=2000)
+    store, other = backend.open(limits), backend.open(limits)
+    for name, owner in (("a", "ann"), ("b", "ann"), ("of bob", "bob")):
+        await store.put_stream(name, b"", owner=owner)
+    for batch in range(3):
+        for _ in range(4):
+            await (store, other)[batch % 2].put_part("a", part(0, 1, batch=batch), b"x" * 400)
+    before = await kept(store, "a"), await kept(store, "b")
+    with pytest.raises(QuotaError, match=r"that ann has created hold 1,521 bytes .* may hold 2,000: 507 more"):
+        await other.put_part("b", part(0, 1), b"x" * 400)
+    assert (await kept(other, "a"), await kept(other, "b")) == before
+    assert await other.put_part("of bob", part(0, 1), b"x" * 400) is PartOutcome.STORED
+    assert await other.put_part("a", part(0, 1, batch=4), b"x" * 400) is PartOutcome.STORED
+    assert await store.batches("a", "histogram", None, 9) == (4, 2, 1)
+    record = await store.stream("b")
+    assert record is not None
+    large = replace(plan(record.incarnation, 1), data=b"x" * 600)
+    with pytest.raises(QuotaError, match="may hold 2,000"):
+        await store.put_plan("b", large, None)
+    assert await store.plan("b") is None
+    await other.delete_stream("a")
+    for batch in range(3):
+        await store.put_part("b", part(0, 1, batch=batch), b"x" * 400)
+
+
+@law
+async def replicas_together_keep_no_more_than_an_owner_may(backend: Backend) -> None:
+    limits = Limits(owner_bytes=3000)
+    replicas = [backend.open(limits) for _ in range(2)]
+    streams = [f"s{number}" for number in range(4)]
+    for name in streams:
+        await replicas[0].put_stream(name, b"", owner="ann")
+
+    async def put(number: int) -> None:
+        for store in (replicas[number % 2], replicas[(number + 1) % 2]):  # each is sent again, to another
+            with contextlib.suppress(QuotaError):
+                await store.put_part(streams[number % 4], part(number, 99), b"x" * 200)
+
+    await asyncio.gather(*(put(number) for number in range(40)))
+    sizes = [sum((await replicas[0].batch_sizes(name, "histogram")).values()) for name in streams]
+    assert 2000 < sum(sizes) <= 3000
+
+
+@law
+async def a_store_says_how_much_is_in_use(backend: Backend) -> None:
+    """Of a cluster the fullest node does."""
+    store, _ = await with_stream(backend)
+    await store.put_part("clicks", part(0, 1), b"x" * 900)
+    await store.ping()
+    used, most = store.used_bytes()
+    assert used > 900
+    assert most >= 0
+
+
+@law
+async def a_stream_knows_so_many_agents(backend: Backend) -> None:
+    limits = Limits(agents=2)
+    store, _ = await with_stream(backend, limits=limits)
+    for agent in ("ann", "bob", "ann"):
+        await store.report("clicks", ReportKey(agent, 1, 1), b"", LEASE)
+    with pytest.raises(QuotaError, match="knows 2 agents, all that it may have"):
+        await backend.open(limits).report("clicks", ReportKey("cyd", 1, 1), b"", LEASE)
+    view = await store.round("clicks")
+    assert [one.agent for one in view.members] == ["ann", "bob"] == sorted(view.reported)
+    assert await store.report("clicks", ReportKey("bob", 1, 2), b"", LEASE) is ReportOutcome.STORED
+
+
+@law
+async def a_round_has_so_many_bytes(backend: Backend) -> None:
+    """What is refused changes nothing; a new life takes the place of the old one; the next round is empty."""
+    limits = Limits(stream_bytes=1000)
+    store, _ = await with_stream(backend, limits=limits)
+    await store.report("clicks", ReportKey("ann", 1, 1), b"x" * 600, LEASE)
+    before = await store.round("clicks")
+    other = backend.open(limits)
+    for key in (ReportKey("bob", 1, 1), ReportKey("ann", 1, 2)):
+        with pytest.raises(QuotaError, match=r"with these 500 bytes .* more than the 1,000"):
+            await other.report("clicks", key, b"x" * 500, LEASE)
+    assert replace(await other.round("clicks"), now=before.now) == before
+    assert await other.report("clicks", ReportKey("ann", 1, 1), b"x" * 600, LEASE) is ReportOutcome.REPEATED
+    assert await other.report("clicks", ReportKey("ann", 2, 1), b"x" * 300, LEASE) is ReportOutcome.STORED
+    assert await other.report("clicks", ReportKey("bob", 1, 1), b"x" * 700, LEASE) is ReportOutcome.STORED
+    await merge(store, 1)
+    assert await store.report("clicks", ReportKey("bob", 1, 2), b"x" * 1000, LEASE) is ReportOutcome.STORED
+
+
+@law
+async def old_plans_make_room_and_the_latest_stays(backend: Backend) -> None:
+    limits = Limits(stream_bytes=1600)  # a quarter of it for plans
+    store, incarnation = await with_stream(backend, limits=limits)
+    last = None
+    for number in range(1, 7):
+        record = replace(plan(incarnation, number, f"batch:{number}"), data=b"x" * 150)
+        assert await store.put_plan("clicks", record, last) is PlanOutcome.STORED
+        last = record.version
+    kept = [number for number in range(1, 7) if await store.plan_for("clicks", f"batch:{number}")]
+    assert kept == [5, 6]
+    await store.put_plan("clicks", replace(plan(incarnation, 7), data=b"x" * 900), last)
+    latest = await store.plan("clicks")
+    assert latest is not None
+    assert latest.version.number == 7
 
 
 @law

@@ -52,7 +52,7 @@ async def fill(store: Store, stream: str) -> None:
 
 
 def keys(server: Server) -> list[bytes]:
-    return sorted(key for key in server.ask("KEYS", "*") if key not in (b"unskew:streams",))
+    return sorted(key for key in server.ask("KEYS", "*") if key not in (b"unskew:streams", b"unskew:used:"))
 
 
 async def answers(store: Store) -> Any:

@@ -15,15 +15,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from tests.contract.backends import LIMITS
 from tests.servers import Server
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.round_log import Commit, ReportKey
 from unskew.service.errors import ServiceError
 from unskew.service.stores import open_store
+from unskew.service.stores.limits import Limits
 from unskew.service.stores.ports import Store
 from unskew.service.stores.records import PartKey, PlanRecord
 
+FEW = Limits(plans=5, batches=5, stream_bytes=4800, owner_bytes=1100, parts=3, sources=2, agents=2)
 Ask = Callable[[Store], Awaitable[Any]]
 
 streams = st.sampled_from(["clicks", "views"])
@@ -85,6 +86,16 @@ class Side:
     async def notes(self, name: str, kind: str) -> Any:
         return [note.data for note in await self.store.notes(name, kind, 2)]
 
+    async def replace_parts(self, name: str, key: PartKey, *, outdated: bool) -> Any:
+        """All of the source into its first part, as a replica would that saw them now, or before somebody else did."""
+        seen = await self.store.source_parts(name, key.kind, key.batch, key.source)
+        whole = b"".join(part.data for part in seen.parts)
+        data = {part.key: b"" if at else whole for at, part in enumerate(seen.parts)}
+        if not data:
+            return None
+        first = await self.store.replace_parts(name, seen, data)
+        return first, await self.store.replace_parts(name, seen, data) if outdated else None
+
     async def listed(self) -> Any:
         return [(one.name, one.spec) for one in await self.store.streams("", 9)]
 
@@ -97,7 +108,7 @@ class Twins(RuleBasedStateMachine):
         self.server.ask("FLUSHALL")
         self.loop = asyncio.new_event_loop()
         url = f"{self.server.url}?timeout=5&deadline=10"
-        self.sides = Side(open_store("memory", clock=time.time, limits=LIMITS)), Side(open_store(url, limits=LIMITS))
+        self.sides = Side(open_store("memory", clock=time.time, limits=FEW)), Side(open_store(url, limits=FEW))
 
     def teardown(self) -> None:
         for side in self.sides:
@@ -125,6 +136,12 @@ class Twins(RuleBasedStateMachine):
         self.both(lambda side: side.store.parts(name, key.kind, key.batch))
         self.both(lambda side: side.store.part_keys(name, key.kind, key.batch))
         self.both(lambda side: _order(side.store, name))
+
+    @rule(name=streams, key=part_keys, outdated=st.booleans())
+    def replace_parts(self, name: str, key: PartKey, outdated: bool) -> None:
+        self.both(lambda side: side.replace_parts(name, key, outdated=outdated))
+        self.both(lambda side: side.store.parts(name, key.kind, key.batch))
+        self.both(lambda side: side.store.batch_sizes(name, key.kind))
 
     @rule(name=streams, kind=st.sampled_from(["histogram", "work"]), before=st.none() | st.integers(-1, 9))
     def batches(self, name: str, kind: str, before: int | None) -> None:

@@ -7,9 +7,10 @@ import pytest
 from tests.service.engines import Log, engines, run, skewed
 from unskew.core.errors import ConfigError
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
-from unskew.service.engine.batches import feedback_of, whole
+from unskew.service.engine.batches import feedback_of
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import BatchSeen, ScaleAdvised
+from unskew.service.stores.part_bytes import whole
 from unskew.service.stores.records import PartKey, StoredPart
 from unskew.wire import plan_from_bytes
 from unskew.wire.streams import work_to_bytes

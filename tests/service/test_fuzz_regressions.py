@@ -25,9 +25,10 @@ from unskew.core.quality.cost_fit import fit_cost
 from unskew.core.rounds.round_log import RoundView
 from unskew.core.stream_spec import BatchWork, StreamSpec, Work
 from unskew.service.api.problems import Fault
-from unskew.service.engine.batches import feedback_of, whole
+from unskew.service.engine.batches import feedback_of
 from unskew.service.engine.scaling_advice import scale_of, timed_of
 from unskew.service.stores.memory import MemoryStore
+from unskew.service.stores.part_bytes import whole
 from unskew.service.stores.records import PartKey, StoredPart
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import round_messages

@@ -24,7 +24,7 @@ from unskew.core.sketches.frequent import FrequentItems
 from unskew.simulate.reducer import SimulatedReplica, SimulatedStore
 
 RULES = RoundRules(workers=2)  # DSYNC 20: a deadline 30 s after the first report, leases of 60 s
-STORED, REPEATED, MERGED, OLDER = ReportOutcome
+STORED, REPEATED, MERGED, OLDER = tuple(ReportOutcome)[:4]
 
 
 def report(

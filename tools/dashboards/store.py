@@ -26,6 +26,21 @@ def store_panels() -> Iterator[Panel]:
         unit="ops",
         wide=12,
     )
+    yield lines(
+        "Store: memory",
+        "From 80 % on nothing of 1 MiB is taken, from 90 % on no histograms and plans. No bound is shown as 0.",
+        Query(f"max(unskew_store_used_bytes{{{ALL}}})", "in use"),
+        Query(f"max(unskew_store_max_bytes{{{ALL}}})", "at most"),
+        unit="bytes",
+        wide=12,
+    )
+    yield lines(
+        "Store: no room",
+        "What was not kept, by the bound that refused it. docs/operations.md: what is kept.",
+        Query(per_second("over_quota_total", "quota"), "{{quota}}"),
+        unit="ops",
+        wide=12,
+    )
 
 
 REDIS = Board(

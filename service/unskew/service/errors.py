@@ -9,7 +9,7 @@ from __future__ import annotations
 from unskew.core.errors import UnskewError
 
 __all__ = [
-    "ConflictError", "DeniedError", "FieldError", "LimitError", "NotFoundError", "ServiceError",
+    "ConflictError", "DeniedError", "FieldError", "LimitError", "NotFoundError", "QuotaError", "ServiceError",
     "UnauthenticatedError", "UnavailableError", "WritesRefusedError",
 ]  # fmt: skip
 
@@ -52,6 +52,14 @@ class LimitError(ServiceError):
     """Too much: try later or send less."""
 
     code = "RESOURCE_EXHAUSTED"
+
+
+class QuotaError(LimitError):
+    """More would be kept than may be. ``quota`` names the bound, for metrics."""
+
+    def __init__(self, quota: str, message: str, *, field: str = "") -> None:
+        super().__init__(message, field=field)
+        self.quota = quota
 
 
 class UnauthenticatedError(ServiceError):

@@ -14,6 +14,7 @@ order. A report is named (agent, session, seq) and counts in exactly one round:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -38,6 +39,7 @@ class ReportOutcome(Enum):
     REPEATED = "repeated"  # it is in a round that is not merged yet
     MERGED = "merged"  # it is in a merged round: the answer is there
     OLDER = "older"  # a later one of the same agent has come
+    FULL = "full"  # the open round has no room for it: nothing was changed
 
 
 @dataclass(frozen=True)
@@ -117,13 +119,16 @@ class RoundLog:
     epochs: dict[int, dict[ReportKey, StoredReport]] = field(default_factory=dict)
     agents: dict[str, _AgentRecord] = field(default_factory=dict)
     last: Commit | None = None
+    size: int = 0  # bytes of the reports in the open round
 
-    def report(self, key: ReportKey, data: bytes, now: float, lease: float) -> ReportOutcome:
-        """Take a report, and renew its agent's lease by so many seconds."""
+    def report(self, key: ReportKey, data: bytes, now: float, lease: float, most: float = math.inf) -> ReportOutcome:
+        """Take a report, and renew its agent's lease by so many seconds. ``most``: bytes of a round."""
         agent, name = self.agents.get(key.agent) or _AgentRecord(), (key.session, key.seq)
         unmerged = any(key in reports for reports in self.epochs.values())
         if name < agent.latest and name != agent.merged and not unmerged:
             return ReportOutcome.OLDER
+        if not unmerged and name != agent.merged and self.size + len(data) > most:
+            return ReportOutcome.FULL
         if name >= agent.latest:
             agent.lease = max(agent.lease, now + lease)
             self.agents[key.agent] = agent
@@ -141,8 +146,9 @@ class RoundLog:
         reports, key = self.epochs.setdefault(self.open, {}), report.key
         if latest in reports and latest.session < key.session:
             for old in [old for old in reports if old.agent == key.agent and old.session < key.session]:
-                del reports[old]
+                self.size -= len(reports.pop(old).data)
         reports[key] = report
+        self.size += len(report.data)
         if self.opened is None:
             self.opened = report.arrived
 
@@ -150,7 +156,7 @@ class RoundLog:
         """Close the round for reports; whether this call did it. An empty one stays open: it would have no answer."""
         if epoch != self.open or not self.epochs.get(epoch):
             return False
-        self.open, self.opened = epoch + 1, None
+        self.open, self.opened, self.size = epoch + 1, None, 0
         return True
 
     def sealed(self, epoch: int) -> tuple[StoredReport, ...]:

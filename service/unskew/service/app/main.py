@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -46,7 +46,11 @@ from unskew.service.grpc.server import GrpcServer, options
 from unskew.service.rest.app import RestApp
 from unskew.service.rest.cross_site import CrossSiteRules
 from unskew.service.stores.address import read_address
+from unskew.service.stores.limits import Limits
 from unskew.service.stores.records import NewsState
+
+if TYPE_CHECKING:
+    from unskew.service.engine.engine import Engine
 
 __all__ = ["Running", "build", "check", "main", "serve"]
 
@@ -148,10 +152,13 @@ async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telem
             observers.append(telemetry)
             owned.push_async_callback(telemetry.close)
         news: Callable[[], NewsState] = NewsState
+        burst: Callable[[], bool] = bool
         if verbs is None:
-            verbs, ping, news = await _engine(settings, together(*observers), owned)
+            engine = await _engine(settings, together(*observers), owned)
+            verbs, ping, news, burst = engine, engine.ping, engine.news_state, engine.forget_burst
+            metrics.store_bytes(engine.store_bytes)
         budget = ByteBudget(settings.max_bytes_in_flight, settings.max_identity_bytes_in_flight)
-        parts = _ServiceParts(verbs, access, metrics, budget, _Ready(ping, news), tls, telemetry)
+        parts = _ServiceParts(verbs, access, metrics, budget, _Ready(ping, news), burst, tls, telemetry)
         return await _listening(settings, parts, owned)
 
 
@@ -162,22 +169,35 @@ class _ServiceParts:
     metrics: Metrics
     budget: ByteBudget
     ready: _Ready
+    burst: Callable[[], bool]
     tls: Tls | None
     telemetry: Telemetry | None
 
 
-async def _engine(
-    settings: Settings, observer: Observer, owned: contextlib.AsyncExitStack
-) -> tuple[Verbs, Callable[[], Awaitable[None]], Callable[[], NewsState]]:
+async def _engine(settings: Settings, observer: Observer, owned: contextlib.AsyncExitStack) -> Engine:
+    from unskew.service.engine.base import Tuning
     from unskew.service.engine.engine import Engine
     from unskew.service.stores import open_store
 
-    store = open_store(settings.store)
+    store = open_store(settings.store, limits=_limits(settings))
     owned.push_async_callback(store.close)
-    engine = Engine(store, observer=observer)
+    engine = Engine(store, observer=observer, tuning=Tuning(plan_bytes=settings.max_plan_bytes))
     owned.push_async_callback(engine.close)
     await engine.start()
-    return engine, engine.ping, engine.news_state
+    return engine
+
+
+def _limits(settings: Settings) -> Limits:
+    """What the store keeps at most."""
+    return Limits(
+        plans=settings.max_plans,
+        stream_bytes=settings.max_stream_bytes,
+        owner_bytes=settings.max_identity_bytes,
+        store_bytes=settings.max_store_bytes,
+        parts=settings.max_parts,
+        sources=settings.max_sources,
+        agents=settings.max_agents,
+    )
 
 
 async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib.AsyncExitStack) -> Running:
@@ -329,7 +349,7 @@ async def _keep_checking(parts: _ServiceParts, handlers: GrpcServer) -> None:
         if parts.tls is not None:
             parts.tls.refresh()
         tell_left_out()
-        if parts.budget.forget_peak() >= _BURST:
+        if parts.burst() | (parts.budget.forget_peak() >= _BURST):
             await asyncio.to_thread(give_back)
 
 

@@ -52,6 +52,25 @@ class Settings(BaseSettings):
     max_streams: int = Field(
         1000, ge=1, description="streams that an identity may have created at once; a credential may have its own"
     )
+    max_stream_bytes: int = Field(
+        128 << 20,
+        ge=1 << 20,
+        le=1 << 40,
+        description="bytes of reports kept of a stream; the batches longest silent make room",
+    )
+    max_identity_bytes: int = Field(
+        256 << 20, ge=1 << 20, le=1 << 40, description="bytes of reports and plans of all streams of an identity"
+    )
+    max_store_bytes: int = Field(
+        512 << 20, ge=1 << 20, le=1 << 40, description="the same of the whole memory store; Redis has its maxmemory"
+    )
+    max_plan_bytes: int = Field(
+        128 << 20, ge=1 << 20, le=1 << 40, description="bytes of histograms that one plan is made from"
+    )
+    max_parts: int = Field(20_000, ge=1, description="parts of the reports of one batch, of all sources")
+    max_sources: int = Field(1000, ge=1, description="sources of the reports of one batch")
+    max_agents: int = Field(5000, ge=1, description="agents of a stream, those of the last day counted")
+    max_plans: int = Field(64, ge=1, description="plans kept of a stream")
     max_watchers: int = Field(10_000, ge=1, description="watches of plans at once; more are told to try elsewhere")
     max_bytes_in_flight: int = Field(
         256 << 20, ge=1 << 20, le=1 << 40, description="bytes of requests that are read or answered, of all callers"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -20,6 +21,8 @@ __all__ = ["Base", "Tuning"]
 
 V = TypeVar("V")
 P = ParamSpec("P")
+_SMALL, _LARGE = 1 << 18, 8 << 20  # bytes of reports
+_MEDIUM_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Tuning:
     takeover: float = 0.25  # before a round is merged that another replica sealed
     most_wait: float = 60.0  # that a sync may wait for its round
     drain: float = 20.0  # that ``close`` waits for calls under way
+    plan_bytes: int = 128 << 20  # bytes of histograms that one plan is made from
     tries: int = 16  # times that a plan is made again because another was stored in between
 
 
@@ -51,6 +55,8 @@ class Base:
         threads = max(2, min(4, os.cpu_count() or 1))
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="unskew-numbers")
         self._heavy = asyncio.Semaphore(threads - 1)
+        self.burst = False  # whether large work was done: its memory should go back to the system
+        self._large, self._medium = asyncio.Semaphore(1), asyncio.Semaphore(_MEDIUM_AT_ONCE)
 
     async def run(self, work: Callable[P, V], *args: P.args, **named: P.kwargs) -> V:
         """Off the loop."""
@@ -63,6 +69,17 @@ class Base:
         """Off the loop, for work that may take long."""
         async with self._heavy:
             return await self.run(work, *args, **named)
+
+    @asynccontextmanager
+    async def room(self, size: int) -> AsyncGenerator[None, None]:
+        """Around work on reports of so many bytes, from before they are read: what is large goes one at a time, so that
+        the memory of all together has a bound."""
+        if size < _SMALL:
+            yield
+        else:
+            async with self._large if size >= _LARGE else self._medium:
+                yield
+            self.burst = self.burst or size >= _LARGE
 
     async def soon(self, reading: asyncio.Task[V], patience: float | None) -> V:
         """What is being read; an ``UnavailableError`` where the store has been silent for so long (None: as long as the

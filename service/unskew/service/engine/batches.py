@@ -1,16 +1,16 @@
 """What jobs report of their batches, and what plans are made from: the histogram, and feedback on the last plan. The
 advice on parallelism is made from the same reports in ``scaling_advice``.
 
-A report is kept under (source, batch, run, part): repeating it changes nothing, and the highest run counts. A histogram
-is stored with its key types, because values of other types have other hashes.
+A report is kept under (source, batch, run, part): repeating it changes nothing, and the highest run counts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
@@ -22,21 +22,22 @@ from unskew.core.limits import MAX_PARTITIONS
 from unskew.core.planners import Feedback
 from unskew.core.quality.cost_fit import COST_BATCHES, TaskTimes
 from unskew.core.scaling.values import BatchStats
-from unskew.core.stream_spec import UNKNOWN_PARTS, BatchWork, Part, Work
+from unskew.core.stream_spec import UNKNOWN_PARTS, BatchWork, Part
 from unskew.service.engine.base import Base
+from unskew.service.engine.part_merging import PartMerging
 from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.engine.way_advice import Batch
-from unskew.service.errors import ConflictError
+from unskew.service.errors import ConflictError, QuotaError
 from unskew.service.events.events import WorkSeen
+from unskew.service.stores.part_bytes import HISTOGRAM, WORK, histogram_of, pack, types_of, whole
 from unskew.service.stores.records import PartKey, PartOutcome, StoredPart
-from unskew.wire.histograms import histogram_from_bytes, histogram_to_bytes
-from unskew.wire.streams import work_from_bytes, work_to_bytes
+from unskew.wire.streams import work_to_bytes
 
-__all__ = ["HISTOGRAM", "WORK", "Batches", "Evidence", "expected", "feedback_of", "whole"]
+__all__ = ["BatchChoice", "Batches", "Evidence", "expected", "feedback_of"]
 
-HISTOGRAM, WORK = "histogram", "work"
 _SMALL = 4096  # keys up to which a histogram is encoded on the loop
 _AT_ONCE = 8
+_MUCH = 8 << 20  # bytes beyond which batches are read one by one
 _AGES = 1e12  # seconds, and multiples of a partition's capacity: larger values are all the same
 _COUNTS = ("rows", "keys", "fragments")
 
@@ -51,62 +52,97 @@ class Evidence:
     batches: Sequence[Batch] | None = None
 
 
+@dataclass(frozen=True)
+class BatchChoice:
+    """The batches that a plan is made from, the earliest first, and how many bytes they have; ``of`` so many that were
+    asked for."""
+
+    batch: int | None
+    fresh: bool
+    numbers: tuple[int, ...]
+    size: int
+    of: int
+
+
 class Batches:
     def __init__(self, base: Base, streams: Streams) -> None:
-        self._base, self._streams = base, streams
+        self._base, self._streams, self._merging = base, streams, PartMerging(base)
 
     # -- verbs
 
     async def report_histogram(self, stream: str, part: Part, histogram: Histogram) -> bool:
         types = (await self._streams.get(stream)).spec.key_types
         if len(histogram.hashes) <= _SMALL:
-            data = _pack(histogram, types)
+            data = pack(histogram, types)
         else:
-            data = await self._base.heavy(_pack, histogram, types)
-        outcome = await self._base.store.put_part(stream, _key(HISTOGRAM, part), data)
+            data = await self._base.heavy(pack, histogram, types)
+        outcome = await self._merging.put(stream, _key(HISTOGRAM, part), data)
         return outcome is not PartOutcome.STORED
 
     async def report_work(self, stream: str, part: Part, batch: BatchWork) -> bool:
         await self._streams.get(stream)
         _check_work(batch)
         data = work_to_bytes(batch, self._base.clock())
-        outcome = await self._base.store.put_part(stream, _key(WORK, part), data)
+        outcome = await self._merging.put(stream, _key(WORK, part), data)
         return outcome is not PartOutcome.STORED
 
     # -- for plans
 
-    async def evidence(self, cached: CachedStream, batch: int | None, *, fresh: bool) -> Evidence:
-        """What was reported for this batch (``fresh``; None: the last one), else for those before it."""
+    async def wanted(self, cached: CachedStream, batch: int | None, *, fresh: bool) -> BatchChoice:
+        """Which batches to plan from: this one (``fresh``; None: the last one), else those before it. The earliest are
+        left out where all are too much for one plan; a ``QuotaError`` where the last one is by itself."""
+        stream, most = cached.record.name, self._base.tuning.plan_bytes
+        sizes = await self._base.store.batch_sizes(stream, HISTOGRAM)
+        if fresh and batch is not None:
+            numbers = [batch] if batch in sizes else []
+        else:
+            numbers = sorted((number for number in sizes if batch is None or number < batch), reverse=True)
+            numbers = numbers[: 1 if fresh else cached.spec.history]
+        sums = list(accumulate(sizes[number] for number in numbers))
+        fitting = sum(size <= most for size in sums)
+        if numbers and not fitting:
+            raise QuotaError(
+                "plan bytes",
+                f"batch: batch {numbers[0]} of stream {stream!r} has {sums[0]:,} bytes of histograms, and a plan is "
+                f"made from {most:,} at most; list fewer keys one by one (the tail has the others), or have "
+                "--max-plan-bytes raised",
+                field="batch",
+            )
+        return BatchChoice(
+            batch, fresh, tuple(sorted(numbers[:fitting])), sums[fitting - 1] if fitting else 0, len(numbers)
+        )
+
+    async def evidence(self, cached: CachedStream, wanted: BatchChoice) -> Evidence:
+        """What was reported for these batches."""
         try:
-            return await self._evidence(cached, batch, fresh=fresh)
+            return await self._evidence(cached, wanted)
         except HistogramError as why:  # each report by itself was valid
             raise ConflictError(
-                f"batch: what was reported for {_batches_of(batch, fresh=fresh)} is no histogram together: {why}; "
+                f"batch: what was reported for {_batches_of(wanted)} is no histogram together: {why}; "
                 "report what is wrong again, under a higher run",
                 field="batch",
             ) from None
 
-    async def _evidence(self, cached: CachedStream, batch: int | None, *, fresh: bool) -> Evidence:
-        stream, spec = cached.record.name, cached.spec
-        if fresh and batch is not None:
-            numbers: Sequence[int] = (batch,)
-        else:
-            numbers = await self._base.store.batches(stream, HISTOGRAM, batch, 1 if fresh else spec.history)
+    async def _evidence(self, cached: CachedStream, wanted: BatchChoice) -> Evidence:
+        spec = cached.spec
         history = History(spec.history if spec.decay else 1, spec.decay or 1.0)
         names: list[str] = []
         batches: list[Batch] = []
-        for number, parts in await self.parts(stream, HISTOGRAM, numbers):
+        at_once = 1 if wanted.size > _MUCH else _AT_ONCE
+        async for number, parts in self._each(cached.record.name, HISTOGRAM, wanted.numbers, at_once):
             merged = await self._base.heavy(_merged, parts, spec.key_types)
             if merged is not None:
                 history = history.add(merged)
                 names.append(_batch_name(number, parts))
                 batches.append((number, merged))
         if not names:
-            why = f"no histogram of {_batches_of(batch, fresh=fresh)} was reported for keys of these types"
-            return Evidence(None, why, None if fresh else ())
+            why = f"no histogram of {_batches_of(wanted)} was reported for keys of these types"
+            return Evidence(None, why, None if wanted.fresh else ())
         source = names[0] if len(names) == 1 else f"{len(names)} batches, {names[0]} to {names[-1]}"
+        if wanted.of > len(wanted.numbers):
+            source += f" (with the {wanted.of - len(wanted.numbers)} before more than --max-plan-bytes)"
         merged = await self._base.heavy(history.merged)
-        return Evidence(merged, f"from {source}", None if fresh else batches)
+        return Evidence(merged, f"from {source}", None if wanted.fresh else batches)
 
     async def feedback(self, cached: CachedStream, before: int | None) -> Feedback:
         """The work of the last batch that was reported, and task times of as many as costs are fitted from."""
@@ -121,23 +157,27 @@ class Batches:
 
     async def parts(self, stream: str, kind: str, numbers: Sequence[int]) -> list[tuple[int, Sequence[StoredPart]]]:
         """The parts of these batches, the earliest batch first."""
-        batches: list[tuple[int, Sequence[StoredPart]]] = []
-        ordered = sorted(numbers)
-        for at in range(0, len(ordered), _AT_ONCE):
-            group = ordered[at : at + _AT_ONCE]
+        return [found async for found in self._each(stream, kind, sorted(numbers), _AT_ONCE)]
+
+    async def _each(
+        self, stream: str, kind: str, numbers: Sequence[int], at_once: int
+    ) -> AsyncGenerator[tuple[int, Sequence[StoredPart]], None]:
+        for at in range(0, len(numbers), at_once):
+            group = numbers[at : at + at_once]
             parts = await asyncio.gather(*(self._base.store.parts(stream, kind, number) for number in group))
-            batches.extend((number, of_batch) for number, of_batch in zip(group, parts, strict=True) if of_batch)
-        return batches
+            for number, of_batch in zip(group, parts, strict=True):
+                if of_batch:
+                    yield number, of_batch
 
 
 def _key(kind: str, part: Part) -> PartKey:
     return PartKey(kind, part.source, part.batch, part.run, part.part, part.parts)
 
 
-def _batches_of(batch: int | None, *, fresh: bool) -> str:
-    if batch is None:
-        return "the last batch" if fresh else "any batch"
-    return f"batch {batch}" if fresh else f"the batches before {batch}"
+def _batches_of(wanted: BatchChoice) -> str:
+    if wanted.batch is None:
+        return "the last batch" if wanted.fresh else "any batch"
+    return f"batch {wanted.batch}" if wanted.fresh else f"the batches before {wanted.batch}"
 
 
 def _batch_name(number: int, parts: Sequence[StoredPart]) -> str:
@@ -155,20 +195,9 @@ def expected(keys: Iterable[PartKey]) -> dict[str, int]:
     return counts
 
 
-# -- histograms as bytes, with their key types --------------------------------------------------
-
-
-def _pack(histogram: Histogram, key_types: tuple[str, ...]) -> bytes:
-    return histogram_to_bytes(histogram, json.dumps(key_types).encode() + b"\n")
-
-
 def _merged(parts: Sequence[StoredPart], key_types: tuple[str, ...]) -> Histogram | None:
     """All parts that count keys of these types, as one."""
-    histograms = []
-    for part in parts:
-        types, _, data = part.data.partition(b"\n")
-        if tuple(json.loads(types)) == key_types:
-            histograms.append(histogram_from_bytes(data))
+    histograms = [histogram_of(part) for part in parts if tuple(json.loads(types_of(part))) == key_types]
     if len(histograms) > 1:
         return histograms[0].merge(*histograms[1:])
     return histograms[0] if histograms else None
@@ -186,38 +215,6 @@ def _check_work(batch: BatchWork) -> None:
         raise ConfigError("map_seconds", batch.map_time, "the time of the map stage (and reduce_seconds) with it")
     if batch.interval:
         BatchStats(batch.interval, batch.processing, batch.map_time, batch.reduce_time, 0, 0)
-
-
-def whole(parts: Sequence[StoredPart]) -> BatchWork:
-    """A batch from its parts: work of a partition adds up, times are the batch's."""
-    by_partition: dict[int, Work] = {}
-    whole = BatchWork(())
-    for part in parts:
-        batch = work_from_bytes(part.data)
-        for work in batch.work:
-            earlier = by_partition.get(work.partition)
-            by_partition[work.partition] = work if earlier is None else _plus(earlier, work)
-        whole = BatchWork(
-            (),
-            max(whole.interval, batch.interval),
-            max(whole.processing, batch.processing),
-            max(whole.map_time, batch.map_time),
-            max(whole.reduce_time, batch.reduce_time),
-            max(filter(None, (whole.version, batch.version)), default=None),
-        )
-    return replace(whole, work=tuple(by_partition[partition] for partition in sorted(by_partition)))
-
-
-def _plus(one: Work, other: Work) -> Work:
-    return Work(
-        one.partition,
-        one.rows + other.rows,
-        one.keys + other.keys,
-        one.fragments + other.fragments,
-        one.seconds + other.seconds,
-        one.queue + other.queue,
-        one.capacity + other.capacity,
-    )
 
 
 def feedback_of(batches: Sequence[BatchWork], partitions: int | None = None) -> Feedback:

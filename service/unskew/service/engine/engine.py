@@ -88,6 +88,15 @@ class Engine:
         state = self._base.store.news_state()
         return state if state.trouble else replace(state, trouble=self._listener.trouble)
 
+    def store_bytes(self) -> tuple[int, int]:
+        """Bytes of the store in use, and how many there may be; 0 where there is no bound."""
+        return self._base.store.used_bytes()
+
+    def forget_burst(self) -> bool:
+        """Whether large work was done since this was asked, so that much memory is free."""
+        burst, self._base.burst = self._base.burst, False
+        return burst
+
     def drain(self) -> None:
         """End all waits: from now on syncs are answered at once, with what there is."""
         self._base.draining = True

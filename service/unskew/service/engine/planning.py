@@ -217,10 +217,19 @@ class Planning:
         cached = await self._streams.get(stream, fresh=True, patience=patience)
         if purpose and (record := await self._base.store.plan_for(stream, purpose)) is not None:
             return await self._repeated(cached, record, purpose, started)
-        if histogram is None:
-            evidence = await self._batches.evidence(cached, batch, fresh=fresh)
-        else:
-            evidence = Evidence(histogram, "from the histogram in the request")
+        if histogram is not None:
+            async with self._base.room(2 * histogram.hashes.nbytes):
+                evidence = Evidence(histogram, "from the histogram in the request")
+                return await self._from_evidence(cached, batch, evidence, purpose, started)
+        wanted = await self._batches.wanted(cached, batch, fresh=fresh)
+        async with self._base.room(wanted.size):
+            evidence = await self._batches.evidence(cached, wanted)
+            return await self._from_evidence(cached, batch, evidence, purpose, started)
+
+    async def _from_evidence(
+        self, cached: CachedStream, batch: int | None, evidence: Evidence, purpose: str, started: float
+    ) -> BuiltPlan:
+        stream = cached.record.name
         feedback = await self._feedback(cached, batch)
         first = Version(cached.record.incarnation, 1)
         request = PlanRequest(stream, cached.spec, batch, evidence, feedback, purpose, first)

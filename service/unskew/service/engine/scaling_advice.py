@@ -17,11 +17,12 @@ from unskew.core.stream_spec import BatchWork
 from unskew.service.api.verbs import ScaleAnswer
 from unskew.service.concurrency import Signal, detached_task, finish, monotonic
 from unskew.service.engine.base import Base
-from unskew.service.engine.batches import HISTOGRAM, WORK, Batches, expected, whole
+from unskew.service.engine.batches import Batches, expected
 from unskew.service.engine.streams import Streams, no_stream
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import ScaleAdvised, Skipped
 from unskew.service.lru_cache import LruCache
+from unskew.service.stores.part_bytes import HISTOGRAM, WORK, whole
 from unskew.service.stores.records import Marks, StoredPart
 from unskew.wire.streams import reported_at
 

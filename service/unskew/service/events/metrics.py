@@ -33,10 +33,12 @@ __all__ = ["Metrics"]
 
 _MOST_STREAMS, _MOST_SOURCES, _MOST_BATCHES = 1000, 100, 4
 _SOURCE_AGE = 3600.0  # seconds after its last report for which a source is counted
-_ANSWERS = {"NotFoundError", "ConflictError", "LimitError", "ConfigError"}  # the store was asked, and said no
+# The store was asked, and said no.
+_ANSWERS = {"NotFoundError", "ConflictError", "LimitError", "QuotaError", "ConfigError"}
 _LIMITS = {"RESOURCE_EXHAUSTED", "413", "429"}
 # Exported as 0 from the beginning: of a counter that begins with its first event Prometheus does not see that one.
 _REASONS = ("cross site", "denied", "limit", "no credential", "unknown credential", "unknown scheme")
+_QUOTAS = ("agents", "batch bytes", "batch parts", "batch sources", "identity bytes", "round bytes", "store")
 _SKIPS = ("advice", "news", "note", "plan", "report", "round")
 M = TypeVar("M", bound=Any)
 
@@ -107,6 +109,9 @@ class Metrics:
         self._store_up = self._metric(Gauge, "store_up", "Whether the store answered when it was last asked.")
         text = "Whether the store answered and refused a write: full, or a replica."
         self._writes_refused = self._metric(Gauge, "store_writes_refused", text)
+        self._store_used = self._metric(Gauge, "store_used_bytes", "Bytes of the store in use, as last read.")
+        self._store_max = self._metric(Gauge, "store_max_bytes", "Bytes that the store may use; 0: no bound.")
+        self._over_quota = self._metric(Counter, "over_quota", "What was not kept: there was no room.", "quota")
         self._news_up = self._metric(Gauge, "news_up", "Whether news of the store come, from other replicas.")
         self._news_dropped = self._metric(
             Counter, "news_dropped", "Messages on the store's news channel that are none."
@@ -116,6 +121,8 @@ class Metrics:
         self._ops: set[str] = set()
         for reason in _REASONS:
             self._rejected.labels(reason)
+        for quota in _QUOTAS:
+            self._over_quota.labels(quota)
         for what in _SKIPS:
             self._skipped.labels(what)
 
@@ -171,6 +178,11 @@ class Metrics:
     def store_up(self, *, up: bool, refused: bool = False) -> None:
         self._store_up.set(up)
         self._writes_refused.set(refused)
+
+    def store_bytes(self, read: Callable[[], tuple[int, int]]) -> None:
+        """Where to read them when they are asked for."""
+        self._store_used.set_function(lambda: read()[0])
+        self._store_max.set_function(lambda: read()[1])
 
     def news(self, state: NewsState) -> None:
         self._news_up.set(not state.trouble)
@@ -334,3 +346,5 @@ class Metrics:
             self._store_errors.labels(event.op)  # exported as 0 from the beginning
         if event.error is not None and event.error not in _ANSWERS:
             self._store_errors.labels(event.op).inc()
+        if event.quota:
+            self._over_quota.labels(event.quota).inc()

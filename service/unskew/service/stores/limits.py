@@ -8,32 +8,57 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from unskew.core.errors import ConfigError
-from unskew.service.errors import ConflictError, LimitError, NotFoundError
+from unskew.service.errors import ConflictError, LimitError, NotFoundError, QuotaError
 from unskew.service.stores.records import News, PartKey
 
-__all__ = ["MOST_INCARNATION", "Hub", "Limits", "check_floor", "missing", "other_parts", "too_many"]
+__all__ = [
+    "MOST_INCARNATION", "PART_BYTES", "Hub", "Limits", "batch_full", "check_floor", "missing", "other_parts",
+    "owner_full", "round_full", "too_many",
+]  # fmt: skip
 
 MOST_INCARNATION = 2**53 - 1
 """Microseconds up to the year 2255, whole in a double: Redis scripts count in these."""
 
+PART_BYTES = 96
+"""What a part takes beside its name and its data."""
+
 _MOST_NEWS = 4096
+_WORK_SHARE, _PLAN_SHARE = 16, 4  # of a stream's bytes: work of a partition takes ten times as much once it is read
 
 
 @dataclass(frozen=True)
 class Limits:
     """What is kept of a stream: so many latest plans, so many batches of each kind that were reported last, and for how
-    many seconds after its lease an agent: a report that is under way for longer counts as a new one."""
+    many seconds after its lease an agent: a report that is under way for longer counts as a new one.
+
+    Of a batch there are at most so many ``parts`` and ``sources``. Where the reports of a stream are more than
+    ``stream_bytes`` those of the batches that were longest silent go. ``owner_bytes`` are of all streams that one
+    identity has created; ``store_bytes`` of the whole memory store."""
 
     plans: int = 64
     batches: int = 64
     forget: float = 86_400.0
+    stream_bytes: int = 128 << 20
+    owner_bytes: int = 256 << 20
+    store_bytes: int = 512 << 20
+    parts: int = 20_000
+    sources: int = 1_000
+    agents: int = 5_000
 
     def __post_init__(self) -> None:
-        for name in ("plans", "batches"):
+        for name in ("plans", "batches", "stream_bytes", "owner_bytes", "store_bytes", "parts", "sources", "agents"):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "a whole number, at least 1")
         if not 0.0 < self.forget <= 1e9:
             raise ConfigError("forget", self.forget, "seconds above 0, at most 1e9")
+
+    def kind_bytes(self, kind: str) -> int:
+        """Bytes of reports of this kind."""
+        return self.stream_bytes // _WORK_SHARE if kind == "work" else self.stream_bytes
+
+    @property
+    def plan_bytes(self) -> int:
+        return self.stream_bytes // _PLAN_SHARE
 
 
 def check_floor(floor: int) -> int:
@@ -53,6 +78,48 @@ def too_many(owner: str, most: int) -> LimitError:
         "its max_streams raised",
         field="stream",
     )
+
+
+def batch_full(stream: str, key: PartKey, quota: str, used: int, limits: Limits) -> QuotaError:
+    """``quota``: "bytes", "parts" or "sources", of which the batch has ``used``."""
+    of_batch = f"part: batch {key.batch} of stream {stream!r} has {used:,} {quota}"
+    if quota == "bytes":
+        most, way_out = limits.kind_bytes(key.kind), "list fewer keys, or have --max-stream-bytes raised"
+        text = f"{of_batch} of reports, and with this one more than the {most:,} that it may have; {way_out}"
+    else:
+        most = limits.parts if quota == "parts" else limits.sources
+        text = f"{of_batch}, all that it may have ({most:,}); report it in fewer, or have --max-{quota} raised"
+    return QuotaError(f"batch {quota}", text, field="part")
+
+
+def owner_full(owner: str, used: int, size: int, most: int) -> QuotaError:
+    whose = f"the streams that {owner} has created" if owner else "the streams of callers without a credential"
+    return QuotaError(
+        "identity bytes",
+        f"stream: {whose} hold {used:,} bytes of reports and plans, and may hold {most:,}: {size:,} more have no room; "
+        "delete a stream, list fewer keys, or have --max-identity-bytes raised",
+        field="stream",
+    )
+
+
+def round_full(stream: str, outcome: str, size: int, limits: Limits) -> QuotaError | None:
+    """Why a report of an agent is refused, by what the store says: too many "agents", or the round is "full"."""
+    if outcome == "agents":
+        return QuotaError(
+            "agents",
+            f"report.agent: stream {stream!r} knows {limits.agents:,} agents, all that it may have; report as fewer "
+            "agents, wait until some are forgotten (a day after their lease), or have --max-agents raised",
+            field="report.agent",
+        )
+    if outcome == "full":
+        return QuotaError(
+            "round bytes",
+            f"report: with these {size:,} bytes the round of stream {stream!r} would have more than the "
+            f"{limits.stream_bytes:,} that it may have; send it again in the next round, list fewer keys, or have "
+            "--max-stream-bytes raised",
+            field="report",
+        )
+    return None
 
 
 def other_parts(key: PartKey, parts: int) -> ConflictError:

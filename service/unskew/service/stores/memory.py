@@ -7,14 +7,27 @@ their round is merged. Incarnations rise over all streams, so that a stream that
 from __future__ import annotations
 
 import bisect
+import contextlib
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundLog, RoundView, StoredReport
 from unskew.service.lru_cache import LruCache
-from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts, too_many
+from unskew.service.stores.fullness import Fullness
+from unskew.service.stores.limits import (
+    PART_BYTES,
+    Hub,
+    Limits,
+    batch_full,
+    check_floor,
+    missing,
+    other_parts,
+    owner_full,
+    round_full,
+    too_many,
+)
 from unskew.service.stores.records import (
     HistoryEntry,
     Marks,
@@ -24,6 +37,7 @@ from unskew.service.stores.records import (
     PartOutcome,
     PlanOutcome,
     PlanRecord,
+    SourceParts,
     StoredPart,
     StreamRecord,
 )
@@ -35,25 +49,46 @@ _TOMBSTONES, _DAY = 10_000, 86_400.0
 
 @dataclass
 class _Batch:
-    """Reports of one batch and kind: of each source its highest run with its number of parts, and the parts of it."""
+    """Reports of one batch and kind: of each source its highest run with its number of parts, and the parts of it.
+    ``replaced``: how often those of a source were."""
 
     runs: dict[str, tuple[int, int]] = field(default_factory=dict)
     data: dict[PartKey, bytes] = field(default_factory=dict)
+    replaced: dict[str, int] = field(default_factory=dict)
+    size: int = 0
     mark: int = 0
 
-    def put(self, key: PartKey, data: bytes) -> PartOutcome:
+    def known(self, key: PartKey) -> PartOutcome | None:
+        """What became of this part before; None: it is a new one."""
         run, parts = self.runs.get(key.source, (-1, 0))
         if key.run < run:
             return PartOutcome.OLDER
         if key.run == run and key.parts != parts:
             raise other_parts(key, parts)
-        if key in self.data:
-            return PartOutcome.REPEATED
-        if key.run > run:
-            self.data = {other: part for other, part in self.data.items() if other.source != key.source}
+        return PartOutcome.REPEATED if key in self.data else None
+
+    def outdated(self, key: PartKey) -> list[PartKey]:
+        """The parts of its source that are of an earlier run."""
+        if self.runs.get(key.source, (key.run, 0))[0] == key.run:
+            return []
+        return [other for other in self.data if other.source == key.source]
+
+    def put(self, key: PartKey, data: bytes, size: int) -> None:
+        for old in self.outdated(key):
+            del self.data[old]
+        if self.runs.get(key.source, (-1, 0))[0] != key.run:
             self.runs[key.source] = (key.run, key.parts)
+            self.replaced.pop(key.source, None)
         self.data[key] = data
-        return PartOutcome.STORED
+        self.size = size
+
+
+def _size(key: PartKey, data: bytes) -> int:
+    return len(f"{key.part} {key.source}".encode()) + len(data) + PART_BYTES
+
+
+def _plan_size(plan: PlanRecord) -> int:
+    return len(plan.data) + len(plan.ways)
 
 
 @dataclass
@@ -66,22 +101,63 @@ class _StoredStream:
     notes: dict[str, deque[HistoryEntry]] = field(default_factory=dict)  # by kind
     arrivals: int = 0
 
-    def put_part(self, key: PartKey, data: bytes, most: int) -> PartOutcome:
+    @property
+    def size(self) -> int:
+        """What the stream's owner is charged for."""
+        of_parts = sum(batch.size for kind in self.batches.values() for batch in kind.values())
+        return of_parts + sum(map(_plan_size, self.plans.values()))
+
+    def put_part(self, key: PartKey, data: bytes, limits: Limits, owner_used: int) -> PartOutcome:
         kind = self.batches.setdefault(key.kind, {})
         batch = kind.get(key.batch) or _Batch()
-        outcome = batch.put(key, data)
-        if outcome is PartOutcome.STORED:
-            kind.pop(key.batch, None)
-            kind[key.batch] = batch
-            batch.mark = self.arrivals = self.arrivals + 1
-            while len(kind) > most:
-                del kind[next(iter(kind))]
-        return outcome
+        known = batch.known(key)
+        if known is not None:
+            return known
+        outdated = batch.outdated(key)
+        size = batch.size + _size(key, data) - sum(_size(old, batch.data[old]) for old in outdated)
+        for quota, used, more, most in (
+            ("parts", len(batch.data), 1 - len(outdated), limits.parts),
+            ("sources", len(batch.runs), key.source not in batch.runs, limits.sources),
+            ("bytes", batch.size, size - batch.size, limits.kind_bytes(key.kind)),
+        ):
+            if used + more > most:
+                raise batch_full(self.record.name, key, quota, used, limits)
+        total = sum(other.size for other in kind.values())
+        left, many = total - batch.size + size, len(kind) + (key.batch not in kind)
+        grow, silent = owner_used + _size(key, data) <= limits.owner_bytes, []
+        for number, other in kind.items():
+            if many <= limits.batches and left <= limits.kind_bytes(key.kind) and (grow or left <= total):
+                break
+            if number != key.batch:
+                left, many = left - other.size, many - 1
+                silent.append(number)
+        if not grow and left > total:
+            raise owner_full(self.record.owner, owner_used, _size(key, data), limits.owner_bytes)
+        batch.put(key, data, size)
+        for number in (key.batch, *silent):
+            kind.pop(number, None)
+        kind[key.batch] = batch
+        batch.mark = self.arrivals = self.arrivals + 1
+        return PartOutcome.STORED
+
+    def replace_parts(self, seen: SourceParts, data: Mapping[PartKey, bytes]) -> bool:
+        first = next(iter(data))
+        batch = self.batches.get(first.kind, {}).get(first.batch)
+        if (
+            batch is None
+            or str(batch.replaced.get(first.source, "")) != seen.mark
+            or not data.keys() <= batch.data.keys()
+        ):
+            return False
+        batch.size += sum(len(new) - len(batch.data[key]) for key, new in data.items())
+        batch.data.update(data)
+        batch.replaced[first.source] = self.arrivals = self.arrivals + 1
+        return True
 
     def latest(self) -> PlanRecord | None:
         return next(reversed(self.plans.values()), None)
 
-    def put_plan(self, plan: PlanRecord, after: Version | None, most: int) -> PlanOutcome:
+    def put_plan(self, plan: PlanRecord, after: Version | None, limits: Limits, owner_used: int) -> PlanOutcome:
         same, latest = self.plans.get(plan.version), self.latest()
         if same == plan:
             return PlanOutcome.STORED
@@ -91,13 +167,23 @@ class _StoredStream:
             return PlanOutcome.NOT_NEXT
         if plan.version.incarnation != self.record.incarnation:
             return PlanOutcome.NOT_NEXT
+        total = sum(map(_plan_size, self.plans.values()))
+        left, many = total + _plan_size(plan) - (0 if latest is None else len(latest.ways)), len(self.plans) + 1
+        grow, silent = owner_used + _plan_size(plan) <= limits.owner_bytes, []
+        for old in self.plans.values():
+            if many <= limits.plans and left <= limits.plan_bytes and (grow or left <= total):
+                break
+            left, many = left - len(old.data), many - 1
+            silent.append(old)
+        if not grow and left > total:
+            raise owner_full(self.record.owner, owner_used, _plan_size(plan), limits.owner_bytes)
         if latest is not None:
             self.plans[latest.version] = replace(latest, ways=b"")
         self.plans[plan.version] = plan
         if plan.purpose:
             self.purposes[plan.purpose] = plan.version
-        while len(self.plans) > most:
-            old = self.plans.pop(next(iter(self.plans)))
+        for old in silent:
+            del self.plans[old.version]
             self.purposes.pop(old.purpose, None)
         return PlanOutcome.STORED
 
@@ -118,10 +204,21 @@ class MemoryStore:
         self._owned: Counter[str] = Counter()
         self._incarnation = 0
         self._deleted: LruCache[str, int] = LruCache(_TOMBSTONES)  # the last incarnation that may not be renewed
+        self._used: Counter[str] = Counter()  # bytes, by owner
+        self._fullness = Fullness("the memory store", "--max-store-bytes")
+        self._fullness.read(0, self._limits.store_bytes)
         self._hub = Hub()
 
     async def ping(self) -> None:
         return None
+
+    @contextlib.contextmanager
+    def _charged(self, entry: _StoredStream) -> Iterator[None]:
+        """Around what changes how much is kept of a stream."""
+        before = entry.size
+        yield
+        self._used[entry.record.owner] += entry.size - before
+        self._fullness.read(self._used.total(), self._limits.store_bytes)
 
     async def close(self) -> None:
         self._hub.close()
@@ -131,6 +228,9 @@ class MemoryStore:
 
     def news_state(self) -> NewsState:
         return NewsState()
+
+    def used_bytes(self) -> tuple[int, int]:
+        return self._fullness.used, self._fullness.most
 
     def _existing(self, stream: str) -> _StoredStream:
         entry = self._streams.get(stream)
@@ -158,9 +258,12 @@ class MemoryStore:
         now = self._clock()
         self._incarnation = max(int(now * 1e6), floor, self._incarnation + 1)
         record = StreamRecord(name, spec, now, self._incarnation, owner)
-        if name not in self._streams:
+        last = self._streams.get(name)
+        if last is None:
             self._owned[owner] += 1
             bisect.insort(self._names, name)
+        else:
+            self._used[last.record.owner] -= last.size
         self._streams[name] = _StoredStream(record)
         self._hub.publish(name, "stream")
         return record
@@ -188,6 +291,8 @@ class MemoryStore:
         if deleted is None:
             return False
         self._owned[deleted.record.owner] -= 1
+        self._used[deleted.record.owner] -= deleted.size
+        self._fullness.read(self._used.total(), self._limits.store_bytes)
         del self._names[bisect.bisect_left(self._names, name)]
         self._hub.publish(name, "stream")
         return True
@@ -195,7 +300,25 @@ class MemoryStore:
     # -- parts of batches
 
     async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
-        return self._existing(stream).put_part(key, data, self._limits.batches)
+        entry = self._existing(stream)
+        self._fullness.check(len(data), small=key.kind == "work")
+        with self._charged(entry):
+            return entry.put_part(key, data, self._limits, self._used[entry.record.owner])
+
+    async def source_parts(self, stream: str, kind: str, batch: int, source: str) -> SourceParts:
+        entry = self._streams.get(stream)
+        found = (entry.batches.get(kind, {}).get(batch) if entry else None) or _Batch()
+        parts = tuple(StoredPart(key, found.data[key]) for key in sorted(found.data) if key.source == source)
+        return SourceParts(str(found.replaced.get(source, "")), parts)
+
+    async def replace_parts(self, stream: str, seen: SourceParts, data: Mapping[PartKey, bytes]) -> bool:
+        entry = self._existing(stream)
+        with self._charged(entry):
+            return entry.replace_parts(seen, data)
+
+    async def batch_sizes(self, stream: str, kind: str) -> Mapping[int, int]:
+        entry = self._streams.get(stream)
+        return {number: batch.size for number, batch in entry.batches.get(kind, {}).items()} if entry else {}
 
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
         entry = self._streams.get(stream)
@@ -221,9 +344,11 @@ class MemoryStore:
 
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
         entry = self._existing(stream)
-        before = len(entry.plans), entry.latest()
-        outcome = entry.put_plan(plan, after, self._limits.plans)
-        if (len(entry.plans), entry.latest()) != before:
+        before = entry.latest()
+        self._fullness.check(_plan_size(plan))
+        with self._charged(entry):
+            outcome = entry.put_plan(plan, after, self._limits, self._used[entry.record.owner])
+        if entry.latest() != before:
             self._hub.publish(stream, "plan")
         return outcome
 
@@ -241,7 +366,16 @@ class MemoryStore:
     # -- rounds
 
     async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
-        return self._existing(stream).rounds.report(key, data, self._clock(), lease)
+        rounds = self._existing(stream).rounds
+        self._fullness.check(len(data), small=True)
+        if key.agent not in rounds.agents and len(rounds.agents) >= self._limits.agents:
+            full = round_full(stream, "agents", len(data), self._limits)
+        else:
+            outcome = rounds.report(key, data, self._clock(), lease, self._limits.stream_bytes)
+            full = round_full(stream, outcome.value, len(data), self._limits)
+        if full is not None:
+            raise full
+        return outcome
 
     async def round(self, stream: str) -> RoundView:
         entry = self._existing(stream)

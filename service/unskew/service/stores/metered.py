@@ -13,11 +13,13 @@ __all__ = ["StoreCalled", "metered"]
 
 
 class StoreCalled(NamedTuple):
-    """One operation. ``error``: the class of what it raised. A tuple, because each call makes one."""
+    """One operation. ``error``: the class of what it raised; ``quota``: which bound refused it. A tuple, because each
+    call makes one."""
 
     op: str
     seconds: float
     error: str | None = None
+    quota: str = ""
 
 
 def metered(store: Store, observe: Callable[[StoreCalled], None]) -> Store:
@@ -38,20 +40,23 @@ class _MeteredStore:
     def news_state(self) -> NewsState:
         return self._store.news_state()
 
+    def used_bytes(self) -> tuple[int, int]:
+        return self._store.used_bytes()
+
     def __getattr__(self, op: str) -> Callable[..., Any]:
         """Called for the first use of each operation only."""
         getattr(self._store, op)  # an AttributeError where there is none
         store, observe = self._store, self._observe
 
         async def timed(*args: Any, **named: Any) -> Any:
-            started, error = perf_counter(), None
+            started, error, quota = perf_counter(), None, ""
             try:
                 return await getattr(store, op)(*args, **named)
             except BaseException as why:
-                error = type(why).__name__
+                error, quota = type(why).__name__, getattr(why, "quota", "")
                 raise
             finally:
-                observe(StoreCalled(op, perf_counter() - started, error))
+                observe(StoreCalled(op, perf_counter() - started, error, quota))
 
         setattr(self, op, timed)
         return timed

@@ -17,7 +17,7 @@ and ``recovering`` cover it without a change.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
 from unskew.core.plan.plan import Version
@@ -31,6 +31,7 @@ from unskew.service.stores.records import (
     PartOutcome,
     PlanOutcome,
     PlanRecord,
+    SourceParts,
     StoredPart,
     StreamRecord,
 )
@@ -66,7 +67,19 @@ class StreamStore(Protocol):
 class PartStore(Protocol):
     """What jobs report of their batches, in parts."""
 
-    async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome: ...
+    async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
+        """Keep a part; batches that were longest silent make room for it. A ``QuotaError`` where there is none all the
+        same: then nothing was changed."""
+
+    async def source_parts(self, stream: str, kind: str, batch: int, source: str) -> SourceParts:
+        """The parts of one source that count."""
+
+    async def replace_parts(self, stream: str, seen: SourceParts, data: Mapping[PartKey, bytes]) -> bool:
+        """Put other data for these parts, which are all of one source; False, and nothing is changed, where the parts
+        were replaced since they were ``seen``, or a later run has come. Their names stay: none counts twice."""
+
+    async def batch_sizes(self, stream: str, kind: str) -> Mapping[int, int]:
+        """Bytes of the reports of each batch."""
 
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
         """The parts of one batch that count, of all sources, in the order of their keys."""
@@ -87,7 +100,8 @@ class PlanStore(Protocol):
 
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
         """Make this the latest plan, if ``after`` still is, and if there is none for its purpose. Repeating the very
-        same record is "stored" again; an equal plan for another purpose is not."""
+        same record is "stored" again; an equal plan for another purpose is not. The oldest plans make room for it; a
+        ``QuotaError`` where there is none all the same."""
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
         """A plan by version, or the latest."""
@@ -99,7 +113,8 @@ class RoundStore(Protocol):
     """The rounds of cooperative learning."""
 
     async def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> ReportOutcome:
-        """Keep a report and renew its agent's lease by so many seconds."""
+        """Keep a report and renew its agent's lease by so many seconds. A ``QuotaError`` where the stream knows as many
+        agents as it may."""
 
     async def round(self, stream: str) -> RoundView: ...
 
@@ -141,3 +156,6 @@ class Store(StreamStore, PartStore, PlanStore, RoundStore, HistoryStore, Protoco
 
     def news_state(self) -> NewsState:
         """Whether they come."""
+
+    def used_bytes(self) -> tuple[int, int]:
+        """Bytes in use, as last read, and how many there may be; 0 where there is no bound."""

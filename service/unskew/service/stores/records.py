@@ -11,7 +11,7 @@ from unskew.core.plan.plan import Version
 
 __all__ = [
     "MISSED", "HistoryEntry", "Marks", "News", "NewsState", "PartKey", "PartOutcome", "PlanOutcome", "PlanRecord",
-    "StoredPart", "StreamRecord",
+    "SourceParts", "StoredPart", "StreamRecord",
 ]  # fmt: skip
 
 
@@ -44,6 +44,14 @@ class StoredPart:
 
     key: PartKey
     data: bytes
+
+
+@dataclass(frozen=True)
+class SourceParts:
+    """The parts of one source of a batch. ``mark`` changes when their data is replaced; "" before that."""
+
+    mark: str
+    parts: tuple[StoredPart, ...]
 
 
 class PartOutcome(Enum):

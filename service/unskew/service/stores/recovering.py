@@ -89,6 +89,9 @@ class RecoveringStore:
     def news_state(self) -> NewsState:
         return self._store.news_state()
 
+    def used_bytes(self) -> tuple[int, int]:
+        return self._store.used_bytes()
+
     async def _checked(self, messages: AsyncIterator[News]) -> AsyncIterator[News]:
         """News of a stream's settings may mean that it was deleted: this replica must not bring it back."""
         async for news in messages:

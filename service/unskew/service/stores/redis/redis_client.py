@@ -25,6 +25,7 @@ from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 from redis.exceptions import (
     ConnectionError,  # noqa: A004  # Redis's own, no relation of the built-in one
+    NoPermissionError,
     NoScriptError,
 )
 
@@ -38,6 +39,8 @@ from unskew.service.stores.redis.pipelined_connection import PipelinedConnection
 from unskew.service.stores.redis.scripts import Script
 
 __all__ = ["Patience", "RedisClient"]
+
+_LARGE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class RedisClient:
         self._rng = random.Random()
         self._sentinel: _Sentinels | None = None
         self._library: Redis | None = None  # for the subscription; None: a cluster, where each makes its own
+        self._for_large: Redis | None = None  # so that small commands do not wait until a large one is sent
         self._client = self._connect()
 
     def run(self, script: Script, keys: tuple[str, ...], args: tuple[Any, ...]) -> Awaitable[Any]:
@@ -83,8 +87,17 @@ class RedisClient:
     def command(self, *words: Any) -> Awaitable[Any]:
         return self._answer(words)
 
+    async def permitted(self, *words: Any) -> Any:
+        """The answer, or None where our user may not ask that. One attempt, which says nothing of Redis's health."""
+        try:
+            return await asyncio.wait_for(self._send(words), self._patience.timeout)
+        except NoPermissionError:
+            return None
+        except (*FAILURES, asyncio.TimeoutError) as why:
+            raise unavailable(why) from why
+
     async def close(self) -> None:
-        for client in (self._client, self._library, self._sentinel):
+        for client in (self._client, self._library, self._for_large, self._sentinel):
             if client is not None:
                 with contextlib.suppress(*FAILURES):
                     await client.aclose()
@@ -118,8 +131,11 @@ class RedisClient:
             return await self._send(words, script)
 
     async def _send(self, words: tuple[Any, ...], script: Script | None = None) -> Any:
+        client = self._client
+        if self._for_large is not None and sum(len(word) for word in words if type(word) is bytes) >= _LARGE:
+            client = self._for_large
         try:
-            return await self._client.execute_command(*words)
+            return await client.execute_command(*words)
         except (AttributeError, TypeError) as why:
             # What redis-py up to 8.1 raises where a connection is closed while it is written to (its issue 4287).
             raise ConnectionError("the connection was closed meanwhile") from why
@@ -138,6 +154,8 @@ class RedisClient:
             cluster = RedisCluster(startup_nodes=nodes, max_connections=most, **options)
             return cast(_Client, cluster)
         self._library = self._single({**options, "db": address.db})
+        large = {"socket_timeout": self._patience.deadline, "max_connections": self._patience.connections}
+        self._for_large = self._single({**options, "db": address.db, **large})
         untimed = self._single({**options, "db": address.db, "socket_timeout": None})  # PipelinedConnection times all
         return PipelinedConnection(untimed.connection_pool.make_connection, self._patience.timeout)
 

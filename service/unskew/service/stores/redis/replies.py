@@ -12,7 +12,7 @@ from unskew.core.rounds.round_log import Commit, Member, ReportKey, RoundView
 from unskew.service.stores.records import HistoryEntry, News, PartKey, PlanRecord, StreamRecord
 
 __all__ = [
-    "MICROS", "Pairs", "commit_of", "digits", "groups", "history_entry_of", "micros", "news_of", "pairs",
+    "MICROS", "Pairs", "commit_of", "digits", "groups", "history_entry_of", "memory_of", "micros", "news_of", "pairs",
     "part_keys_of", "plan_of", "report_field", "report_key", "report_name", "round_of", "stream_of", "version_text",
 ]  # fmt: skip
 
@@ -51,6 +51,18 @@ def news_of(message: bytes) -> tuple[News, bytes] | None:
     what, stream, opened, merged, db = read.groups()
     rounds = None if opened is None else (int(opened), int(merged))
     return News(stream.decode(), what.decode(), rounds), db or b""
+
+
+def memory_of(reply: Any) -> tuple[int, int]:
+    """Bytes in use and ``maxmemory``, 0 where there is none. A cluster's client has read the reply already, perhaps of
+    several nodes: then of the fullest one."""
+    if isinstance(reply, bytes):
+        lines = (line.partition(":") for line in reply.decode().splitlines())
+        reply = {name: value for name, _, value in lines}
+    if "used_memory" in reply:
+        return int(reply["used_memory"]), int(reply.get("maxmemory", 0))
+    nodes = [memory_of(node) for node in reply.values()]
+    return max(nodes, key=lambda node: node[0] / node[1] if node[1] else 0.0, default=(0, 0))
 
 
 def micros(seconds: float) -> int:

@@ -17,7 +17,7 @@ import xxhash
 from unskew.core.rounds.round_log import ReportKey, ReportOutcome, StoredReport
 from unskew.service.concurrency import detached_task
 from unskew.service.errors import UnavailableError
-from unskew.service.stores.limits import missing
+from unskew.service.stores.limits import Limits, missing, round_full
 from unskew.service.stores.redis.replies import MICROS, groups, pairs, report_key, report_name
 
 __all__ = ["RunScript", "WrittenReports"]
@@ -48,10 +48,10 @@ class _PendingReport(NamedTuple):
 
 
 class WrittenReports:
-    """``most``: bytes of data to be sent or asked for at once."""
+    """``most``: bytes of data to be sent or asked for at once. ``limits``: what a stream may have of them."""
 
-    def __init__(self, run: RunScript, most: int) -> None:
-        self._run, self._most = run, most
+    def __init__(self, run: RunScript, most: int, limits: Limits) -> None:
+        self._run, self._most, self._limits = run, most, limits
         self._pending: dict[str, list[_PendingReport]] = {}
         self._writing: dict[str, asyncio.Task[None]] = {}
         self._recent = _RecentReports()
@@ -69,6 +69,7 @@ class WrittenReports:
     async def _write(self, stream: str) -> None:
         """All that is pending, also what arrives meanwhile. Where Redis does not answer all of it fails: each report by
         itself would wait in vain for as long as the first did."""
+        bounds = self._limits.agents, self._limits.stream_bytes
         batch: list[_PendingReport] = []
         try:
             while stream in self._pending:
@@ -76,7 +77,7 @@ class WrittenReports:
                 batch = self._pending.pop(stream)
                 for group in groups(batch, [len(report.data) for report in batch], self._most):
                     words = [word for report in group for word in report.words()]
-                    self._set_outcomes(stream, group, await self._run("report", stream, *words))
+                    self._set_outcomes(stream, group, await self._run("report", stream, *bounds, *words))
         except Exception as why:  # noqa: BLE001 - every caller is answered, whatever it is
             for report in batch + self._pending.pop(stream, []):
                 if not report.outcome.done():
@@ -88,6 +89,10 @@ class WrittenReports:
         if reply == b"gone":
             raise missing(stream)
         for report, text in zip(group, reply, strict=True):
+            if (full := round_full(stream, text.decode(), len(report.data), self._limits)) is not None:
+                if not report.outcome.done():
+                    report.outcome.set_exception(full)
+                continue
             outcome = ReportOutcome(text.decode())
             if outcome is ReportOutcome.STORED:
                 self._recent.add(stream, report.key, report.digest, report.data)

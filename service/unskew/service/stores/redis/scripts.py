@@ -7,9 +7,11 @@ Keys of a stream, all under one hash tag ``{prefix:stream}:``
 - ``k`` set: the names of all its other keys, to let them expire together and to delete them.
 - ``t`` the incarnation of a deleted stream, kept for a day: the next one's is higher.
 - ``b:<kind>`` zset of batches by when they were last reported to; ``h:<kind>:<batch>`` hash: source -> "run parts";
-  ``p:<kind>:<batch>`` hash: "part source" -> data.
+  ``p:<kind>:<batch>`` hash: "part source" -> data. In ``h`` is also " source" -> when its parts were last replaced, and
+  ``u:<kind>`` hash: batch -> its bytes, parts and sources.
 - ``vs`` zset of plan versions, all of score 0, so in their order; ``v:<version>`` hash; ``w`` hash: purpose -> version.
-- ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> arrival, digest, size; ``a`` zset of agents by
+- ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> arrival, digest, size; ``s:<epoch>`` bytes of
+  its reports; ``a`` zset of agents by
   lease; ``q`` hash: agent -> its last report that was taken and its last merged one; ``c`` hash: the last commit.
 - ``n:<kind>`` list: entries of the history, each behind its time.
 
@@ -24,6 +26,8 @@ from __future__ import annotations
 
 import hashlib
 from typing import NamedTuple
+
+from unskew.service.stores.limits import PART_BYTES
 
 __all__ = ["SCRIPTS", "Script"]
 
@@ -100,6 +104,47 @@ local function begin(spec, owner, least)
 end
 """
 
+_SIZES = f"""
+local function part_size(P, field) return #field + redis.call('HSTRLEN', P, field) + {PART_BYTES} end
+-- Bytes, parts and sources of a batch, as it says, or counted: the release before this one does not say it.
+local function batch_size(kind, batch)
+  local H, P = base .. 'h:' .. kind .. ':' .. batch, base .. 'p:' .. kind .. ':' .. batch
+  local line = redis.call('HGET', base .. 'u:' .. kind, batch)
+  if line and redis.call('EXISTS', H) == 1 then
+    local bytes, parts, sources = string.match(line, '^(%d+) (%d+) (%d+)$')
+    return {{tonumber(bytes), tonumber(parts), tonumber(sources)}}
+  end
+  local bytes, parts, sources = 0, 0, 0
+  for _, field in ipairs(redis.call('HKEYS', P)) do bytes, parts = bytes + part_size(P, field), parts + 1 end
+  for _, source in ipairs(redis.call('HKEYS', H)) do
+    if string.sub(source, 1, 1) ~= ' ' then sources = sources + 1 end
+  end
+  return {{bytes, parts, sources}}
+end
+local function set_size(kind, batch, bytes, parts, sources)
+  local U = base .. 'u:' .. kind
+  redis.call('HSET', U, batch, whole(bytes) .. ' ' .. whole(parts) .. ' ' .. whole(sources))
+  own(U)
+end
+local function sizes_of(kind, batches)
+  local sizes, total = {{}}, 0
+  for _, batch in ipairs(batches) do
+    sizes[batch] = batch_size(kind, batch)
+    total = total + sizes[batch][1]
+  end
+  return sizes, total
+end
+local function plans_size()
+  local total, order = 0, redis.call('ZRANGE', base .. 'vs', 0, -1)
+  for at, version in ipairs(order) do
+    local V = base .. 'v:' .. version
+    total = total + redis.call('HSTRLEN', V, 'data')
+    if at == #order then total = total + redis.call('HSTRLEN', V, 'ways') end
+  end
+  return total
+end
+"""
+
 _OF_STREAMS = {
     "put_stream": f"""{_BEGIN}
 local spec, floor, owner = ARGV[4], tonumber(ARGV[5]), ARGV[6]
@@ -147,33 +192,101 @@ clear()
 publish('stream')
 return owner
 """,
-    "put_part": """
-local kind, batch, source, run, part, parts, data, most = unpack(ARGV, 4)
-if not alive() then return 'gone' end
+    "put_part": f"""{_SIZES}
+local kind, batch, source, run, part, parts, data = unpack(ARGV, 4, 10)
+local most, most_bytes, most_parts, most_sources = unpack(ARGV, 11, 14)
+local grow = ARGV[15] == '1'
+if not alive() then return {{'gone'}} end
 local where = kind .. ':' .. batch
 local H, P, B = base .. 'h:' .. where, base .. 'p:' .. where, base .. 'b:' .. kind
 local field, line = part .. ' ' .. source, redis.call('HGET', H, source)
+local replaced, freed = {{}}, 0
 if line then
   local last, last_parts = string.sub(line, 1, 20), string.sub(line, 22)
-  if run < last then return 'older' end
-  if run == last and parts ~= last_parts then return 'parts ' .. last_parts end
-  if run == last and redis.call('HEXISTS', P, field) == 1 then return 'repeated' end
+  if run < last then return {{'older'}} end
+  if run == last and parts ~= last_parts then return {{'parts', tonumber(last_parts)}} end
+  if run == last and redis.call('HEXISTS', P, field) == 1 then return {{'repeated'}} end
   if run > last then
     for _, old in ipairs(redis.call('HKEYS', P)) do
-      if string.sub(old, string.find(old, ' ', 1, true) + 1) == source then redis.call('HDEL', P, old) end
+      if string.sub(old, string.find(old, ' ', 1, true) + 1) == source then
+        replaced[#replaced + 1] = old
+        freed = freed + part_size(P, old)
+      end
     end
   end
 end
+-- Nothing is written before it is certain that there is room: for this batch by itself, and where older ones make it.
+local order = redis.call('ZRANGE', B, 0, -1)
+local sizes, total = sizes_of(kind, order)
+local own_size = sizes[batch] or {{0, 0, 0}}
+local bytes = own_size[1] - freed + #field + #data + {PART_BYTES}
+local count, sources = own_size[2] - #replaced + 1, own_size[3] + (line and 0 or 1)
+if count > tonumber(most_parts) then return {{'over', 'parts', count - 1}} end
+if sources > tonumber(most_sources) then return {{'over', 'sources', sources - 1}} end
+if bytes > tonumber(most_bytes) then return {{'over', 'bytes', own_size[1]}} end
+local left, many, silent = total - own_size[1] + bytes, #order + (sizes[batch] and 0 or 1), {{}}
+for _, old in ipairs(order) do
+  if many <= tonumber(most) and left <= tonumber(most_bytes) and (grow or left <= total) then break end
+  if old ~= batch then
+    left, many = left - sizes[old][1], many - 1
+    silent[#silent + 1] = old
+  end
+end
+if not grow and left > total then return {{'full'}} end
+for _, old in ipairs(replaced) do redis.call('HDEL', P, old) end
 redis.call('HSET', H, source, run .. ' ' .. parts)
+redis.call('HDEL', H, ' ' .. source)
 redis.call('HSET', P, field, data)
 redis.call('ZADD', B, redis.call('HINCRBY', M, 'arrivals', 1), batch)
+set_size(kind, batch, bytes, count, sources)
 own(H) own(P) own(B)
-while redis.call('ZCARD', B) > tonumber(most) do
-  local old = kind .. ':' .. redis.call('ZPOPMIN', B)[1]
-  drop(base .. 'h:' .. old)
-  drop(base .. 'p:' .. old)
+for _, old in ipairs(silent) do
+  redis.call('ZREM', B, old)
+  redis.call('HDEL', base .. 'u:' .. kind, old)
+  drop(base .. 'h:' .. kind .. ':' .. old)
+  drop(base .. 'p:' .. kind .. ':' .. old)
 end
-return 'stored'
+return {{'stored', left - total, redis.call('HGET', M, 'owner') or ''}}
+""",
+    # Other data for parts of one source, if none of it was replaced since the mark was read, nor a later run has come.
+    "replace_parts": f"""{_SIZES}
+local kind, batch, source, run, mark = unpack(ARGV, 4, 8)
+if not alive() then return {{'gone'}} end
+local H, P = base .. 'h:' .. kind .. ':' .. batch, base .. 'p:' .. kind .. ':' .. batch
+local line = redis.call('HGET', H, source)
+if not line or string.sub(line, 1, 20) ~= run then return {{'changed'}} end
+if (redis.call('HGET', H, ' ' .. source) or '') ~= mark then return {{'changed'}} end
+local before = batch_size(kind, batch)
+local bytes = before[1]
+for at = 9, #ARGV, 3 do
+  local field = ARGV[at] .. ' ' .. source
+  if redis.call('HEXISTS', P, field) == 0 then return {{'changed'}} end
+  local size = redis.call('HSTRLEN', P, field)
+  if size ~= tonumber(ARGV[at + 1]) then return {{'changed'}} end
+  bytes = bytes - size + #ARGV[at + 2]
+end
+for at = 9, #ARGV, 3 do redis.call('HSET', P, ARGV[at] .. ' ' .. source, ARGV[at + 2]) end
+redis.call('HSET', H, ' ' .. source, redis.call('HINCRBY', M, 'arrivals', 1))
+set_size(kind, batch, bytes, before[2], before[3])
+return {{'replaced', bytes - before[1], redis.call('HGET', M, 'owner') or ''}}
+""",
+    "batch_sizes": f"""{_SIZES}
+local order, reply = redis.call('ZRANGE', base .. 'b:' .. ARGV[4], 0, -1), {{}}
+local sizes = sizes_of(ARGV[4], order)
+for at, batch in ipairs(order) do
+  reply[2 * at - 1], reply[2 * at] = batch, sizes[batch][1]
+end
+return reply
+""",
+    # All bytes of a stream that its owner is charged for.
+    "used": f"""{_SIZES}
+if redis.call('EXISTS', M) == 0 then return {{0, ''}} end
+local total = plans_size()
+for at = 4, #ARGV do
+  local _, bytes = sizes_of(ARGV[at], redis.call('ZRANGE', base .. 'b:' .. ARGV[at], 0, -1))
+  total = total + bytes
+end
+return {{total, redis.call('HGET', M, 'owner') or ''}}
 """,
     # A large hash and its small index: all at once, if it is not too much for one reply; else names and sizes.
     "read_hash": """
@@ -199,18 +312,29 @@ local reply = {inc}
 for at = 4, #ARGV do reply[at - 2] = redis.call('ZRANGE', base .. 'b:' .. ARGV[at], 0, -1, 'WITHSCORES') end
 return reply
 """,
-    "put_plan": """
-local version, digest, data, purpose, after, most, advice, ways = unpack(ARGV, 4)
-if not alive() then return 'gone' end
+    "put_plan": f"""{_SIZES}
+local version, digest, data, purpose, after, most, advice, ways = unpack(ARGV, 4, 11)
+local most_bytes, grow = tonumber(ARGV[12]), ARGV[13] == '1'
+if not alive() then return {{'gone'}} end
 local V, VS, W = base .. 'v:' .. version, base .. 'vs', base .. 'w'
 local present = redis.call('HMGET', V, 'digest', 'data', 'purpose', 'advice')
 if present[1] == digest and present[2] == data and present[3] == purpose and (present[4] or '') == advice then
-  return 'stored'
+  return {{'stored', 0, redis.call('HGET', M, 'owner') or ''}}
 end
-if purpose ~= '' and redis.call('HEXISTS', W, purpose) == 1 then return 'purpose taken' end
+if purpose ~= '' and redis.call('HEXISTS', W, purpose) == 1 then return {{'purpose taken'}} end
 local latest = redis.call('ZRANGE', VS, -1, -1)[1] or ''
-if latest ~= after or version <= latest then return 'not next' end
-if string.sub(version, 1, 20) ~= string.format('%020.0f', redis.call('HGET', M, 'inc')) then return 'not next' end
+if latest ~= after or version <= latest then return {{'not next'}} end
+if string.sub(version, 1, 20) ~= string.format('%020.0f', redis.call('HGET', M, 'inc')) then return {{'not next'}} end
+-- The oldest plans go where there are too many, where they are too large, and where the owner has no room for more.
+local order, total = redis.call('ZRANGE', VS, 0, -1), plans_size()
+local left = total + #data + #ways - (latest == '' and 0 or redis.call('HSTRLEN', base .. 'v:' .. latest, 'ways'))
+local many, old_plans = #order + 1, {{}}
+for _, old in ipairs(order) do
+  if many <= tonumber(most) and left <= most_bytes and (grow or left <= total) then break end
+  left, many = left - redis.call('HSTRLEN', base .. 'v:' .. old, 'data'), many - 1
+  old_plans[#old_plans + 1] = old
+end
+if not grow and left > total then return {{'full'}} end
 redis.call('HSET', V, 'digest', digest, 'data', data, 'purpose', purpose, 'advice', advice, 'ways', ways)
 if latest ~= '' then redis.call('HDEL', base .. 'v:' .. latest, 'ways') end
 redis.call('ZADD', VS, 0, version)
@@ -219,13 +343,14 @@ if purpose ~= '' then
   redis.call('HSET', W, purpose, version)
   own(W)
 end
-while redis.call('ZCARD', VS) > tonumber(most) do
-  local old = base .. 'v:' .. redis.call('ZPOPMIN', VS)[1]
+for _, name in ipairs(old_plans) do
+  local old = base .. 'v:' .. name
+  redis.call('ZREM', VS, name)
   redis.call('HDEL', W, redis.call('HGET', old, 'purpose') or '')
   drop(old)
 end
 publish('plan')
-return 'stored'
+return {{'stored', left - total, redis.call('HGET', M, 'owner') or ''}}
 """,
     "plan": """
 local version = ARGV[4]
@@ -247,15 +372,21 @@ if not alive() then return 'gone' end
 local at = redis.call('HMGET', M, 'open', 'merged', 'opened')
 local open, merged, opened = at[1], tonumber(at[2]), at[3]
 local A, Q, R, I = base .. 'a', base .. 'q', base .. 'r:' .. open, base .. 'i:' .. open
+local most, most_bytes = tonumber(ARGV[4]), tonumber(ARGV[5])
+local S = base .. 's:' .. open
+local size, added = tonumber(redis.call('GET', S) or '0'), 0
 local function take(agent, name, data, digest, lease)
   local field = agent .. ' ' .. name
-  local line = redis.call('HGET', Q, agent) or string.rep('0', 80)
+  local line = redis.call('HGET', Q, agent)
+  if not line and redis.call('HLEN', Q) >= most then return 'agents' end
+  line = line or string.rep('0', 80)
   local latest, done = string.sub(line, 1, 40), string.sub(line, 41)
   local here = false
   for epoch = merged + 1, tonumber(open) do
     here = here or redis.call('HEXISTS', base .. 'r:' .. whole(epoch), field) == 1
   end
   if name < latest and name ~= done and not here then return 'older' end
+  if not here and name ~= done and size + added + #data > most_bytes then return 'full' end
   -- An older report does not renew the lease: it may have been sent before its agent died.
   if name >= latest then redis.call('ZADD', A, 'GT', whole(now + lease), agent) end
   if here then return 'repeated' end
@@ -264,25 +395,28 @@ local function take(agent, name, data, digest, lease)
   if redis.call('HEXISTS', R, agent .. ' ' .. latest) == 1 then
     for _, old in ipairs(redis.call('HKEYS', R)) do
       if string.sub(old, 1, -42) == agent and string.sub(old, -40, -21) < string.sub(name, 1, 20) then
+        added = added - redis.call('HSTRLEN', R, old)
         redis.call('HDEL', R, old)
         redis.call('HDEL', I, old)
       end
     end
   end
+  added = added + #data
   redis.call('HSET', R, field, data)
   redis.call('HSET', I, field, whole(now) .. ' ' .. digest .. ' ' .. #data)
   redis.call('HSET', Q, agent, name .. done)
   return 'stored'
 end
 local outcomes, stored = {}, false
-for first = 4, #ARGV, 5 do
+for first = 6, #ARGV, 5 do
   local outcome = take(unpack(ARGV, first, first + 4))
   stored = stored or outcome == 'stored'
   outcomes[#outcomes + 1] = outcome
 end
 if redis.call('EXISTS', A) == 1 then own(A) end
 if stored then
-  own(R) own(I) own(Q)
+  redis.call('SET', S, whole(size + added), 'KEEPTTL')
+  own(R) own(I) own(Q) own(S)
   if not opened then redis.call('HSET', M, 'opened', whole(now)) end
 end
 return outcomes
@@ -347,6 +481,7 @@ for i = first, #ARGV do
 end
 drop(R)
 drop(base .. 'i:' .. epoch)
+drop(base .. 's:' .. epoch)
 redis.call('HSET', M, 'merged', epoch)
 local under_way = {}
 for later = number + 1, open do
@@ -399,6 +534,22 @@ local time = redis.call('TIME')
 local at = tonumber(redis.call('ZSCORE', owned, name) or nil)
 if not at or (claimed and at ~= claimed) or time[1] * 1000000 + time[2] - at < age then return 0 end
 return redis.call('ZREM', owned, name)
+""",
+    # Bytes of one owner: a hash of streams, and their sum under the empty name (``owner_bytes``). What would be more
+    # than ``most`` is refused; without ``most`` it is a correction.
+    "charge": """
+local used, stream, bytes, most = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local total = tonumber(redis.call('HGET', used, '') or '0')
+if most and total + bytes > most then return {0, total} end
+local left = math.max(0, tonumber(redis.call('HGET', used, stream) or '0') + bytes)
+total = total - tonumber(redis.call('HGET', used, stream) or '0') + left
+if left > 0 then redis.call('HSET', used, stream, left) else redis.call('HDEL', used, stream) end
+redis.call('HSET', used, '', math.max(0, total))
+redis.call('PEXPIRE', used, ARGV[4])
+return {1, total}
+""",
+    "charges": """
+return redis.call('HGETALL', KEYS[1])
 """,
 }
 

@@ -14,15 +14,26 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundView, StoredReport
-from unskew.service.errors import UnavailableError
+from unskew.service.errors import UnavailableError, WritesRefusedError
+from unskew.service.lru_cache import LruCache
 from unskew.service.stores.address import Address
-from unskew.service.stores.limits import Hub, Limits, check_floor, missing, other_parts
+from unskew.service.stores.fullness import Fullness
+from unskew.service.stores.limits import (
+    PART_BYTES,
+    Hub,
+    Limits,
+    batch_full,
+    check_floor,
+    missing,
+    other_parts,
+    owner_full,
+)
 from unskew.service.stores.records import (
     MISSED,
     HistoryEntry,
@@ -33,10 +44,12 @@ from unskew.service.stores.records import (
     PartOutcome,
     PlanOutcome,
     PlanRecord,
+    SourceParts,
     StoredPart,
     StreamRecord,
 )
 from unskew.service.stores.redis import replies
+from unskew.service.stores.redis.owner_bytes import OwnerBytes
 from unskew.service.stores.redis.owner_quotas import OwnerQuotas
 from unskew.service.stores.redis.redis_client import Patience, RedisClient
 from unskew.service.stores.redis.replies import news_of
@@ -53,6 +66,8 @@ _DELETED = 86_400.0  # seconds for which a deleted stream is remembered (scripts
 _CERTAIN = 0.45  # of the time to live
 _PAGE = 100
 _TRIES = 5
+_OWNERS = 10_000
+_KINDS = ("histogram", "work")
 
 
 class RedisStore:
@@ -80,13 +95,22 @@ class RedisStore:
         self._rng = random.Random()
         self._hub = Hub()
         self._quotas = OwnerQuotas(self._client, prefix, self.stream)
-        self._reports = WrittenReports(self._run, reply)
+        self._charges = OwnerBytes(self._client, prefix, ttl, self._used)
+        self._owners: LruCache[str, str] = LruCache(_OWNERS)
+        self._fullness = Fullness("Redis", "maxmemory")
+        self._reports = WrittenReports(self._run, reply, self._limits)
         self._subscription: Subscription | None = None
         self._dropped = 0
 
     async def ping(self) -> None:
         """A write: a Redis that is full, or a replica, answers a PING."""
         await self._client.command("SET", f"{self._prefix}:probe", "", "EX", _PROBE)
+        await self._read_fullness()
+
+    async def _read_fullness(self) -> None:
+        """A user without the right to INFO has no such bound."""
+        reply = await self._client.permitted("INFO", "memory")
+        self._fullness.read(*((0, 0) if reply is None else replies.memory_of(reply)))
 
     async def close(self) -> None:
         if self._subscription is not None:
@@ -104,6 +128,9 @@ class RedisStore:
 
     def news_state(self) -> NewsState:
         return NewsState("" if self._subscription is None else self._subscription.trouble, self._dropped)
+
+    def used_bytes(self) -> tuple[int, int]:
+        return self._fullness.used, self._fullness.most
 
     def _take_message(self, message: tuple[bytes, bytes] | None) -> None:
         """Pub/sub ignores database numbers, and anybody may publish. Database 0 has the shared channel, on which the
@@ -142,13 +169,19 @@ class RedisStore:
             raise missing(stream)
         return outcome
 
-    async def _hash(self, stream: str, data: str, index: str) -> tuple[replies.Pairs, replies.Pairs]:
+    async def _hash(
+        self, stream: str, data: str, index: str, source: str | None = None
+    ) -> tuple[replies.Pairs, replies.Pairs]:
         """A large hash and the small one that says what of it counts, both as they were at one moment, read in replies
-        of bounded size: the small one first."""
+        of bounded size: the small one first. ``source``: only what is of this one."""
         for _ in range(_TRIES):
-            small, names, *sizes = await self._run("read_hash", stream, data, index, self._reply)
+            most = self._reply if source is None else -1
+            small, names, *sizes = await self._run("read_hash", stream, data, index, most)
             if not sizes:
                 return replies.pairs(small), replies.pairs(names)
+            if source is not None:
+                of_source = [at for at, name in enumerate(names) if name.partition(b" ")[2].decode() == source]
+                names, sizes = [names[at] for at in of_source], [[sizes[0][at] for at in of_source]]
             values: list[bytes | None] = []
             for group in replies.groups(names, sizes[0], self._reply):
                 current, more = await self._run("read_fields", stream, data, index, *group)
@@ -169,13 +202,18 @@ class RedisStore:
         created, *fields = await self._run("put_stream", name, spec, floor, owner)
         await self._client.command("ZADD", self._index, 0, name)
         record = replies.stream_of(name, fields)
+        self._owners.put(name, record.owner)
         if claimed and record.owner != owner:
             await self._quotas.release(owner, name)
         return record, bool(created)
 
     async def stream(self, name: str) -> StreamRecord | None:
         fields = await self._run("stream", name)
-        return None if fields is None else replies.stream_of(name, fields)
+        if fields is None:
+            return None
+        record = replies.stream_of(name, fields)
+        self._owners.put(name, record.owner)
+        return record
 
     async def streams(self, after: str, limit: int) -> Sequence[StreamRecord]:
         streams: list[StreamRecord] = []
@@ -197,6 +235,8 @@ class RedisStore:
     async def delete_stream(self, name: str) -> bool:
         owner = await self._run("delete_stream", name)
         await self._unlist(name)
+        if owner is not None:
+            await self._charges.forget(owner.decode(), name)
         if owner:
             await self._quotas.release(owner.decode(), name)
         return owner is not None
@@ -223,17 +263,87 @@ class RedisStore:
     # -- parts of batches
 
     async def put_part(self, stream: str, key: PartKey, data: bytes) -> PartOutcome:
+        limits = self._limits
         name = key.kind, key.batch, key.source, replies.digits(key.run), key.part, key.parts
-        outcome = (await self._change("put_part", stream, *name, data, self._limits.batches)).decode()
-        if outcome.startswith("parts "):
-            raise other_parts(key, int(outcome.removeprefix("parts ")))
-        return PartOutcome(outcome)
+        bounds = limits.batches, limits.kind_bytes(key.kind), limits.parts, limits.sources
+        field = f"{key.part} {key.source}"
+        outcome, *about = await self._charged(
+            stream,
+            len(field.encode()) + len(data) + PART_BYTES,
+            lambda grow: self._run("put_part", stream, *name, data, *bounds, grow),
+            small=key.kind == "work",
+        )
+        if outcome == b"parts":
+            raise other_parts(key, about[0])
+        if outcome == b"over":
+            raise batch_full(stream, key, about[0].decode(), about[1], limits)
+        return PartOutcome(outcome.decode())
+
+    async def _charged(
+        self, stream: str, size: int, write: Callable[[int], Awaitable[Any]], *, small: bool = False
+    ) -> Any:
+        """What the script answers that ``write`` runs: with 1 where the stream's owner has room for so many bytes, with
+        0 where older ones have to make room in the stream itself."""
+        if self._fullness.stale(size):
+            await self._read_fullness()
+        self._fullness.check(size, small=small)
+        owner = self._owners.find(stream)
+        if owner is None:
+            record = await self.stream(stream)
+            owner = "" if record is None else record.owner
+        used = await self._charges.charge(owner, stream, size, self._limits.owner_bytes)
+        charged = size if used is None else 0
+        try:
+            answer = await write(int(used is None))
+        except WritesRefusedError:  # nothing was written. Where there was no answer it may have been.
+            await self._charges.correct(owner, stream, -charged)
+            raise
+        await self._settle(stream, owner, charged, answer)
+        if answer[0] == b"gone":
+            raise missing(stream)
+        if answer[0] == b"full":
+            raise owner_full(owner, used or 0, size, self._limits.owner_bytes)
+        return answer
+
+    async def _settle(self, stream: str, owner: str, charged: int, answer: Sequence[Any]) -> None:
+        """Charge what was written, and not what was thought to be."""
+        if answer[0] not in (b"stored", b"replaced"):
+            await self._charges.correct(owner, stream, -charged)
+            return
+        more, real = answer[1], answer[2].decode()
+        self._fullness.wrote(max(0, more))
+        if real != owner:
+            self._owners.put(stream, real)
+            await self._charges.correct(owner, stream, -charged)
+            owner, charged = real, 0
+        await self._charges.correct(owner, stream, more - charged)
+
+    async def _used(self, stream: str) -> tuple[int, str]:
+        used, owner = await self._run("used", stream, *_KINDS)
+        return used, owner.decode()
+
+    async def source_parts(self, stream: str, kind: str, batch: int, source: str) -> SourceParts:
+        runs, data = await self._hash(stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}", source)
+        mark = dict(runs).get(f" {source}".encode(), b"").decode()
+        return SourceParts(mark, _stored_parts(kind, batch, runs, data))
+
+    async def replace_parts(self, stream: str, seen: SourceParts, data: Mapping[PartKey, bytes]) -> bool:
+        first = next(iter(data))
+        before = {part.key: len(part.data) for part in seen.parts}
+        words = [word for key, new in data.items() for word in (key.part, before[key], new)]
+        name = first.kind, first.batch, first.source, replies.digits(first.run), seen.mark
+        answer = await self._run("replace_parts", stream, *name, *words)
+        await self._settle(stream, self._owners.find(stream) or "", 0, answer)
+        if answer[0] == b"gone":
+            raise missing(stream)
+        return bool(answer[0] == b"replaced")
+
+    async def batch_sizes(self, stream: str, kind: str) -> Mapping[int, int]:
+        flat = await self._run("batch_sizes", stream, kind)
+        return {int(number): size for number, size in zip(flat[::2], flat[1::2], strict=True)}
 
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
-        runs, data = await self._hash(stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}")
-        keys = replies.part_keys_of(kind, batch, runs, [field for field, _ in data])
-        parts = [StoredPart(key, value) for key, (_, value) in zip(keys, data, strict=True)]
-        return tuple(sorted(parts, key=lambda part: part.key))
+        return _stored_parts(kind, batch, *await self._hash(stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}"))
 
     async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
         # However small the data is, it is more than -1 bytes: the names come without it.
@@ -258,7 +368,11 @@ class RedisStore:
     async def put_plan(self, stream: str, plan: PlanRecord, after: Version | None) -> PlanOutcome:
         version, last = replies.version_text(plan.version), replies.version_text(after)
         args = version, plan.digest, plan.data, plan.purpose, last, self._limits.plans, plan.advice, plan.ways
-        return PlanOutcome((await self._change("put_plan", stream, *args)).decode())
+        size = len(plan.data) + len(plan.ways)
+        outcome, *_ = await self._charged(
+            stream, size, lambda grow: self._run("put_plan", stream, *args, self._limits.plan_bytes, grow)
+        )
+        return PlanOutcome(outcome.decode())
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
         return replies.plan_of(await self._run("plan", stream, replies.version_text(version)))
@@ -269,6 +383,7 @@ class RedisStore:
     # -- rounds
 
     def report(self, stream: str, key: ReportKey, data: bytes, lease: float) -> Coroutine[Any, Any, ReportOutcome]:
+        self._fullness.check(len(data), small=True)
         return self._reports.put(stream, key, data, lease)
 
     async def round(self, stream: str) -> RoundView:
@@ -302,3 +417,9 @@ class RedisStore:
 
     async def notes(self, stream: str, kind: str, last: int) -> Sequence[HistoryEntry]:
         return tuple(replies.history_entry_of(line) for line in await self._run("notes", stream, kind, last))
+
+
+def _stored_parts(kind: str, batch: int, runs: replies.Pairs, data: replies.Pairs) -> tuple[StoredPart, ...]:
+    keys = replies.part_keys_of(kind, batch, runs, [field for field, _ in data])
+    parts = [StoredPart(key, value) for key, (_, value) in zip(keys, data, strict=True)]
+    return tuple(sorted(parts, key=lambda part: part.key))
