@@ -52,7 +52,17 @@ class Settings(BaseSettings):
     max_streams: int = Field(
         1000, ge=1, description="streams that an identity may have created at once; a credential may have its own"
     )
-    max_watchers: int = Field(10_000, ge=1, description="watches of plans at once; more are told to try elsewhere")
+    max_watchers: int = Field(
+        10_000,
+        ge=1,
+        description="watches of plans at once, and of one identity no more than there is room left: alone it has half",
+    )
+    max_calls_per_second: int = Field(
+        2000,
+        ge=0,
+        description="calls a second of one identity at this replica, those of two seconds at once; a credential may "
+        "have its own; 0: as many as come. It is not looked at where there are no credentials",
+    )
     max_bytes_in_flight: int = Field(
         256 << 20, ge=1 << 20, le=1 << 40, description="bytes of requests that are read or answered, of all callers"
     )

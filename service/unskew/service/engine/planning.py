@@ -240,7 +240,7 @@ class Planning:
             version = max(request.version, latest.version.next())
             ways = await self._ways(stream, latest, previous)
             request = replace(request, previous=previous, version=version, ways=ways)
-        made = await self._base.heavy(draft, request)
+        made = await self._base.heavy(request.evidence.keys, draft, request)
         if not made.data and latest is not None:
             return self._built(cached, made, latest, started)
         purpose = "" if made.outcome == NOTHING else request.purpose
