@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import random
 from collections.abc import Callable
 from urllib.parse import unquote
 
@@ -68,7 +69,7 @@ class Admission:
         self.shed("held")
         self.held += 1
         try:
-            await asyncio.sleep(min(wait, _LONGEST))
+            await asyncio.sleep(min(wait, _LONGEST) * random.uniform(0.5, 1.0))  # not all at once
         finally:
             self.held -= 1
 
