@@ -73,6 +73,7 @@ def test_the_client_waits_as_long_as_it_is_told_within_its_timeout(running: Serv
         for _ in range(6):
             client.get_stream("clicks")
         assert 0.4 < time.monotonic() - began < 8.0
+        client.report_histogram("clicks", Part("app", 1), histogram(), timeout=5.0)
         refusals: list[LimitReachedError] = []
         while not refusals:
             try:

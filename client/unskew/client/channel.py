@@ -72,6 +72,7 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 M = TypeVar("M", bound=Message)
+Requests = Callable[[], Iterator[Message]]
 
 
 def seconds(name: str, value: float) -> float:
@@ -199,16 +200,14 @@ class Channel:
         never_free((self._channel, self._methods))
         self._forget_channel()
 
-    def call(
-        self, verb: str, stream: str, request: Message | Iterator[Message], response: type[M], timeout: float
-    ) -> M:
-        """One request, or many, and one answer."""
-        if not isinstance(request, Message):
-            return cast(M, self._invoke("stream_unary", verb, stream, request, response, timeout))
+    def call(self, verb: str, stream: str, request: Message | Requests, response: type[M], timeout: float) -> M:
+        """One request, or what makes many, and one answer."""
+        shape = "unary_unary" if isinstance(request, Message) else "stream_unary"
         end = time.monotonic() + timeout
         while True:
+            sent = request if isinstance(request, Message) else request()
             try:
-                return cast(M, self._invoke("unary_unary", verb, stream, request, response, timeout))
+                return cast(M, self._invoke(shape, verb, stream, sent, response, timeout))
             except LimitReachedError as why:
                 pause = why.retry_after * random.uniform(1.0, 1.5)
                 timeout = end - time.monotonic() - pause
