@@ -58,7 +58,7 @@ class Settings(BaseSettings):
         description="watches of plans at once, and of one identity no more than there is room left: alone it has half",
     )
     max_calls_per_second: int = Field(
-        1000,
+        500,
         ge=0,
         description="calls a second of one identity at this replica, those of two seconds at once; a credential may "
         "have its own; 0: as many as come. It is not looked at where there are no credentials",
