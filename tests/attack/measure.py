@@ -7,6 +7,7 @@ another checkout, whose service is attacked instead.
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import tempfile
 import time
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.attack.attacks import GET_PLAN, HeldBodies, fill, flood, held_messages, request, slow_connections
+from tests.attack.tenants import Beside, agents, beside, flood_of, get_plan, large_plans, one_round, small_plan
 from tests.attack.victim import ATTACKER, STREAM, Victim, victim
 from tests.servers import Server, single
 
@@ -32,6 +34,7 @@ __all__ = [
     "redis_of_600_mb",
     "slow_headers",
     "suffered",
+    "tenants",
 ]
 
 _MESSAGE, _BODY = 16 << 20, 64 << 20
@@ -180,6 +183,34 @@ FULL: Mapping[str, Attack] = {
     "f  2,160 parts of 1 MB, in memory": filled(2160),
     "f  2,160 parts of 1 MB, Redis of 600 MB": filled(2160),
 }
+OVERLOADED = ("--max-calls-per-second", "300")
+
+
+def tenants() -> Mapping[str, tuple[tuple[str, ...], Callable[[Victim], Beside]]]:
+    """What a tenant does to another: the service's flags, and the measurement."""
+    prepare, plan = large_plans(10, 4_000_000, 30)
+
+    def beside_large(on: Victim) -> Beside:
+        prepare(on)
+        return beside(on, small_plan, plan)
+
+    return {
+        "j  ten plans of 4 M keys; small plans": ((), beside_large),
+        "g  a wrong token, 400 in flight; GetPlan": (
+            (),
+            lambda on: beside(on, get_plan, flood_of("GetPlan", "wrong", 2, 200, 10)),
+        ),
+        "h  23,200 agents; GetPlan": ((), lambda on: beside(on, get_plan, agents(11_600, 12))),
+        "h  23,200 agents; a round": ((), lambda on: beside(on, one_round, agents(11_600, 12), rate=4.0)),
+        "i  overload by BuildPlan; small plans": (
+            OVERLOADED,
+            lambda on: beside(on, small_plan, flood_of("BuildPlan", ATTACKER, 2, 200, 15)),
+        ),
+        "i  overload by GetPlan; GetPlan": (
+            OVERLOADED,
+            lambda on: beside(on, get_plan, flood_of("GetPlan", ATTACKER, 2, 200, 15)),
+        ),
+    }
 
 
 def redis_of_600_mb(folder: Path) -> AbstractContextManager[Server]:
@@ -200,6 +231,11 @@ def main() -> None:
                     flags = ("--store", stack.enter_context(redis_of_600_mb(Path(folder))).url)
                 on = stack.enter_context(victim(Path(folder), *flags, **more))
                 print(f"{name:42} {suffered(on, attack)}", flush=True)  # noqa: T201 - a table for people
+    for name, (limits, measured) in tenants().items():
+        if given.only in name:
+            with tempfile.TemporaryDirectory() as folder, victim(Path(folder), *(() if more else limits), **more) as on:
+                load = f"load {os.getloadavg()[0]:.1f}"
+                print(f"{name:42} {measured(on)}; {load} when it began", flush=True)  # noqa: T201 - a table for people
 
 
 if __name__ == "__main__":

@@ -116,6 +116,13 @@ _CALLS = [
         Query(per_second("rejected_total", "reason"), "{{reason}}"),
         unit="reqps",
     ),
+    lines(
+        "Shed load",
+        "By limit: rate (calls a second of an identity), computations (plans that wait), watches, bytes in flight. "
+        "held: refusals told late, because their caller does not wait. Runbook: UnskewRejectedSurge.",
+        Query(per_second("shed_total", "reason"), "{{reason}}"),
+        unit="reqps",
+    ),
 ]
 
 _PLANNING = [

@@ -6,14 +6,17 @@ channel gets the parent's connection and fails on it ("wrong file descriptor gen
 fork support has to stay at its default: with GRPC_ENABLE_FORK_SUPPORT=0 children hang.
 
 Retries are gRPC's, by service config: UNAVAILABLE and CANCELLED (a server that is full or going down says so), four
-attempts, with jittered backoff, within the deadline; throttled while most calls fail.
+attempts, with jittered backoff, within the deadline; throttled while most calls fail. A service that says when it has
+room again (``retry-after``) is asked again then, or a little later, if that is within the deadline.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import json
+import random
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, cast
 
@@ -21,7 +24,7 @@ import grpc
 from google.protobuf.message import Message
 
 from unskew.client.credentials import Credentials
-from unskew.client.errors import ClientClosedError, ServiceCallError, call_error
+from unskew.client.errors import ClientClosedError, LimitReachedError, ServiceCallError, call_error
 from unskew.client.forks import in_grpc, never_free, register_after_fork
 from unskew.core.errors import ConfigError
 
@@ -32,6 +35,7 @@ DEFAULT_PORT = 8081
 _PLAIN, _SECURE = "grpc://", "grpcs://"
 _OTHERS = ("dns:", "unix:", "unix-abstract:", "ipv4:", "ipv6:")
 _MEGABYTE = 1 << 20
+_LONGEST_PAUSE = 60.0
 
 _RETRIES = {
     "methodConfig": [
@@ -68,6 +72,7 @@ _OPTIONS: tuple[tuple[str, Any], ...] = (
 )
 
 M = TypeVar("M", bound=Message)
+Requests = Callable[[], Iterator[Message]]
 
 
 def seconds(name: str, value: float) -> float:
@@ -107,6 +112,14 @@ class Target:
 
     def __str__(self) -> str:
         return self.address
+
+
+def _retry_after(trailers: Iterable[tuple[str, str | bytes]] | None) -> float:
+    """The seconds that the service asks to be left alone for; 0.0 where it does not say."""
+    for name, value in trailers or ():
+        if name == "retry-after" and isinstance(value, str) and value.replace(".", "", 1).isdecimal():
+            return min(float(value), _LONGEST_PAUSE)
+    return 0.0
 
 
 def _is_loopback(address: str) -> bool:
@@ -187,12 +200,20 @@ class Channel:
         never_free((self._channel, self._methods))
         self._forget_channel()
 
-    def call(
-        self, verb: str, stream: str, request: Message | Iterator[Message], response: type[M], timeout: float
-    ) -> M:
-        """One request, or many, and one answer."""
+    def call(self, verb: str, stream: str, request: Message | Requests, response: type[M], timeout: float) -> M:
+        """One request, or what makes many, and one answer."""
         shape = "unary_unary" if isinstance(request, Message) else "stream_unary"
-        return cast(M, self._invoke(shape, verb, stream, request, response, timeout))
+        end = time.monotonic() + timeout
+        while True:
+            sent = request if isinstance(request, Message) else request()
+            try:
+                return cast(M, self._invoke(shape, verb, stream, sent, response, timeout))
+            except LimitReachedError as why:
+                pause = why.retry_after * random.uniform(1.0, 1.5)
+                timeout = end - time.monotonic() - pause
+                if not pause or timeout <= 0.0:
+                    raise
+            time.sleep(pause)
 
     def begin(self, verb: str, stream: str, request: Message, response: type[Message], timeout: float) -> Call:
         """One request, and as many answers as there are: one is the same on the wire as a stream of one."""
@@ -226,7 +247,8 @@ class Channel:
             raise
 
     def _error(self, verb: str, stream: str, why: Any) -> ServiceCallError:
-        return call_error(verb, stream, str(self.target), why.code().name, why.details() or "")
+        target, detail = str(self.target), why.details() or ""
+        return call_error(verb, stream, target, why.code().name, detail, _retry_after(why.trailing_metadata()))
 
     def _method(self, shape: str, verb: str, response: type[Message]) -> Any:
         with self._lock:

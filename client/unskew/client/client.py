@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
+from google.protobuf.message import Message
+
 from unskew import wire
 from unskew.client.channel import Call, Channel, seconds
 from unskew.client.credentials import Credentials
@@ -173,8 +175,11 @@ class Client:
     ) -> Reported:
         """Report the key counts of one part of a batch. Safe to repeat: the last report of a part counts."""
         check_name("stream", stream)
-        rest = wire.chunks(histogram, stream, part)
-        requests = chain([next(rest)], rest)  # the first is made here, so that its errors do not end in gRPC's thread
+
+        def requests() -> Iterator[Message]:
+            rest = wire.chunks(histogram, stream, part)
+            return chain([next(rest)], rest)  # the first is made here, so that its errors do not end in gRPC's thread
+
         answer = self._channel.call(
             "ReportHistogram", stream, requests, pb.ReportHistogramResponse, self._time(timeout)
         )

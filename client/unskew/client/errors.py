@@ -39,6 +39,7 @@ class ServiceCallError(UnskewError):
     verb, stream, target : the RPC, the stream that it was about (empty for none), and the service's address
     code : the name of the gRPC status
     detail : what the service or gRPC said
+    retry_after : seconds after which the service may take the same call; 0.0: it did not say
 
     Examples
     --------
@@ -51,13 +52,14 @@ class ServiceCallError(UnskewError):
 
     advice = ""
 
-    def __init__(self, verb: str, stream: str, target: str, code: str, detail: str) -> None:
+    def __init__(self, verb: str, stream: str, target: str, code: str, detail: str, retry_after: float = 0.0) -> None:
         of = f"{verb} of stream {stream!r}" if stream else verb
         super().__init__(f"{of} at {target}: {detail or 'no reason was given'} ({code}); {self.advice}")
         self.verb, self.stream, self.target, self.code, self.detail = verb, stream, target, code, detail
+        self.retry_after = retry_after
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.verb, self.stream, self.target, self.code, self.detail)
+        return type(self), (self.verb, self.stream, self.target, self.code, self.detail, self.retry_after)
 
 
 class NoAnswerError(ServiceCallError):
@@ -109,8 +111,10 @@ _CODES: dict[type[ServiceCallError], str] = {
 _KINDS = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
 
 
-def call_error(verb: str, stream: str, target: str, code: str, detail: str) -> ServiceCallError:
+def call_error(
+    verb: str, stream: str, target: str, code: str, detail: str, retry_after: float = 0.0
+) -> ServiceCallError:
     """The error for a gRPC status."""
     detail = " ".join(detail.split())
     short = detail if len(detail) <= _LONGEST else f"{detail[: _LONGEST - 3]}..."
-    return _KINDS.get(code, FaultError)(verb, stream, target, code, short)
+    return _KINDS.get(code, FaultError)(verb, stream, target, code, short, retry_after)

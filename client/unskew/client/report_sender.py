@@ -91,7 +91,8 @@ class ReportSender:
         problem = f"stream {self._stream}: a report did not get through and will be sent again; routing goes on"
         error = self.background.attempt(lambda: self._call(report, wait, timeout), problem, after_stop=wait == 0.0)
         if error is not None:
-            self._not_before = time.monotonic() + min(self.background.backoff.next(), max(self._agent.interval, 0.05))
+            pause = min(self.background.backoff.next(), max(self._agent.interval, 0.05))
+            self._not_before = time.monotonic() + max(pause, getattr(error, "retry_after", 0.0))
             return FAILED
         waiting = self._agent.waiting
         if waiting is not None and waiting.name == report.name:

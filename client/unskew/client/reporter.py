@@ -17,7 +17,7 @@ from typing import Any
 from unskew.client.background import Background, Outbox
 from unskew.client.channel import seconds
 from unskew.client.client import Client, open_client
-from unskew.client.errors import ClientClosedError, NoAnswerError
+from unskew.client.errors import ClientClosedError, LimitReachedError, NoAnswerError
 from unskew.client.forks import register_after_fork
 from unskew.core.breaker import Breaker
 from unskew.core.errors import ConfigError
@@ -158,7 +158,7 @@ class Reporter:
                 self._background.pause(min(max(self._background.breaker.wait(time.monotonic()), 0.01), 1.0))
 
     def _send(self, item: tuple[Part, BatchWork]) -> None:
-        """Send the oldest. What the service refuses is dropped: it would be refused again."""
+        """Send the oldest. What the service refuses is dropped: it would be refused again, unless it says when not."""
         part, work = item
         error = self._background.attempt(
             lambda: self._client.report_batch(self.stream, part, work, timeout=self._timeout),
@@ -166,6 +166,9 @@ class Reporter:
             after_stop=True,
         )
         if isinstance(error, NoAnswerError):
+            return
+        if isinstance(error, LimitReachedError) and error.retry_after:
+            self._background.pause(error.retry_after)
             return
         self._outbox.remove(item)
         self._sent += error is None

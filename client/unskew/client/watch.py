@@ -117,6 +117,7 @@ class Watch(Iterator[Plan]):
             self._background.stop()
         elif not self._background.stopped:
             pause = self._backoff.next() if why.code != "DEADLINE_EXCEEDED" else self._backoff.first
+            pause = max(pause, why.retry_after)
             _log.debug("watch of stream %s: %s; again in %.1f s", self.stream, why, pause)
             self._background.pause(pause)
 

@@ -49,9 +49,14 @@ class ConflictError(ServiceError):
 
 
 class LimitError(ServiceError):
-    """Too much: try later or send less."""
+    """Too much: try later or send less. ``reason``: which limit, in a word, for the metrics; ``retry``: the seconds
+    after which there may be room again, where waiting helps."""
 
     code = "RESOURCE_EXHAUSTED"
+
+    def __init__(self, message: str, *, field: str = "", reason: str = "limit", retry: float | None = None) -> None:
+        super().__init__(message, field=field)
+        self.reason, self.retry = reason, retry
 
 
 class QuotaError(LimitError):

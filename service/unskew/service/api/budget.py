@@ -62,7 +62,9 @@ class Reservation:
         if not self.fits(size):
             raise LimitError(
                 f"{self._name or 'callers without a credential'} or all callers together have more bytes in flight "
-                f"here than are allowed, {budget.most_each:,} and {budget.most:,}; try again in a second, or send less"
+                f"here than are allowed, {budget.most_each:,} and {budget.most:,}; try again in a second, or send less",
+                reason="bytes",
+                retry=1.0,
             )
         more = size - self.size
         self.size = size

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import secrets
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 import grpc
+from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from unskew.core.errors import UnskewError
@@ -63,12 +65,14 @@ class FaultError(Exception):
 
 @dataclass(frozen=True)
 class Fault:
-    """``fields`` are (field, what is wrong with it). ``http`` is 0 where the status follows from the code."""
+    """``fields`` are (field, what is wrong with it). ``http`` is 0 where the status follows from the code. ``retry``:
+    the seconds after which the same request may be taken, where that is known."""
 
     code: str
     message: str
     fields: tuple[tuple[str, str], ...] = ()
     http: int = 0
+    retry: float | None = None
 
     def __post_init__(self) -> None:
         """A text that is too long would arrive as another error: gRPC refuses large trailers."""
@@ -82,7 +86,8 @@ class Fault:
         if isinstance(why, FaultError):
             return why.fault
         if isinstance(why, ServiceError):
-            return cls(why.code, why.message, _fields(why.field, why.message), getattr(why, "http", 0))
+            retry = why.retry if isinstance(why, LimitError) else None
+            return cls(why.code, why.message, _fields(why.field, why.message), getattr(why, "http", 0), retry)
         if isinstance(why, UnskewError):
             name = str(getattr(why, "field", "") or getattr(why, "parameter", ""))
             if getattr(why, "too_much", False):
@@ -102,14 +107,20 @@ class Fault:
     def grpc_code(self) -> grpc.StatusCode:
         return grpc.StatusCode[self.code]
 
-    def trailers(self) -> tuple[tuple[str, bytes], ...]:
-        """The google.rpc.Status with its details, as gRPC carries it."""
+    def trailers(self) -> tuple[tuple[str, str | bytes], ...]:
+        """The google.rpc.Status with its details, as gRPC carries it; ``retry-after`` in seconds for clients that do
+        not read those."""
         status = status_pb2.Status(code=code_pb2.Code.Value(self.code), message=self.message)
         status.details.add().Pack(error_details_pb2.ErrorInfo(reason=self.code, domain=DOMAIN))
         if self.fields:
             violations = [{"field": name, "description": text} for name, text in self.fields]
             status.details.add().Pack(error_details_pb2.BadRequest(field_violations=violations))
-        return (("grpc-status-details-bin", status.SerializeToString()),)
+        if self.retry is None:
+            return (("grpc-status-details-bin", status.SerializeToString()),)
+        delay = Duration()
+        delay.FromNanoseconds(int(self.retry * 1e9))
+        status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+        return (("grpc-status-details-bin", status.SerializeToString()), ("retry-after", f"{self.retry:.3f}"))
 
     def problem(self) -> dict[str, Any]:
         """The problem document (RFC 9457)."""
@@ -128,7 +139,7 @@ class Fault:
         if self.code == UnauthenticatedError.code:
             return {"www-authenticate": 'Bearer realm="unskew"'}
         retry = self.status == 503 or (self.status == 429 and not self.fields)  # a wrong field stays wrong
-        return {"retry-after": "1"} if retry else {}
+        return {"retry-after": str(math.ceil(self.retry or 1.0))} if retry else {}
 
 
 def _fields(name: str, message: str) -> tuple[tuple[str, str], ...]:

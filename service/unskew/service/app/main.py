@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from unskew.core.errors import ConfigError
+from unskew.service.api.admission import Admission
 from unskew.service.api.budget import ByteBudget
 from unskew.service.api.calls import Calls
 from unskew.service.api.verbs import Verbs
@@ -158,7 +159,9 @@ async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telem
             verbs, ping, news, burst = engine, engine.ping, engine.news_state, engine.forget_burst
             metrics.store_bytes(engine.store_bytes)
         budget = ByteBudget(settings.max_bytes_in_flight, settings.max_identity_bytes_in_flight)
-        parts = _ServiceParts(verbs, access, metrics, budget, _Ready(ping, news), burst, tls, telemetry)
+        # Where nobody needs a credential all are one identity: a limit of it would let one keep out all others.
+        admission = Admission(0.0 if access.open else settings.max_calls_per_second, metrics.shed)
+        parts = _ServiceParts(verbs, access, metrics, budget, admission, _Ready(ping, news), burst, tls, telemetry)
         return await _listening(settings, parts, owned)
 
 
@@ -168,6 +171,7 @@ class _ServiceParts:
     access: Access
     metrics: Metrics
     budget: ByteBudget
+    admission: Admission
     ready: _Ready
     burst: Callable[[], bool]
     tls: Tls | None
@@ -206,9 +210,10 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     sizes = settings.max_body_bytes, settings.max_json_bytes
     cross_site = CrossSiteRules(settings.known_hosts) if parts.access.open else None
     ready, door = parts.ready, (cross_site, parts.metrics.rejected)
-    rest = RestApp(calls, parts.access, ready.trouble, parts.budget, ready.degraded, parts.metrics.call, *sizes, *door)
+    faces = parts.budget, ready.degraded, parts.metrics.call
+    rest = RestApp(calls, parts.access, ready.trouble, *faces, *sizes, *door, admission=parts.admission)
     reads = Reads(parts.budget, settings.max_message_bytes, settings.body_timeout)
-    limits = settings.max_watchers, settings.max_watch
+    limits = settings.max_watchers, settings.max_watch, parts.admission
     grpc_handlers = GrpcServer(calls, parts.access, reads, parts.metrics.call, *limits)
     sockets = [_bound_socket(settings, name) for name in ("http_port", "metrics_port")]
     for bound in sockets:

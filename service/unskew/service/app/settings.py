@@ -71,7 +71,17 @@ class Settings(BaseSettings):
     max_sources: int = Field(1000, ge=1, description="sources of the reports of one batch")
     max_agents: int = Field(5000, ge=1, description="agents of a stream, those of the last day counted")
     max_plans: int = Field(64, ge=1, description="plans kept of a stream")
-    max_watchers: int = Field(10_000, ge=1, description="watches of plans at once; more are told to try elsewhere")
+    max_watchers: int = Field(
+        10_000,
+        ge=1,
+        description="watches of plans at once, and of one identity no more than there is room left: alone it has half",
+    )
+    max_calls_per_second: int = Field(
+        500,
+        ge=0,
+        description="calls a second of one identity at this replica, those of two seconds at once; a credential may "
+        "have its own; 0: as many as come. It is not looked at where there are no credentials",
+    )
     max_bytes_in_flight: int = Field(
         256 << 20, ge=1 << 20, le=1 << 40, description="bytes of requests that are read or answered, of all callers"
     )

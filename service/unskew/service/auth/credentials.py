@@ -37,6 +37,7 @@ class Allowance:
     max_streams: int | None = None
     max_histogram_keys: int | None = None
     max_message_bytes: int | None = None
+    max_calls_per_second: int | None = None
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import os
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from unskew.service.concurrency import monotonic
 from unskew.service.engine.store_silence import StoreSilence
+from unskew.service.engine.turns import Turns
 from unskew.service.errors import UnavailableError
 from unskew.service.events.events import Observer
 from unskew.service.stores.ports import Store
@@ -45,30 +44,25 @@ class Tuning:
 
 
 class Base:
-    """``clock``: seconds since 1970. Plans use all threads but one at most, so that no round is merged late by them."""
+    """``clock``: seconds since 1970. Plans and histograms wait for their turn; nothing else does, so that no round is
+    merged late by them."""
 
     def __init__(self, store: Store, clock: Callable[[], float], observer: Observer, tuning: Tuning) -> None:
         self.store, self.clock, self.observer, self.tuning = store, clock, observer, tuning
         self.closing = False
         self.draining = False  # no call waits for a round any longer
         self.silence = StoreSilence()
-        threads = max(2, min(4, os.cpu_count() or 1))
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="unskew-numbers")
-        self._heavy = asyncio.Semaphore(threads - 1)
+        self._turns = Turns(max(1, min(4, os.cpu_count() or 1) - 1))
         self.burst = False  # whether large work was done: its memory should go back to the system
         self._large, self._medium = asyncio.Semaphore(1), asyncio.Semaphore(_MEDIUM_AT_ONCE)
 
     async def run(self, work: Callable[P, V], *args: P.args, **named: P.kwargs) -> V:
         """Off the loop."""
-        context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(
-            self._executor, lambda: context.run(work, *args, **named)
-        )
+        return await self._turns.run(work, *args, **named)
 
-    async def heavy(self, work: Callable[P, V], *args: P.args, **named: P.kwargs) -> V:
-        """Off the loop, for work that may take long."""
-        async with self._heavy:
-            return await self.run(work, *args, **named)
+    async def heavy(self, keys: int, work: Callable[P, V], *args: P.args, **named: P.kwargs) -> V:
+        """Off the loop, in the caller's turn, for work on so many keys."""
+        return await self._turns.take(keys, work, *args, **named)
 
     @asynccontextmanager
     async def room(self, size: int) -> AsyncGenerator[None, None]:
@@ -98,4 +92,4 @@ class Base:
             self.silence.answered()
 
     def shut(self) -> None:
-        self._executor.shutdown(wait=False)
+        self._turns.shut()

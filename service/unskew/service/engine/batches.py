@@ -29,7 +29,7 @@ from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.engine.way_advice import Batch
 from unskew.service.errors import ConflictError, QuotaError
 from unskew.service.events.events import WorkSeen
-from unskew.service.stores.part_bytes import HISTOGRAM, WORK, histogram_of, pack, types_of, whole
+from unskew.service.stores.part_bytes import HISTOGRAM, WORK, histogram_of, keys_in, pack, types_of, whole
 from unskew.service.stores.records import PartKey, PartOutcome, StoredPart
 from unskew.wire.streams import work_to_bytes
 
@@ -50,6 +50,12 @@ class Evidence:
     histogram: Histogram | None
     source: str
     batches: Sequence[Batch] | None = None
+
+    @property
+    def keys(self) -> int:
+        """Of all histograms that are planned from: a measure of the time that it takes."""
+        own = 0 if self.histogram is None else len(self.histogram.hashes)
+        return own + sum(len(one.hashes) for _, one in self.batches or ())
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ class Batches:
         if len(histogram.hashes) <= _SMALL:
             data = pack(histogram, types)
         else:
-            data = await self._base.heavy(pack, histogram, types)
+            data = await self._base.heavy(len(histogram.hashes), pack, histogram, types)
         outcome = await self._merging.put(stream, _key(HISTOGRAM, part), data)
         return outcome is not PartOutcome.STORED
 
@@ -130,7 +136,7 @@ class Batches:
         batches: list[Batch] = []
         at_once = 1 if wanted.size > _MUCH else _AT_ONCE
         async for number, parts in self._each(cached.record.name, HISTOGRAM, wanted.numbers, at_once):
-            merged = await self._base.heavy(_merged, parts, spec.key_types)
+            merged = await self._base.heavy(keys_in(parts), _merged, parts, spec.key_types)
             if merged is not None:
                 history = history.add(merged)
                 names.append(_batch_name(number, parts))
@@ -141,7 +147,7 @@ class Batches:
         source = names[0] if len(names) == 1 else f"{len(names)} batches, {names[0]} to {names[-1]}"
         if wanted.of > len(wanted.numbers):
             source += f" (with the {wanted.of - len(wanted.numbers)} before more than --max-plan-bytes)"
-        merged = await self._base.heavy(history.merged)
+        merged = await self._base.heavy(sum(len(one.hashes) for _, one in batches), history.merged)
         return Evidence(merged, f"from {source}", None if wanted.fresh else batches)
 
     async def feedback(self, cached: CachedStream, before: int | None) -> Feedback:

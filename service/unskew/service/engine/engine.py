@@ -24,7 +24,7 @@ from unskew.service.engine.base import Base, Tuning
 from unskew.service.engine.batches import Batches
 from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.engine.planning import Planning
-from unskew.service.engine.rounds import Rounds
+from unskew.service.engine.rounds.rounds import Rounds
 from unskew.service.engine.scaling_advice import Advice
 from unskew.service.engine.stream_views import StreamViews
 from unskew.service.engine.streams import Incarnations, Streams

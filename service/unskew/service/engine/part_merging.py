@@ -17,7 +17,7 @@ from unskew.service.engine.base import Base
 from unskew.service.errors import QuotaError, ServiceError
 from unskew.service.events.events import Skipped
 from unskew.service.lru_cache import LruCache
-from unskew.service.stores.part_bytes import empty_part, merged_part, types_of
+from unskew.service.stores.part_bytes import empty_part, keys_in, merged_part, types_of
 from unskew.service.stores.records import PartKey, PartOutcome, StoredPart
 
 __all__ = ["PartMerging", "merged_parts"]
@@ -85,7 +85,7 @@ class PartMerging:
                 for _ in range(_TRIES):  # another replica may be faster
                     loose = sizes.loose
                     seen = await base.store.source_parts(stream, key.kind, key.batch, key.source)
-                    data = await base.heavy(merged_parts, seen.parts)
+                    data = await base.heavy(keys_in(seen.parts), merged_parts, seen.parts)
                     if not data or await base.store.replace_parts(stream, seen, data):
                         sizes.loose -= loose
                         sizes.merged = sum(len(data.get(part.key, part.data)) for part in seen.parts)

@@ -29,7 +29,7 @@ from unskew.service.concurrency import SingleFlight
 from unskew.service.engine.base import Base
 from unskew.service.engine.batches import Batches, Evidence
 from unskew.service.engine.plan_cache import PlanCache
-from unskew.service.engine.rounds import Rounds
+from unskew.service.engine.rounds.rounds import Rounds
 from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.engine.way_advice import WayAdvice, advise
 from unskew.service.errors import NotFoundError, UnavailableError
@@ -249,7 +249,7 @@ class Planning:
             version = max(request.version, latest.version.next())
             ways = await self._ways(stream, latest, previous)
             request = replace(request, previous=previous, version=version, ways=ways)
-        made = await self._base.heavy(draft, request)
+        made = await self._base.heavy(request.evidence.keys, draft, request)
         if not made.data and latest is not None:
             return self._built(cached, made, latest, started)
         purpose = "" if made.outcome == NOTHING else request.purpose

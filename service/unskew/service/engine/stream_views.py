@@ -10,7 +10,7 @@ from unskew.service.api.verbs import NameFilter, Overview, StreamInfo, Summary
 from unskew.service.concurrency import monotonic
 from unskew.service.engine.base import Base
 from unskew.service.engine.plan_cache import PlanCache
-from unskew.service.engine.rounds import Rounds
+from unskew.service.engine.rounds.rounds import Rounds
 from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.errors import NotFoundError
 from unskew.service.events.history import BatchNote, Expected, Observed, PlanNote, RoundNote

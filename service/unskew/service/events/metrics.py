@@ -39,6 +39,7 @@ _LIMITS = {"RESOURCE_EXHAUSTED", "413", "429"}
 # Exported as 0 from the beginning: of a counter that begins with its first event Prometheus does not see that one.
 _REASONS = ("cross site", "denied", "limit", "no credential", "unknown credential", "unknown scheme")
 _QUOTAS = ("agents", "batch bytes", "batch parts", "batch sources", "identity bytes", "round bytes", "store")
+_SHED = ("bytes", "computations", "held", "limit", "rate", "watches")
 _SKIPS = ("advice", "news", "note", "plan", "report", "round")
 M = TypeVar("M", bound=Any)
 
@@ -119,10 +120,13 @@ class Metrics:
         self._dropped = 0
         self._skipped = self._metric(Counter, "skipped", "What was not done.", "what")
         self._ops: set[str] = set()
+        self._shed = self._metric(Counter, "shed", "Calls refused, or refusals held back, because of load.", "reason")
         for reason in _REASONS:
             self._rejected.labels(reason)
         for quota in _QUOTAS:
             self._over_quota.labels(quota)
+        for reason in _SHED:
+            self._shed.labels(reason)
         for what in _SKIPS:
             self._skipped.labels(what)
 
@@ -174,6 +178,9 @@ class Metrics:
 
     def rejected(self, reason: str) -> None:
         self._rejected.labels(reason).inc()
+
+    def shed(self, reason: str) -> None:
+        self._shed.labels(reason).inc()
 
     def store_up(self, *, up: bool, refused: bool = False) -> None:
         self._store_up.set(up)

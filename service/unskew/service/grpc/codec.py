@@ -11,6 +11,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError, Message
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from unskew.service.api.admission import address_of
 from unskew.service.api.budget import Reservation
 from unskew.service.api.problems import BodyError, Fault
 from unskew.service.auth.access import Access
@@ -19,7 +20,8 @@ from unskew.service.errors import ServiceError
 from unskew.service.grpc.reads import EndedError, Reads
 
 __all__ = [
-    "Context", "Observe", "Reflection", "Request", "TimedCall", "abort", "authorization", "identity", "parsed", "sans",
+    "Context", "Observe", "Reflection", "Request", "TimedCall", "abort", "address", "authorization",
+    "identity", "parsed", "sans",
 ]  # fmt: skip
 
 Context = Any  # grpc.aio.ServicerContext, generic in the stubs and not in the library
@@ -64,6 +66,11 @@ def authorization(context: Context) -> str | None:
         if key == "authorization":
             header = value if isinstance(value, str) else value.decode("utf-8", "replace")
     return header
+
+
+def address(context: Context) -> str:
+    """Where the caller is, as far as the connection shows it."""
+    return address_of(context.peer() or "")
 
 
 def sans(context: Context) -> tuple[str, ...]:

@@ -12,7 +12,8 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -20,16 +21,17 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from unskew.service.api.admission import Admission
 from unskew.service.api.budget import Reservation
 from unskew.service.api.calls import Calls, check_size, synced_in_bytes
 from unskew.service.api.verbs import BuiltPlan
 from unskew.service.app.settings import Settings
 from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Identity
-from unskew.service.errors import LimitError
 from unskew.service.grpc import codec, keda
 from unskew.service.grpc.health import Health
 from unskew.service.grpc.reads import SMALL, STREAM_WINDOW, EndedError, Reads
+from unskew.service.grpc.watchers import Watchers
 from unskew.v1 import keda_pb2
 from unskew.v1 import partitioner_pb2 as pb
 
@@ -87,12 +89,13 @@ class GrpcServer:
     observe: codec.Observe = lambda _method, _code, _seconds: None
     max_watchers: int = 10_000
     max_watch: float = 600.0
+    admission: Admission = field(default_factory=lambda: Admission(0.0))
 
     def __post_init__(self) -> None:
         self._health = Health(self.reads)
         self._watching: set[asyncio.Future[Any]] = set()
         self._under_way: set[codec.TimedCall] = set()
-        self._watchers = 0
+        self._watchers = Watchers(self.max_watchers, fair=not self.access.open)
         self._draining = False
 
     def add_to(self, server: Any) -> None:
@@ -180,6 +183,7 @@ class GrpcServer:
                     raise why.ended from None
                 except Exception as why:  # noqa: BLE001 - every error becomes a status
                     fault = timed.failed(why)
+                    await self.admission.before_refusal(why, request.who.name, partial(codec.address, context))
                 finally:
                     request.end()
                 await codec.abort(context, fault)
@@ -190,6 +194,7 @@ class GrpcServer:
     def _reservation(self, request: codec.Request) -> Reservation:
         """Who asks, before anything is read of what they send."""
         request.who = codec.identity(self.access, request.context)
+        self.admission.admit(request.who)
         request.reservation = Reservation(self.reads.budget, request.who.name)
         return request.reservation
 
@@ -205,7 +210,9 @@ class GrpcServer:
         if self.access.open or codec.authorization(context) or codec.sans(context):
             return await self._opened(request)
         message = codec.parsed(request.kind, await self.reads.message_of_unknown(context))
-        return message, self.access.identify(keda.bearer(message))
+        request.who = self.access.identify(keda.bearer(message))
+        self.admission.admit(request.who)
+        return message, request.who
 
     async def _opened_sync(self, request: codec.Request) -> tuple[Any, Identity, float | None]:
         return *await self._opened(request), request.context.time_remaining()
@@ -229,23 +236,21 @@ class GrpcServer:
         async def handler(_messages: Any, context: codec.Context) -> None:
             with codec.TimedCall(self.observe, verb, self._under_way) as timed:
                 request = codec.Request(kind, context, SMALL)
-                self._watchers += 1
                 try:
                     arguments = await opened(request)
-                    if self._watchers > self.max_watchers:
-                        raise LimitError(f"{self.max_watchers} watches are open here; try again, perhaps elsewhere")
-                    async with contextlib.aclosing(self._until_old(watch(*arguments))) as messages:
-                        async for message in messages:
-                            await context.write(message.SerializeToString())
+                    with self._watchers.one_more(request.who.name):
+                        async with contextlib.aclosing(self._until_old(watch(*arguments))) as messages:
+                            async for message in messages:
+                                await context.write(message.SerializeToString())
                     return
                 except EndedError as why:
                     timed.failed(why)
                     raise why.ended from None
                 except Exception as why:  # noqa: BLE001 - every error becomes a status
                     fault = timed.failed(why)
+                    await self.admission.before_refusal(why, request.who.name, partial(codec.address, context))
                 finally:
                     request.end()
-                    self._watchers -= 1
                 await codec.abort(context, fault)
 
         return grpc.stream_stream_rpc_method_handler(handler)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI, Response
 from starlette.exceptions import HTTPException
 
 from unskew.core.version import __version__
+from unskew.service.api.admission import Admission
 from unskew.service.api.budget import ByteBudget
 from unskew.service.api.calls import Calls
 from unskew.service.api.problems import Fault
@@ -46,6 +47,7 @@ class RestApp:
     max_json_bytes: int = 8 << 20
     cross_site: CrossSiteRules | None = None
     rejected: Callable[[str], None] = lambda _reason: None
+    admission: Admission = field(default_factory=lambda: Admission(0.0))
     draining: bool = False
 
     def __post_init__(self) -> None:
@@ -58,7 +60,7 @@ class RestApp:
             redoc_url=None,
             redirect_slashes=False,
         )
-        self.app.router.route_class = guarded_routes(self.access, self.budget, self.observe)
+        self.app.router.route_class = guarded_routes(self.access, self.admission, self.budget, self.observe)
         self.app.add_exception_handler(HTTPException, framework_problem)
         before: dict[str, Any] = {"cross_site": self.cross_site, "rejected": self.rejected}
         self.app.add_middleware(RestMiddleware, draining=lambda: self.draining, **before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
@@ -15,6 +16,7 @@ from pydantic import WithJsonSchema
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from unskew.service.api.admission import Admission, network_of
 from unskew.service.api.budget import ByteBudget, Reservation
 from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Identity
@@ -64,7 +66,7 @@ class _OneSegment(Convertor[str]):
 register_url_convertor("unskew_name", _OneSegment())
 
 
-def guarded_routes(access: Access, budget: ByteBudget, observe: Observe) -> type[APIRoute]:
+def guarded_routes(access: Access, admission: Admission, budget: ByteBudget, observe: Observe) -> type[APIRoute]:
     """Routes that check the credential before they read, give back what the body held, report how a call went, and turn
     errors into problems."""
 
@@ -79,11 +81,12 @@ def guarded_routes(access: Access, budget: ByteBudget, observe: Observe) -> type
                 status = 499  # if the caller goes away
                 try:
                     if verb in ROLE_OF:
-                        _admit(access, request, verb)
+                        _admit(access, admission, request, verb)
                         request.scope[_RESERVATION] = Reservation(budget, who_asks(request).name)
                     response = await inner(request)
                     status = response.status_code
                 except Exception as why:  # noqa: BLE001 - every error becomes a problem
+                    await admission.before_refusal(why, _name_of(request), partial(_address, request))
                     response = problem(fault_of(why))
                     status = response.status_code
                 finally:
@@ -108,10 +111,20 @@ def _plain_handler(endpoint: Callable[..., Awaitable[Response]]) -> Handler | No
     return handler
 
 
-def _admit(access: Access, request: Request, verb: str) -> None:
+def _admit(access: Access, admission: Admission, request: Request, verb: str) -> None:
     who = access.identify(header(request, b"authorization") or None, request.scope.get("state", {}).get("sans", ()))
-    access.require(who, verb, request.path_params.get("stream"))
     request.scope["unskew.who"] = who
+    admission.admit(who)
+    access.require(who, verb, request.path_params.get("stream"))
+
+
+def _name_of(request: Request) -> str:
+    who: Identity | None = request.scope.get("unskew.who")
+    return "" if who is None else who.name
+
+
+def _address(request: Request) -> str:
+    return network_of(request.client.host if request.client else "")
 
 
 def who_asks(request: Request) -> Identity:

@@ -13,9 +13,10 @@ from unskew.service.stores.records import StoredPart
 from unskew.wire.histograms import histogram_from_bytes, histogram_to_bytes
 from unskew.wire.streams import reported_at, work_from_bytes, work_to_bytes
 
-__all__ = ["HISTOGRAM", "WORK", "empty_part", "histogram_of", "merged_part", "pack", "types_of", "whole"]
+__all__ = ["HISTOGRAM", "WORK", "empty_part", "histogram_of", "keys_in", "merged_part", "pack", "types_of", "whole"]
 
 HISTOGRAM, WORK = "histogram", "work"
+_KEY_BYTES = 16  # a listed key: its hash and its count
 
 
 def pack(histogram: Histogram, key_types: tuple[str, ...]) -> bytes:
@@ -44,6 +45,11 @@ def merged_part(parts: Sequence[StoredPart]) -> bytes:
 
 def histogram_of(part: StoredPart) -> Histogram:
     return histogram_from_bytes(part.data[part.data.index(b"\n") + 1 :])
+
+
+def keys_in(parts: Sequence[StoredPart]) -> int:
+    """How many keys these histograms list, at most: by their bytes."""
+    return sum(len(part.data) for part in parts) // _KEY_BYTES
 
 
 def whole(parts: Sequence[StoredPart]) -> BatchWork:

@@ -14,8 +14,8 @@ from unskew.core.rounds.rules import check_report
 from unskew.service.api.verbs import Synced
 from unskew.service.concurrency import finish, monotonic
 from unskew.service.engine.base import Base
-from unskew.service.engine.reducer import merged_round, rules_of
-from unskew.service.engine.round_driver import Recorder, RoundDriver, not_recorded
+from unskew.service.engine.rounds.reducer import merged_round, rules_of
+from unskew.service.engine.rounds.round_driver import Recorder, RoundDriver, not_recorded
 from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.errors import ConflictError, UnavailableError
 from unskew.service.events.events import Skipped

@@ -20,7 +20,14 @@ from unskew.core.rounds.rules import RoundRules
 from unskew.core.rounds.wake_ups import WakeUps
 from unskew.service.concurrency import Waiters, detached_task, monotonic
 from unskew.service.engine.base import Base
-from unskew.service.engine.reducer import MergeJob, RecentReports, RoundResult, merged_round, reduce_round, rules_of
+from unskew.service.engine.rounds.reducer import (
+    MergeJob,
+    RecentReports,
+    RoundResult,
+    merged_round,
+    reduce_round,
+    rules_of,
+)
 from unskew.service.engine.streams import CachedStream
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import AgentsSeen, RoundMerged, Skipped
