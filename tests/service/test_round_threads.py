@@ -12,7 +12,7 @@ from tests.service.engines import a_report, engines, run
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.messages import Report
 from unskew.core.stream_spec import StreamSpec
-from unskew.service.engine import round_driver
+from unskew.service.engine.rounds import round_driver
 from unskew.service.engine.rounds.reducer import RoundResult, reduce_round
 
 ROWS, WORKERS = 300, 512  # 1.2 MB of cells
