@@ -19,7 +19,7 @@ from unskew.client import Client
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.partition_agent import RoutingChoice, decide
 from unskew.core.stream_spec import StreamSpec
-from unskew.service.engine import round_driver
+from unskew.service.engine.rounds import round_driver
 from unskew.spark import service_link
 from unskew.spark.place import task_reports
 from unskew.spark.place.task_pin import TaskPin
