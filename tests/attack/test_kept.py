@@ -48,8 +48,9 @@ def test_one_identity_fills_no_redis_through_two_replicas(replicas: list[Victim]
         thread.start()
     for thread in threads:
         thread.join(180)
-    refused = {code for one in found for code in one.refused} - {"UNAVAILABLE"}  # Redis, on a busy machine
-    assert refused == {"RESOURCE_EXHAUSTED"}, [one.last for one in found]
+    refused = {code for one in found for code in one.refused}
+    late = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}  # Redis or a replica, on a busy machine
+    assert refused - late == {"RESOURCE_EXHAUSTED"}, [one.last for one in found]
     kept = int(redis.ask("HGET", "unskew:used:attacker", ""))
     assert kept <= 8 * MEGABYTE
     assert redis.info("memory")["used_memory"] < 40 * MEGABYTE
