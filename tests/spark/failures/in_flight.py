@@ -105,7 +105,8 @@ HARMS = {
     "deleted-in-reduce": InFlightHarm({}, {"held": MIDDLE}, in_reduce=delete_outputs),
     "tasks-fail": InFlightHarm({"fail": (2,)}, {"fail": (1, 5)}),
     "speculation": InFlightHarm({"slow": (3,)}, {"slow": (2, 5)}),
-    "taken-away": InFlightHarm({}, {}, between=_idle),
+    # Slow map tasks: those that wait meanwhile make Spark start the executor again that it took away before.
+    "taken-away": InFlightHarm({"slow": (0, 1, 2, 3)}, {}, between=_idle),
     "cancelled": InFlightHarm({"held": MIDDLE}, {}),
 }
 
