@@ -16,6 +16,7 @@ from unskew.core.rounds.round_log import ReportKey, ReportOutcome
 from unskew.service.errors import LimitError, UnavailableError
 from unskew.service.stores import open_store
 from unskew.service.stores.address import Address
+from unskew.service.stores.limits import Limits
 from unskew.service.stores.ports import Store
 from unskew.service.stores.records import MISSED, PartOutcome, PlanOutcome
 from unskew.service.stores.redis.redis_client import Patience
@@ -135,6 +136,28 @@ async def test_an_expired_stream_makes_room_for_its_owner_but_not_at_once(store:
     _, created = await store.put_stream("c", b"", owner="ann", most=2)
     assert created
     assert set(empty_redis.ask("ZRANGE", "unskew:owned:ann", 0, -1)) == {b"b", b"c"}
+
+
+async def test_charges_that_are_wrong_are_put_right_where_there_is_no_room(empty_redis: Server) -> None:
+    """Left by a replica that died: not while something may be under way, and then by what the streams have."""
+    store = open_store(f"{empty_redis.url}?timeout=5&deadline=10", limits=Limits(owner_bytes=2000))
+    for name in ("a", "gone"):
+        await store.put_stream(name, b"", owner="ann")
+        await store.put_part(name, part(0, 2), b"x" * 400)
+    empty_redis.ask("DEL", "{unskew:gone}:m")
+    empty_redis.ask("HINCRBY", "unskew:used:ann", "a", 900)
+    empty_redis.ask("HINCRBY", "unskew:used:ann", "", 900)
+    for stamp in ("99999999999", "1"):
+        empty_redis.ask("HSET", "unskew:used:ann", " a", stamp, " gone", stamp)
+        store._charges._counted.clear()  # type: ignore[attr-defined]  # it counts once in ten seconds
+        put = store.put_part("a", part(1, 2), b"x" * 400)
+        if stamp == "1":
+            await put
+        else:
+            with pytest.raises(LimitError, match="hold 1,914 bytes"):
+                await put
+    assert int(empty_redis.ask("HGET", "unskew:used:ann", "")) == 2 * 507
+    await store.close()
 
 
 async def test_a_merged_round_leaves_nothing_but_its_answer(store: Store, empty_redis: Server) -> None:

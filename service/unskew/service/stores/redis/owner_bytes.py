@@ -20,7 +20,7 @@ from unskew.service.stores.redis.scripts import SCRIPTS
 __all__ = ["OwnerBytes"]
 
 _AT_ONCE = 50
-_RECOUNT = 10.0  # seconds between two counts of one owner
+_RECOUNT = 10.0  # seconds between two counts of one owner, and after the last charge of a stream
 _OWNERS = 10_000
 
 
@@ -49,24 +49,24 @@ class OwnerBytes:
         charged = await self._client.command("HGET", self._key(owner), stream)
         await self.correct(owner, stream, -int(charged or 0))
 
-    async def _charge(self, owner: str, stream: str, size: int, most: int | str) -> Any:
-        args = stream, size, most, self._ttl
+    async def _charge(self, owner: str, stream: str, size: int, most: int | str, *quiet: float) -> Any:
+        args = stream, size, most, self._ttl, *quiet
         return await self._client.run(SCRIPTS["charge"], (self._key(owner),), args)
 
     async def _recounted(self, owner: str) -> bool:
-        """Ask each of the owner's streams what it has. Not again within some seconds: an owner that has no room would
-        have every replica count all the time."""
+        """Ask each of the owner's streams what it has, and believe those that were not charged lately. Not again within
+        some seconds: an owner that has no room would have every replica count all the time."""
         if monotonic() - self._counted.get(owner, -_RECOUNT) < _RECOUNT:
             return False
         self._counted.put(owner, monotonic())
         charged = pairs(await self._client.run(SCRIPTS["charges"], (self._key(owner),), ()))
-        streams = [(name.decode(), int(size)) for name, size in charged if name]
+        streams = [(name.decode(), int(size)) for name, size in charged if name and not name.startswith(b" ")]
         for at in range(0, len(streams), _AT_ONCE):
             page = streams[at : at + _AT_ONCE]
             for (name, size), (used, of) in zip(
                 page, await asyncio.gather(*(self._used(name) for name, _ in page)), strict=True
             ):
-                await self.correct(owner, name, (used if of == owner else 0) - size)
+                await self._charge(owner, name, (used if of == owner else 0) - size, "", _RECOUNT)
         return True
 
     def _key(self, owner: str) -> str:

@@ -535,15 +535,20 @@ local at = tonumber(redis.call('ZSCORE', owned, name) or nil)
 if not at or (claimed and at ~= claimed) or time[1] * 1000000 + time[2] - at < age then return 0 end
 return redis.call('ZREM', owned, name)
 """,
-    # Bytes of one owner: a hash of streams, and their sum under the empty name (``owner_bytes``). What would be more
-    # than ``most`` is refused; without ``most`` it is a correction.
+    # Bytes of one owner: a hash of streams, with their sum under the empty name, and when each was last charged under
+    # " name" (``owner_bytes``). What would be more than ``most`` is refused; without ``most`` it is a correction. With
+    # ``quiet`` it is one by what was counted: not if the stream was charged within so many seconds, because then a
+    # write may be under way that is charged and not counted yet.
     "charge": """
 local used, stream, bytes, most = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local total = tonumber(redis.call('HGET', used, '') or '0')
 if most and total + bytes > most then return {0, total} end
+local now, quiet = tonumber(redis.call('TIME')[1]), tonumber(ARGV[5] or nil)
+if quiet and now - tonumber(redis.call('HGET', used, ' ' .. stream) or '0') < quiet then return {0, total} end
 local left = math.max(0, tonumber(redis.call('HGET', used, stream) or '0') + bytes)
 total = total - tonumber(redis.call('HGET', used, stream) or '0') + left
-if left > 0 then redis.call('HSET', used, stream, left) else redis.call('HDEL', used, stream) end
+if left > 0 then redis.call('HSET', used, stream, left, ' ' .. stream, now)
+else redis.call('HDEL', used, stream, ' ' .. stream) end
 redis.call('HSET', used, '', math.max(0, total))
 redis.call('PEXPIRE', used, ARGV[4])
 return {1, total}
