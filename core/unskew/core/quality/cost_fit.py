@@ -146,7 +146,8 @@ class _Tasks:
     def __init__(self, table: F64, seconds: F64, weight: F64, costs: F64, scale: float) -> None:
         self._weight, self._costs, self._scale = weight, costs, scale
         self._mean = float(np.average(table @ costs, weights=weight))
-        self._seconds = np.minimum(seconds / scale / self._mean, _LONGEST)
+        with np.errstate(over="ignore"):  # beside a unit that takes next to no time
+            self._seconds = np.minimum(seconds / scale / self._mean, _LONGEST)
         self._table = table / self._mean
 
     def fit(self, prior: LinearCost, largest: float) -> CostFit:
