@@ -33,6 +33,8 @@ _SURE = 0.2  # of the larger coefficient: the deviation up to which one is told
 _FINEST = 0.02  # no task is measured better than so much of a mean task
 _TUKEY = 4.685  # deviations: the usual constant
 _LONGEST = 1e6  # mean tasks
+_LONGEST_UNIT = 1e200  # seconds
+_NOTHING = 1e-12  # of the larger prior cost: a smaller one is none
 _STEPS, _WIDEST = 14, 64.0  # how often weights are set anew, and the deviation that is taken at first
 
 
@@ -120,13 +122,15 @@ def fit_cost(batches: Sequence[TaskTimes], prior: LinearCost | None = None) -> C
     prior = prior or LinearCost()
     costs = np.array([prior.per_row, prior.per_key])
     largest = float(costs.max())
+    relative = costs / (largest or 1.0)
+    relative[relative < _NOTHING] = 0.0
     table, seconds, weight = _pooled(batches[-COST_BATCHES:])
-    units = table @ (costs / (largest or 1.0))
+    units = table @ relative
     timed = (units > 0) & (seconds > 0) & np.isfinite(units) & np.isfinite(seconds)
     scale = _median(seconds[timed] / units[timed], (weight * units)[timed]) if int(timed.sum()) >= _LEAST else 0.0
-    if not np.finfo(float).tiny <= scale:
+    if not np.finfo(float).tiny <= scale <= largest * _LONGEST_UNIT:
         return CostFit(prior)
-    return _Tasks(table[timed], seconds[timed], weight[timed], costs / largest, scale).fit(prior, largest)
+    return _Tasks(table[timed], seconds[timed], weight[timed], relative, scale).fit(prior, largest)
 
 
 def _pooled(batches: Sequence[TaskTimes]) -> tuple[F64, F64, F64]:
