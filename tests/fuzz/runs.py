@@ -33,16 +33,7 @@ _SEED = 20_000
 _ENOUGH = 5  # looks that say the same, one after the other, are no chance
 _FEW = 3
 _MOST = {"memory": 8 << 20, "objects": 120, "tasks": _FEW, "threads": _FEW, "files": _FEW, "series": _FEW}
-_BOUNDED = (
-    "._records",
-    "._plans",
-    "._latest",
-    "._cache",
-    "._highest",
-    "._read",
-    "._read_at",
-    "._deleted",
-)  # by a number, in the code
+_BOUNDED = ("._read",)  # by a number, in the code
 
 
 def of_long() -> int:

@@ -20,6 +20,7 @@ from unskew.service.app.main import Running, build
 from unskew.service.app.settings import Settings
 from unskew.service.engine.engine import Engine
 from unskew.service.events.metrics import Metrics
+from unskew.service.lru_cache import LruCache
 
 _DEEP = 6
 _STATUS, _FILES = Path("/proc/self/status"), Path("/proc/self/fd")
@@ -44,12 +45,14 @@ def _only(kind: type[Any]) -> Any:
 
 
 def _kept(of: Any, path: str, found: dict[str, int], seen: set[int], deep: int = 0) -> None:
-    """How much is in each container that can be reached from here through objects of the service."""
+    """How much is in each container that can be reached from here through objects of the service; caches left out whose
+    size is bounded."""
     if id(of) in seen or deep > _DEEP:
         return
     seen.add(id(of))
     if isinstance(of, (dict, list, set, frozenset)):
-        found[path] = found.get(path, 0) + len(of)
+        if not isinstance(of, LruCache):
+            found[path] = found.get(path, 0) + len(of)
         values = list(of.values()) if isinstance(of, dict) else list(of)
         for value in values:
             _kept(value, f"{path}[]", found, seen, deep + 1)
