@@ -213,7 +213,7 @@ class Channel:
                 timeout = end - time.monotonic() - pause
                 if not pause or timeout <= 0.0:
                     raise
-            time.sleep(pause)
+            time.sleep(pause)  # as long as the service asks for, within the caller's own timeout
 
     def begin(self, verb: str, stream: str, request: Message, response: type[Message], timeout: float) -> Call:
         """One request, and as many answers as there are: one is the same on the wire as a stream of one."""
