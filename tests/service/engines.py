@@ -53,13 +53,14 @@ class Made:
 
 
 class Cuttable:
-    """A store, of memory unless ``Made`` says otherwise, that can be cut off, and remembers what it was asked and what
-    was committed."""
+    """A store, of memory unless ``Made`` says otherwise, that can be cut off, and remembers what it was asked, what
+    it answered (a report is in the store then, and not when it was asked) and what was committed."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.store = Made.store(clock)
         self.cut = False
         self.asked: list[str] = []
+        self.answered: list[str] = []
         self.commits: list[Commit] = []
 
     def __getattr__(self, op: str) -> Any:
@@ -77,7 +78,9 @@ class Cuttable:
                 if done and before < args[1].epoch and args[1].epoch not in {one.epoch for one in self.commits}:
                     self.commits.append(args[1])
                 return done
-            return await found(*args)
+            answer = await found(*args)
+            self.answered.append(op)
+            return answer
 
         return asked
 

@@ -99,7 +99,7 @@ def test_a_round_goes_on_when_the_store_is_back():
             await engine.put_stream("clicks", StreamSpec(4, dsync=0.2, dsync_min=0.2))
             await asyncio.gather(*(engine.sync("clicks", a_report(name), 5.0, (0, 0)) for name in "ab"))
             waiting = asyncio.create_task(engine.sync("clicks", a_report("a", 2), 60.0, (0, 0)))
-            await until(lambda: store.asked.count("report") == 3)
+            await until(lambda: store.answered.count("report") == 3)
             store.cut = True
             await asyncio.sleep(0.5)
             assert not waiting.done()
@@ -149,7 +149,7 @@ def test_close_finishes_what_is_under_way_and_takes_nothing_new():
         waiting = asyncio.create_task(engine.sync("clicks", a_report("b"), 60.0, (0, 0)))
         watch = engine.watch_plans("clicks", "nothing")
         watching = asyncio.ensure_future(anext(watch, None))
-        await until(lambda: store.asked.count("report") == 2)
+        await until(lambda: store.answered.count("report") == 2)
         await asyncio.wait_for(engine.close(), 60)
         assert building.done()
         assert building.result().outcome == "new"

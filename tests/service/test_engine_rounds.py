@@ -188,7 +188,7 @@ def test_a_sealed_round_is_merged_by_another_where_its_replica_is_gone():
             await engine.put_stream("clicks", SLOW)
             await agree(engine, "a", "b")
             waiting = asyncio.create_task(engine.sync("clicks", a_report("a", 2), 60.0, NEVER))
-            await until(lambda: store.asked.count("report") == 3)
+            await until(lambda: store.answered.count("report") == 3)
             await store.seal("clicks", 2)
             found = await waiting
             assert found.merged
@@ -316,7 +316,7 @@ def test_another_number_of_partitions_goes_on_with_what_was_learned():
             await engine.put_stream("clicks", SLOW)
             await agree(engine, "a", "b", values=[0.4, 0.3, 0.2, 0.1])
             old = asyncio.create_task(engine.sync("clicks", a_report("a", 2), 60.0, NEVER))
-            await until(lambda: store.asked.count("report") == 3)
+            await until(lambda: store.answered.count("report") == 3)
             await engine.put_stream("clicks", StreamSpec(6, "dalton", dsync=3600.0))
             new = await engine.sync("clicks", a_report("b", 1, session=2, workers=6), 60.0, NEVER)
             assert new.answer.table.workers == 6
@@ -335,7 +335,7 @@ def test_a_stream_that_goes_ends_the_waits_for_its_rounds():
             await engine.put_stream("clicks", SLOW)
             await agree(engine, "a", "b")
             waiting = asyncio.create_task(engine.sync("clicks", a_report("a", 2), 60.0, NEVER))
-            await until(lambda: store.asked.count("report") == 3)
+            await until(lambda: store.answered.count("report") == 3)
             await engine.delete_stream("clicks")
             with pytest.raises(NotFoundError):
                 await waiting
