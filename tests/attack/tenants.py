@@ -142,11 +142,10 @@ def one_round(client: Client) -> object:
 
 def large_plans(streams: int, keys: int, seconds: float) -> tuple[Callable[[Victim], None], Attack]:
     """Report so many keys for each of the streams; then plans of all of them at once, over and over."""
-    rng = np.random.default_rng(7)
-    hashes = np.unique(rng.integers(0, 2**64, keys, np.uint64))
-    counts = Histogram.from_counts(hashes, np.ones(len(hashes), np.int64))
 
     def prepare(on: Victim) -> None:
+        hashes = np.unique(np.random.default_rng(7).integers(0, 2**64, keys, np.uint64))
+        counts = Histogram.from_counts(hashes, np.ones(len(hashes), np.int64))
         with Client(f"grpc://127.0.0.1:{on.grpc}", token=ATTACKER, timeout=120) as client:
             for number in range(streams):
                 client.put_stream(f"large-{number}", partitions=64)

@@ -41,7 +41,7 @@ ALL = [
     ("width", "columns"),
     [
         pytest.param(60, MAIN, marks=pytest.mark.long),
-        (80, MAIN),
+        pytest.param(80, MAIN, marks=pytest.mark.long),
         pytest.param(100, MAIN, marks=pytest.mark.long),
         (120, ALL),
     ],

@@ -14,16 +14,20 @@ DOSES = {
     "unknown": 108,  # methods that are not there
     "metadata": 240,
     "crowd": 592,  # many callers on the same streams
-    "grpc sequences": 750,
-    "rest sequences": 300,
-    "redis sequences": 300,
-    "documented": 400,  # requests that schemathesis makes of the OpenAPI document
-    "bodies": 600,  # protobuf over REST
-    "odd": 300,  # what no document speaks of
+    "grpc sequences": 450,
+    "rest sequences": 200,
+    "redis sequences": 120,
+    "documented": 180,  # requests that schemathesis makes of the OpenAPI document
+    "bodies": 350,  # protobuf over REST
+    "odd": 200,  # what no document speaks of
 }
 LONG_DOSES = {kind: 10 * dose for kind, dose in DOSES.items()} | {
     "broken": 30_000,
+    "grpc sequences": 7_500,
     "rest sequences": 6_000,
+    "redis sequences": 3_000,
     "documented": 6_000,
+    "bodies": 6_000,
+    "odd": 3_000,
 }
 """Of a long run, and fresh ones."""

@@ -196,6 +196,7 @@ FIRST_PLAN = (
 )
 
 
+@pytest.mark.long
 def test_the_executor_has_ours_beside_sparks_own(executor: Rootfs) -> None:
     """As Spark's user: the operators from the wheel, PySpark from the base, and nothing of the service's frameworks."""
     said = python(executor, "import pyspark, unskew.spark", "print(pyspark.__file__, unskew.spark.__file__)").split()
@@ -207,6 +208,7 @@ def test_the_executor_has_ours_beside_sparks_own(executor: Rootfs) -> None:
     assert {name for name in installed if name.startswith(("pyspark", "py4j", "fastapi", "uvicorn"))} == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("cpu", "compiles"), [("generic", False), ("", True)], ids=["as built", "for this CPU"])
 def test_the_executors_kernels_are_there_and_its_user_may_add_to_them(
     executor: Rootfs, cpu: str, compiles: bool

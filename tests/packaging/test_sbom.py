@@ -26,12 +26,14 @@ def images() -> dict[str, set[str]]:
     return {image: sbom.carried(roots) for image, roots in sbom.IMAGES.items()}
 
 
+@pytest.mark.long
 def test_the_committed_page_has_every_package_with_a_licence_that_we_allow(
     whole: dict[str, Any], images: dict[str, set[str]]
 ) -> None:
     assert list(sbom.wrong(sbom.licences(whole), images, sbom.PAGE.read_text())) == []
 
 
+@pytest.mark.long
 def test_a_licence_that_binds_others_and_a_package_that_is_not_listed_are_told(
     whole: dict[str, Any], images: dict[str, set[str]]
 ) -> None:
@@ -44,6 +46,12 @@ def test_a_licence_that_binds_others_and_a_package_that_is_not_listed_are_told(
     assert not sbom.refused("BSD-2-Clause AND Apache-2.0 WITH LLVM-exception")
 
 
+def test_every_package_of_an_image_is_on_the_page(images: dict[str, set[str]]) -> None:
+    """Their licences are looked up in the full dose, which takes the tool ten seconds."""
+    listed = set(re.findall(r"^\| ([a-z0-9-]+) \| ", sbom.PAGE.read_text(), re.MULTILINE))
+    assert set().union(*images.values()) - listed == set()
+
+
 def test_they_are_the_packages_that_the_images_install() -> None:
     """The requirements are those of the Dockerfile, word for word."""
     stages = read(ROOT / "Dockerfile").stages
@@ -54,6 +62,7 @@ def test_they_are_the_packages_that_the_images_install() -> None:
         assert (extras, *" ".join(more).split()) == sbom.IMAGES[image]
 
 
+@pytest.mark.long
 def test_a_list_is_whole_and_of_one_image(whole: dict[str, Any], images: dict[str, set[str]]) -> None:
     """unskew is what it is about; what depends on what leads nowhere else; nothing is told of this machine."""
     for image, packages in images.items():

@@ -51,9 +51,10 @@ def check_beats(ours: dict[str, Any], theirs: dict[str, Any], shorter: float) ->
     assert shorter * ours["after"]["p99"] < theirs["after"]["p99"], theirs
 
 
+@pytest.mark.long
 def test_throttled_workers_are_given_less() -> None:
-    """Two of eight workers lose 70 % of their CPU: what they signal reaches the sources as plans, within slots. No more
-    is asked here, where other tests take CPU from all eight; how well they settle is measured by the long dose."""
+    """Two of eight workers lose 70 % of their CPU: what they signal reaches the sources as plans, within slots. How
+    well they settle is for the tests below."""
     short = ("--slot", "0.5", "--cost", "5e-5", "--before", "3", "--after", "16", "--grace", "8")
     ours = measured(*short, "--schemes", "CG", seconds=60.0)["CG"]
     assert ours["problems"] == []

@@ -291,7 +291,7 @@ def test_a_session_that_keeps_keys_whole_splits_them_here(
 # -- at the input -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("policy", ["hash", "balanced"])
+@pytest.mark.parametrize("policy", some_of(["hash", "balanced"], "balanced"))
 def test_states_made_at_the_input_are_the_same(rows: DataFrame, wanted: list[Any], policy: str) -> None:
     """With and without split keys in the plan; a state for every hundred rows or so of a task, one exchange."""
     plan = plan_over(hashes_in(rows.select(F.xxhash64("w").alias("h")).toArrow(), "h"), policy, 6)
@@ -483,7 +483,7 @@ def check_random(spark: SparkSession, seed: int) -> None:
 
 def test_some_random_frames(spark: SparkSession) -> None:
     """A small dose, of the same seeds each time."""
-    for seed in range(4):
+    for seed in (1, 2):  # AQE off and on
         check_random(spark, seed)
 
 

@@ -97,6 +97,7 @@ def test_skewed_join_shows_even_partitions_and_the_same_rows(printed: Printed) -
     assert "the same rows: True" in text
 
 
+@pytest.mark.long
 def test_even_parquet_writes_files_of_one_size(printed: Printed) -> None:
     """One file several times as large as the others before, none after; all but the split device in one file."""
     text = printed("even_parquet")
@@ -115,6 +116,7 @@ def test_before_and_after_says_what_to_do_and_does_it(printed: Printed) -> None:
     assert "same result: True" in text
 
 
+@pytest.mark.long
 def test_windowed_sketches_spreads_the_hot_page_and_merges_its_sketches(printed: Printed) -> None:
     """Even partitions with salts; every window of a page comes out, with an estimate as good as before."""
     text = printed("windowed_sketches")
@@ -127,6 +129,7 @@ def test_windowed_sketches_spreads_the_hot_page_and_merges_its_sketches(printed:
     assert float(worst.group(1)) < 5
 
 
+@pytest.mark.long
 def test_streaming_join_makes_the_same_pairs_in_all_partitions(printed: Printed) -> None:
     """By Spark alone nearly all of them in one."""
     text = printed("streaming_join")

@@ -24,6 +24,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.client.service_in_test import plan_of, serving
+from tests.doses import diagonal
 from tests.servers import free_ports
 from tests.spark.frames import as_spark_4_0, hashes_in, no_job, plan_over, setting, shuffles, typed_frame
 from unskew.client import testing
@@ -181,8 +182,7 @@ def open_in(folder: Path) -> bool:
     return any(str(link.readlink()).startswith(str(folder)) for link in links if link.is_symlink())
 
 
-@pytest.mark.parametrize("kind", ["plan", "learning"])
-@pytest.mark.parametrize("held", [1 << 30, 10_000], ids=["in memory", "in a file"])
+@pytest.mark.parametrize(("kind", "held"), diagonal(["plan", "learning"], [1 << 30, 10_000]))
 def test_a_twin_with_its_rows_in_another_order_and_other_batches_does_the_same(
     plan: Plan, kind: str, held: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from tests.doses import some_of
+from tests.doses import diagonal, some_of
 from tests.spark.frames import as_spark_4_0, hashes_in, plan_over, python_workers, setting, shuffles
 from unskew.core.operators.join_plan import HOWS, LEFT
 from unskew.core.plan.plan import Plan
@@ -124,7 +124,7 @@ def test_an_inner_join_may_split_either_side(spark: SparkSession, side: str) -> 
     same(skewed(spark, "n", 200), skewed(spark, "n", 150, "w"), "k", "inner", side)
 
 
-@pytest.mark.parametrize("how", ["inner", "full", "left_anti"])
+@pytest.mark.parametrize("how", some_of(["inner", "full", "left_anti"], "full"))
 def test_a_frame_may_be_joined_with_itself(spark: SparkSession, how: str) -> None:
     """By name, and by a pair of its columns."""
     rows = skewed(spark, "n", 120)
@@ -166,9 +166,7 @@ def test_the_way_of_spark_4_0_gives_the_same_rows(spark: SparkSession, how: str)
         same(left, right.withColumnRenamed("a", "z"), [("a", "z"), ("b", "b")], how)
 
 
-@pytest.mark.parametrize("adaptive", ["true", "false"])
-@pytest.mark.parametrize("older", [False, True])
-@pytest.mark.parametrize("how", some_of(HOWS, "inner", "full"))
+@pytest.mark.parametrize(("how", "older", "adaptive"), diagonal(HOWS, [False, True], ["true", "false"]))
 def test_two_shuffles_and_no_python(spark: SparkSession, how: str, older: bool, adaptive: str) -> None:
     """Both ours, before the query runs and after; rows with a NULL key are not shuffled where the join drops them."""
     left, right = skewed(spark, "cast(n as int)", 200), skewed(spark, "n", 50, "w")

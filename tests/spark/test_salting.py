@@ -164,6 +164,7 @@ def test_windows_are_kept_where_planned_and_come_out_as_without_salts(files: Fil
     assert max(ours.rows.values()) == 1
 
 
+@pytest.mark.long
 def test_fragments_can_be_merged_by_a_second_aggregate_of_the_same_query(files: Files) -> None:
     """Another stateful operator instead of a handler: for any sink."""
     plan = planned(files.batch, "user", "prompt")

@@ -65,6 +65,7 @@ def test_the_page_outlives_a_restart_of_the_service(opened: Opened, redis: Serve
         assert picture(page)[:2] == before[:2]
 
 
+@pytest.mark.long
 def test_an_answer_that_is_none_stops_nothing(opened: Opened, tmp_path: Path) -> None:
     """A proxy's page with status 200, or an answer cut off in the middle: it is said, and asked again. It stopped for
     good, under a line that said "live"."""

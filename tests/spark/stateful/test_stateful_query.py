@@ -104,6 +104,7 @@ def test_killed_at_every_step(tmp_path: Path, step: str, seed: int) -> None:
     check(tmp_path, batches)
 
 
+@pytest.mark.long
 def test_on_spark_connect(tmp_path: Path, connect: str) -> None:
     """The handler is pickled and runs in another process, with a session of its own."""
     batches = drawn(tmp_path, 2, seed=5)

@@ -157,6 +157,7 @@ def test_operators_inside_take_the_batch_s_plan(
     assert persisted(spark) == kept, "what aggregate keeps is freed with its batch"
 
 
+@pytest.mark.long
 def test_operators_inside_work_on_frames_that_lack_columns_of_the_batch(
     spark: SparkSession, sk: Unskew, short: Path
 ) -> None:
@@ -281,6 +282,7 @@ def test_a_counted_batch_is_known_though_its_handler_reads_nothing(
     assert "over the last batch" in pin_at(short / "cp", 1).reason
 
 
+@pytest.mark.long
 def test_a_copied_checkpoint_takes_its_pins_with_it(spark: SparkSession, sk: Unskew, folder: Path) -> None:
     """The copy's batch that had been begun goes by the same plan, in a query of another policy; what the folder is
     called, and how that is written, does not matter."""
@@ -294,6 +296,7 @@ def test_a_copied_checkpoint_takes_its_pins_with_it(spark: SparkSession, sk: Uns
     assert copied.strayed(copy) == 0
 
 
+@pytest.mark.long
 def test_a_query_that_ran_elsewhere_in_between(spark: SparkSession, sk: Unskew, folder: Path) -> None:
     """The first handler object is used again after another driver has begun a batch: it goes by that one's pin."""
     here, there = Notes(fails={1}), Notes(fails={2})
@@ -365,6 +368,7 @@ def test_a_column_that_auto_stood_for_may_be_gone(
     assert pin_at(folder / "cp", 3).spread_columns == ("user", "id")
 
 
+@pytest.mark.long
 def test_columns_with_dots_in_their_names_tell_rows_apart(spark: SparkSession, sk: Unskew, folder: Path) -> None:
     """ "auto" takes them as they stand, though ``a.b`` would be a field of another column."""
     notes = Notes(fails={1})

@@ -11,6 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from tests.doses import some_of
 from tests.spark.frames import as_spark_4_0, setting, shuffles
 from tests.spark.streaming.job import NAME, PARTITIONS, SCHEMA, STREAM
 from tests.spark.streaming.lives import ROWS
@@ -51,7 +52,7 @@ def places(df: DataFrame) -> dict[int, int]:
     return dict(zip(ids, partitions, strict=True))
 
 
-@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("adaptive", some_of([True, False], True))
 def test_each_batch_goes_by_its_own_rows(spark: SparkSession, sk: Unskew, folder: Path, adaptive: bool) -> None:
     """From the first on, another hot key in the last; no row moves in the second run of a batch whose handler fails,
     which goes by the cells of the first: other handler, other settings, other number of shuffle partitions."""
@@ -77,7 +78,7 @@ def test_each_batch_goes_by_its_own_rows(spark: SparkSession, sk: Unskew, folder
         assert "in flight" in pin_at(folder / "cp", batch).reason
 
 
-@pytest.mark.parametrize("rows", [0, 1, 7, 20_000])
+@pytest.mark.parametrize("rows", some_of([0, 1, 7, 20_000], 0, 20_000))
 def test_the_second_run_is_the_first_whatever_the_rows(spark: SparkSession, sk: Unskew, short: Path, rows: int) -> None:
     """Given to the handler without a query; read by other map tasks in the second run."""
     seen: list[dict[int, int]] = []

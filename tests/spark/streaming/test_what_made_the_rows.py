@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from tests.doses import some_of
 from tests.spark.streaming.job import SCHEMA
 from tests.spark.streaming.queries import batches, pin_at, settled
 from unskew.spark import Unskew
@@ -50,7 +51,7 @@ def run(spark: SparkSession, folder: Path, make: Make, handle: Callable[[DataFra
 @pytest.mark.parametrize(
     ("make", "wanted"),
     [
-        (lambda rows: rows, {"user": SAME, "id": SAME}),
+        pytest.param(lambda rows: rows, {"user": SAME, "id": SAME}, marks=pytest.mark.long),
         (with_event, {"user": SAME, "id": SAME, "event": DRAWN}),
         (listed, {"window": SAME, "user": SAME, "ids": ORDERED, "part": ORDERED, "n": SAME}),
     ],
@@ -77,9 +78,9 @@ def test_levels_are_those_of_the_stream(spark: SparkSession, short: Path, make: 
     [
         (lambda rows: rows.withColumn("more", F.col("id") + 1).where("more > 3"), True),
         (with_event, False),
-        (lambda rows: rows.withColumn("more", F.rand(3)), False),
+        pytest.param(lambda rows: rows.withColumn("more", F.rand(3)), False, marks=pytest.mark.long),
         (lambda rows: rows.mapInArrow(lambda batches: batches, SCHEMA), False),
-        (listed, False),
+        pytest.param(listed, False, marks=pytest.mark.long),
         (lambda rows: rows.dropDuplicates(["user"]), False),
     ],
     ids=["expressions", "python", "drawn", "opaque", "aggregate", "state"],
@@ -100,7 +101,10 @@ def test_only_files_that_spark_alone_reads_may_be_read_twice(
     assert len(seen) >= 6
 
 
-@pytest.mark.parametrize(("make", "told"), [(with_event, ("user", "id")), (listed, ("window", "user", "n"))])
+@pytest.mark.parametrize(
+    ("make", "told"),
+    some_of([(with_event, ("user", "id")), (listed, ("window", "user", "n"))], (listed, ("window", "user", "n"))),
+)
 def test_auto_stands_for_columns_that_are_the_same_each_time(
     spark: SparkSession, sk: Unskew, short: Path, make: Make, told: tuple[str, ...]
 ) -> None:

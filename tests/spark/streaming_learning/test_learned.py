@@ -232,6 +232,7 @@ def test_a_handler_that_fails_in_a_due_batch_holds_nobody_s_round(
         settle(each, 10.0)
 
 
+@pytest.mark.long
 def test_rounds_go_on_after_an_elastic_query_of_the_session_has_changed_the_number(
     spark: SparkSession, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
