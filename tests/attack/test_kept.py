@@ -41,7 +41,7 @@ def test_one_identity_fills_no_redis_through_two_replicas(replicas: list[Victim]
     found: list[Filled] = []
 
     def attack(number: int) -> None:
-        found.append(fill(replicas[number % 2].grpc, ATTACKER, f"flooded-{number}", 40, 1 << 15, 2))
+        found.append(fill(replicas[number % 2].grpc, ATTACKER, f"flooded-{number}", 60, 1 << 15, 2))
 
     threads = [threading.Thread(target=attack, args=(number,)) for number in range(4)]
     for thread in threads:
