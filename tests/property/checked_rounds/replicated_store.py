@@ -53,7 +53,6 @@ class ReplicatedStore:
 
     now: float = 0.0
     ahead: float = 0.0
-    highest: int = 0  # incarnation that was ever begun
     books: Books = field(default_factory=Books)
     follower: tuple[Any, ...] | None = None
 
@@ -84,9 +83,7 @@ class ReplicatedStore:
             return
         incarnation, _, merged = after
         if before is None or incarnation != before[0]:
-            if incarnation <= self.highest:
-                raise Broken(f"incarnation {incarnation} begins after {self.highest}")
-            self.highest, self.books = incarnation, Books(incarnation)
+            self.books = Books(incarnation)
         elif merged != before[2]:
             last = self.log().last
             assert last is not None

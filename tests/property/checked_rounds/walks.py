@@ -13,7 +13,7 @@ from tests.property.checked_rounds.world import Move, Shape, World
 
 __all__ = ["Walk", "random_walk"]
 
-FAULTS = {"call": 12, "network": 40, "death": 4, "failover": 2}
+FAULTS = {"call": 12, "network": 40, "death": 4, "failover": 6}
 """How many there may be between two checks."""
 
 
@@ -44,7 +44,7 @@ def random_walk(seed: int, steps: int, between: int = 120, faults: Mapping[str, 
 
 def _some_trouble(world: World, rng: random.Random, moves: int, faults: Mapping[str, int], walk: Walk) -> None:
     left = Counter(faults)
-    trouble = rng.choice((0.02, 0.1, 0.3))
+    trouble = rng.choice((0.05, 0.1, 0.3))
     for _ in range(moves):
         move = _any_move(world, rng, left, trouble)
         left[move.fault] -= 1

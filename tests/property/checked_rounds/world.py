@@ -20,7 +20,10 @@ from tests.property.checked_rounds.clockwork import StillLoop
 from tests.property.checked_rounds.replicated_store import EPOCH, STREAM, Broken, ReplicatedStore
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.messages import Answer, Report
-from unskew.core.rounds.round_log import ReportKey
+from unskew.core.rounds.next_step import Seal, Step
+from unskew.core.rounds.round_digests import NOTHING_SEEN, SeenRound
+from unskew.core.rounds.replica import ReplicaState
+from unskew.core.rounds.round_log import ReportKey, RoundView
 from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream_spec import StreamSpec
 from unskew.service.api.verbs import Synced
@@ -109,12 +112,25 @@ class Process:
         base = _Inline(store, clock, ignore, TUNING)
         base.process = self
         self.rounds = Rounds(base, Streams(base, incarnations))
+        self.rounds.recorder = _decided
 
     async def call(self, op: str, args: tuple[Any, ...]) -> Any:
         answer = self.world.loop.create_future()
         if self.alive:
             self.world.calls.append(Call(self, op, args, answer))
         return await answer
+
+
+def _decided(_: str, view: RoundView, state: ReplicaState, now: float, step: Step) -> None:
+    """No round is sealed while it waits for somebody, by what the replica saw."""
+    if isinstance(step, Seal):
+        assert view.opened is not None
+        missing = view.live() - view.reported.keys()
+        if missing and view.now < view.opened + state.rules.patience * state.dsync:
+            _broken.append(f"round {step.epoch} is sealed without {sorted(missing)}")
+
+
+_broken: list[str] = []  # a driver survives an error in a step, so it is kept for the next check
 
 
 def _clock(world: World) -> float:
@@ -130,10 +146,11 @@ class Partner:
     seq: int = 0
     waiting: Report | None = None
     data: bytes = b""
-    version: tuple[int, int] = (0, 0)
+    seen: SeenRound = NOTHING_SEEN
     due: float = 0.0
     home: int = 0
     acked: list[tuple[ReportKey, tuple[int, int]]] = field(default_factory=list)
+    taken: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def report(self, rows: int) -> Report:
         self.seq += 1
@@ -148,7 +165,10 @@ class Partner:
         if self.waiting is not None and self.waiting.name in answer.merged:
             self.acked.append((ReportKey(*self.waiting.name), answer.version))
             self.waiting = None
-        self.version = max(self.version, answer.version)
+        if answer.version > self.seen[:2]:
+            table = answer.table
+            said = table.hashes.tobytes(), table.rows.tobytes(), table.values.tobytes(), tuple(sorted(answer.unsure))
+            self.seen, self.taken[answer.version] = answer.seen, said
 
 
 @dataclass(eq=False)
@@ -157,7 +177,7 @@ class Request:
 
     report: Report
     data: bytes
-    version: tuple[int, int]
+    seen: SeenRound
     home: int
 
 
@@ -180,7 +200,6 @@ class World:
         self.replies: list[Reply] = []
         self.news: list[tuple[int, News]] = []
         self.agents = {name: Partner(name, home=at % shape.replicas) for at, name in enumerate(shape.agents)}
-        self.answers: dict[tuple[int, int], set[Any]] = {}
         self._rows = 0
         self.replicas = [Process(self, number) for number in range(shape.replicas)]
         self.store.ask("put_stream", (STREAM, spec_to_bytes(SPEC)))
@@ -222,6 +241,8 @@ class World:
         self.steps += 1
         move.do()
         self.loop.settle()
+        if _broken:
+            raise Broken(_broken.pop())
 
     # -- the store
 
@@ -259,7 +280,7 @@ class World:
     def _arrive(self, one: Request, at: int) -> None:
         self.requests.remove(one)
         process = self.replicas[at % len(self.replicas)]
-        asked = process.rounds.sync(STREAM, one.report, 2.0 * DSYNC, one.version, one.data)
+        asked = process.rounds.sync(STREAM, one.report, 2.0 * DSYNC, one.seen, one.data)
         task = self.loop.create_task(asked)
         task.add_done_callback(partial(self._replied, process, one.report))
 
@@ -271,17 +292,10 @@ class World:
             raise failed
         if process.alive:
             answer = None if failed is not None else task.result().answer
-            if answer is not None:
-                self._note(answer)
             self.replies.append(Reply(report.agent, report.session, answer))
 
-    def _note(self, answer: Answer) -> None:
-        table = answer.table
-        said = table.hashes.tobytes(), table.rows.tobytes(), table.values.tobytes(), tuple(sorted(answer.unsure))
-        self.answers.setdefault(answer.version, set()).add(said)
-
     def _double(self, one: Request) -> None:
-        self.requests.append(Request(one.report, one.data, one.version, one.home))
+        self.requests.append(Request(one.report, one.data, one.seen, one.home))
 
     def _answer(self, one: Reply) -> None:
         self.replies.remove(one)
@@ -316,7 +330,7 @@ class World:
         else:
             agent.home += 1
         assert agent.waiting is not None
-        self.requests.append(Request(agent.waiting, agent.data, agent.version, agent.home))
+        self.requests.append(Request(agent.waiting, agent.data, agent.seen, agent.home))
 
     # -- deaths
 
@@ -330,13 +344,20 @@ class World:
 
     def _agent_dies(self, name: str) -> None:
         """And begins anew, without what it had under way or knew."""
-        agent = self.agents[name]
-        agent.session, agent.seq, agent.waiting, agent.version = agent.session + 1, 0, None, (0, 0)
+        old = self.agents[name]
+        self.agents[name] = Partner(name, old.session + 1, due=old.due, home=old.home)
 
     # -- what has to be true
 
     def check(self) -> None:
-        """Let all go well from now on: every agent that waits is answered, and the books are right."""
+        """Let all go well from now on: every agent that waits is answered, and so is its next report, with which it shows
+        what it was told; then the books are right."""
+        self._settle()
+        self._settle()
+        self._check_acknowledged()
+        self._check_answers()
+
+    def _settle(self) -> None:
         for agent in self.agents.values():
             if agent.waiting is None:
                 self._send(agent)
@@ -347,11 +368,10 @@ class World:
             self.make(self.moves()[0])
         else:
             raise Broken(f"waits for ever: {[n for n, r in waiting.items() if self.agents[n].waiting is r]}")
-        self._check_acknowledged()
-        self._check_answers()
 
     def _check_acknowledged(self) -> None:
-        """Each acknowledged report is in one round, or there is a newer incarnation than that of its answer."""
+        """Each acknowledged report is in one round, or there is a newer incarnation than that of its answer. Where the
+        agent has died, and the replica, and the store lost the round, nobody is left who could tell."""
         books = self.store.books
         for agent in self.agents.values():
             for name, (incarnation, epoch) in agent.acked:
@@ -361,6 +381,9 @@ class World:
                     raise Broken(f"{name}, answered in round {epoch}, is in {books.count(name)} rounds")
 
     def _check_answers(self) -> None:
-        for version, said in self.answers.items():
-            if len(said) > 1 and version[0] == self.store.books.incarnation:
-                raise Broken(f"{len(said)} answers for round {version}")
+        """No two agents that live were told different things of one round, unless a newer incarnation says so."""
+        now = self.store.books.incarnation
+        for version in {version for agent in self.agents.values() for version in agent.taken if version[0] >= now}:
+            said = {agent.taken[version] for agent in self.agents.values() if version in agent.taken}
+            if len(said) > 1 or version[0] > now:
+                raise Broken(f"{len(said)} answers for round {version}, and the stream is at {now}")
