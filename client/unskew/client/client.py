@@ -19,11 +19,11 @@ from unskew.client.credentials import Credentials
 from unskew.client.plan_cache import PlanCache
 from unskew.client.results import Built, Explained, Fetched, Reported, Scale, StreamInfo, Synced
 from unskew.client.watch import Watch
-from unskew.core.rounds.round_digests import NOTHING_SEEN, SeenRound
 from unskew.core.errors import ConfigError, UnskewError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan, Version
 from unskew.core.rounds.messages import Report
+from unskew.core.rounds.round_digests import NOTHING_SEEN, SeenRound
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, check_name
 from unskew.v1 import partitioner_pb2 as pb
 

@@ -72,30 +72,6 @@ def a_commit_is_taken_whatever_is_there() -> Any:
 
 
 @mutant
-def a_commit_is_not_compared_with_the_reports_of_its_round() -> Any:
-    def commit(log: RoundLog, offered: Commit, now: float, forget: float) -> bool:
-        if offered.epoch != log.merged + 1 or offered.epoch >= log.open:
-            return False
-        log.epochs.pop(offered.epoch, None)
-        log.merged, log.last = offered.epoch, offered
-        for name in offered.names:
-            log.agents.setdefault(name.agent, _AgentRecord()).merged = name[1:]
-        return True
-
-    return mock.patch.object(RoundLog, "commit", commit)
-
-
-@mutant
-def a_commit_is_not_compared_with_the_rounds_before_it() -> Any:
-    sound = RoundLog.commit
-
-    def commit(log: RoundLog, offered: Commit, now: float, forget: float) -> bool:
-        return sound(log, replace(offered, after=b""), now, forget)
-
-    return mock.patch.object(RoundLog, "commit", commit)
-
-
-@mutant
 def a_seal_is_answered_before_it_is_done() -> Any:
     async def seal(store: MemoryStore, stream: str, epoch: int) -> bool:
         return True
@@ -132,7 +108,7 @@ def nobody_takes_a_round_over() -> Any:
 
 @mutant
 def a_lost_round_is_not_noticed() -> Any:
-    return mock.patch.object(SeenRound, "is_lost", lambda seen, version, digests: False)
+    return mock.patch.object(SeenRound, "is_lost", return_value=False)
 
 
 @mutant

@@ -17,13 +17,13 @@ from unskew.service.stores.limits import Limits
 from unskew.service.stores.memory import MemoryStore
 from unskew.service.stores.records import News
 
-__all__ = ["STREAM", "Broken", "ReplicatedStore", "at_once"]
+__all__ = ["STREAM", "BrokenError", "ReplicatedStore", "at_once"]
 
 STREAM = "clicks"
 EPOCH = 1e9  # what the store's clock says when the run begins
 
 
-class Broken(AssertionError):
+class BrokenError(AssertionError):
     """A promise that was not kept."""
 
 
@@ -89,9 +89,9 @@ class ReplicatedStore:
             assert last is not None
             names = frozenset(last.names)
             if merged != before[2] + 1:
-                raise Broken(f"round {merged} is merged after {before[2]}")
+                raise BrokenError(f"round {merged} is merged after {before[2]}")
             if twice := [name for name in names if self.books.count(name)]:
-                raise Broken(f"merged twice: {twice}")
+                raise BrokenError(f"merged twice: {twice}")
             self.books = replace(self.books, rounds=(*self.books.rounds, names))
 
     # -- faults

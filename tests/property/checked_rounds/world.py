@@ -1,5 +1,5 @@
-"""Two replicas as they are in production (``Rounds``, ``RoundDriver`` and ``RecoveringStore``), a store that fails over,
-a network that loses, doubles and reorders, and agents; all of it moves only when it is told to.
+"""Two replicas as they are in production (``Rounds``, ``RoundDriver``, ``RecoveringStore``), a store that fails over, a
+network that loses, doubles and reorders, and agents; all of it moves only when it is told to.
 
 What can happen next is a list of ``Move``s, the first of which is what happens where nothing goes wrong. Each call of
 a replica to the store waits until a move lets it happen, refuses it, or lets it happen and loses the answer, so that
@@ -9,6 +9,7 @@ the caller asks again. A replica that dies is never heard of again, whatever it 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.property.checked_rounds.clockwork import StillLoop
-from tests.property.checked_rounds.replicated_store import EPOCH, STREAM, Broken, ReplicatedStore
+from tests.property.checked_rounds.replicated_store import EPOCH, STREAM, BrokenError, ReplicatedStore
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.messages import Answer, Report
 from unskew.core.rounds.next_step import Seal, Step
-from unskew.core.rounds.round_digests import NOTHING_SEEN, SeenRound
 from unskew.core.rounds.replica import ReplicaState
+from unskew.core.rounds.round_digests import NOTHING_SEEN, SeenRound
 from unskew.core.rounds.round_log import ReportKey, RoundView
 from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream_spec import StreamSpec
@@ -71,6 +72,7 @@ class Call:
     args: tuple[Any, ...]
     answer: asyncio.Future[Any]
     lost: bool = False
+    hangs: bool = False
 
 
 class _Gate:
@@ -208,15 +210,24 @@ class World:
 
     def moves(self) -> list[Move]:
         """The first is what happens where nothing goes wrong."""
-        found = [Move(f"{call.op} at {call.at.number}", partial(self._happen, call)) for call in self.calls]
+        calls = [Move(f"{call.op} at {call.at.number}", partial(self._happen, call)) for call in self.calls]
+        found = [move for move, call in zip(calls, self.calls, strict=True) if not call.hangs]
         found += [Move(f"report of {one.report.name}", partial(self._arrive, one, one.home)) for one in self.requests]
         found += [Move(f"answer to {one.agent}", partial(self._answer, one)) for one in self.replies]
         found += [Move(f"news to {at}", partial(self._hear, at, news)) for at, news in self.news]
-        return [*found, Move("time", self._pass)]
+        late = [move for move, call in zip(calls, self.calls, strict=True) if call.hangs]
+        return [*found, Move("time", self._pass), *late]
 
     def faults(self) -> list[Move]:
         """What may go wrong."""
-        found = [Move(f"{call.op} at {call.at.number}: refused", partial(self._refuse, call), "call") for call in self.calls]
+        found = [
+            Move(f"{call.op} at {call.at.number}: refused", partial(self._refuse, call), "call") for call in self.calls
+        ]
+        found += [
+            Move(f"{call.op} at {call.at.number}: hangs", partial(self._hang, call), "call")
+            for call in self.calls
+            if not call.hangs
+        ]
         found += [
             Move(f"{call.op} at {call.at.number}: answer lost", partial(self._lose_answer, call), "call")
             for call in self.calls
@@ -228,21 +239,30 @@ class World:
                 Move(f"report of {one.report.name}: twice", partial(self._double, one), "network"),
                 Move(f"report of {one.report.name}: lost", partial(self.requests.remove, one), "network"),
             ]
-        found += [Move(f"answer to {one.agent}: lost", partial(self.replies.remove, one), "network") for one in self.replies]
-        found += [Move(f"news to {at}: lost", partial(self.news.remove, (at, news)), "network") for at, news in self.news]
-        found += [Move(f"replica {at} dies", partial(self._replica_dies, at), "death") for at in range(len(self.replicas))]
+        found += [
+            Move(f"answer to {one.agent}: lost", partial(self.replies.remove, one), "network") for one in self.replies
+        ]
+        found += [
+            Move(f"news to {at}: lost", partial(self.news.remove, (at, news)), "network") for at, news in self.news
+        ]
+        found += [
+            Move(f"replica {at} dies", partial(self._replica_dies, at), "death") for at in range(len(self.replicas))
+        ]
         found += [Move(f"{name} dies", partial(self._agent_dies, name), "death") for name in self.agents]
         found += [Move("a long time", partial(self._pass, 40.0), "network")]
         if self.store.follower is None:
             return [*found, Move("the follower lags", self.store.lag, "failover")]
-        return [*found, *(Move(f"failover, clock {by:+}", partial(self.store.fail_over, by)) for by in (0.0, -3.0, 30.0))]
+        return [
+            *found,
+            *(Move(f"failover, clock {by:+}", partial(self.store.fail_over, by)) for by in (0.0, -3.0, 30.0)),
+        ]
 
     def make(self, move: Move) -> None:
         self.steps += 1
         move.do()
         self.loop.settle()
         if _broken:
-            raise Broken(_broken.pop())
+            raise BrokenError(_broken.pop())
 
     # -- the store
 
@@ -267,13 +287,15 @@ class World:
         self.calls.remove(call)
         call.answer.set_exception(UnavailableError("store: it does not answer"))
 
+    def _hang(self, call: Call) -> None:
+        """For as long as chance has it."""
+        call.hangs = True
+
     def _lose_answer(self, call: Call) -> None:
         """It is done, and the caller asks once more."""
         call.lost = True
-        try:
+        with contextlib.suppress(ServiceError):
             self._ask(call)
-        except ServiceError:
-            pass
 
     # -- the network
 
@@ -350,14 +372,16 @@ class World:
     # -- what has to be true
 
     def check(self) -> None:
-        """Let all go well from now on: every agent that waits is answered, and so is its next report, with which it shows
-        what it was told; then the books are right."""
+        """Let all go well from now on: every agent that waits is answered, and so is its next report, with which it
+        shows what it was told; then the books are right."""
         self._settle()
         self._settle()
         self._check_acknowledged()
         self._check_answers()
 
     def _settle(self) -> None:
+        for call in self.calls:
+            call.hangs = False
         for agent in self.agents.values():
             if agent.waiting is None:
                 self._send(agent)
@@ -367,7 +391,7 @@ class World:
                 break
             self.make(self.moves()[0])
         else:
-            raise Broken(f"waits for ever: {[n for n, r in waiting.items() if self.agents[n].waiting is r]}")
+            raise BrokenError(f"waits for ever: {[n for n, r in waiting.items() if self.agents[n].waiting is r]}")
 
     def _check_acknowledged(self) -> None:
         """Each acknowledged report is in one round, or there is a newer incarnation than that of its answer. Where the
@@ -376,9 +400,9 @@ class World:
         for agent in self.agents.values():
             for name, (incarnation, epoch) in agent.acked:
                 if incarnation > books.incarnation:
-                    raise Broken(f"{name} was answered in {incarnation}, and the stream is at {books.incarnation}")
+                    raise BrokenError(f"{name} was answered in {incarnation}, and the stream is at {books.incarnation}")
                 if incarnation == books.incarnation and books.count(name) != 1:
-                    raise Broken(f"{name}, answered in round {epoch}, is in {books.count(name)} rounds")
+                    raise BrokenError(f"{name}, answered in round {epoch}, is in {books.count(name)} rounds")
 
     def _check_answers(self) -> None:
         """No two agents that live were told different things of one round, unless a newer incarnation says so."""
@@ -386,4 +410,4 @@ class World:
         for version in {version for agent in self.agents.values() for version in agent.taken if version[0] >= now}:
             said = {agent.taken[version] for agent in self.agents.values() if version in agent.taken}
             if len(said) > 1 or version[0] > now:
-                raise Broken(f"{len(said)} answers for round {version}, and the stream is at {now}")
+                raise BrokenError(f"{len(said)} answers for round {version}, and the stream is at {now}")

@@ -129,7 +129,9 @@ class ReplicaState(NamedTuple):
         """The answer of a round was read or made. An older one than the newest changes nothing."""
         if self.answer is not None and merged.version < self.answer.version:
             return self
-        return self._replace(answer=merged, carryover=merged.carryover, keep=keep, seen=self.seen | {merged.answer.seen})
+        return self._replace(
+            answer=merged, carryover=merged.carryover, keep=keep, seen=self.seen | {merged.answer.seen}
+        )
 
     def after_shown(self, seen: SeenRound) -> ReplicaState:
         """An agent has shown the round whose answer it got."""

@@ -207,6 +207,4 @@ class RoundLog:
             for name, agent in sorted(self.agents.items())
         )
         keep = b"" if self.last is None else self.last.keep
-        return RoundView(
-            now, incarnation, self.open, self.merged, self.opened, reported, members, keep, self.digests
-        )
+        return RoundView(now, incarnation, self.open, self.merged, self.opened, reported, members, keep, self.digests)

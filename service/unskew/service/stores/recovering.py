@@ -1,11 +1,12 @@
 """How streams go on after the store lost what it had confirmed (DESIGN, section 6).
 
 Redis may come back empty, with a snapshot of an hour ago or, after a failover, without the last writes. A replica
-notices by what it has read before: this wraps its store, and remembers the settings and the latest plan of each stream;
-whether a merged round is lost is decided in ``core.rounds.replica``. Where the store is behind that, the stream begins
-a new incarnation above the lost one, once for all replicas: so no number ever means two things, and agents adopt
-whatever comes. The latest plan that the replica remembers is stored as the first one of the new incarnation, under a new version with the same routes. Reports
-and learned tables are lost: the stream starts slower, and gives no wrong answer.
+notices by what it has read before: this wraps its store, and remembers the settings and the latest plan of each
+stream; whether a merged round is lost is decided in ``core.rounds.replica``. Where the store is behind that, the stream
+begins a new incarnation above the lost one, once for all replicas: so no number ever means two things, and agents adopt
+whatever comes. The latest plan that the replica remembers is stored as the first one of the new incarnation, under a
+new version with the same routes. Reports and learned tables are lost: the stream starts slower, and gives no wrong
+answer.
 
 A deleted stream stays deleted: the store remembers it for longer than any replica trusts what it has read. A stream
 that no replica remembers is gone until somebody puts it again.
@@ -130,8 +131,8 @@ class RecoveringStore:
         return page
 
     async def renew_stream(self, last: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
-        """Where a caller has seen that something was lost; the least incarnation is known here."""
-        read, lost = _LastRead(last, monotonic() - age), last.incarnation
+        """Where a caller has seen that something was lost."""
+        read, lost = _LastRead(last, monotonic() - age), max(last.incarnation, floor - 1)
         record = await self._recoveries.once((last.name, lost), lambda: self._renew(read, lost))
         return None if record is None else (record, True)
 

@@ -38,9 +38,7 @@ class Rounds:
 
     # -- verbs
 
-    async def sync(
-        self, stream: str, report: Report, wait: float, seen: SeenRound, data: bytes = b""
-    ) -> Synced:
+    async def sync(self, stream: str, report: Report, wait: float, seen: SeenRound, data: bytes = b"") -> Synced:
         """Take the report, wait for its round. What is answered is the newest round, and only if it is newer than
         ``seen``, the one that the agent has; but an agent whose report is merged is always told so."""
         record = await self._streams.get(stream)
