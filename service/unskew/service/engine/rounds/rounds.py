@@ -52,9 +52,14 @@ class Rounds:
         end = monotonic() + max(0.0, min(wait, self._base.tuning.most_wait))
         while True:
             restarts = driver.state.restarts
-            outcome = await self._base.store.report(stream, key, data, 0.0 if report.guest else driver.state.lease)
+            lease = 0.0 if report.guest else driver.state.lease
+            outcome = await self._base.store.report(stream, key, data, lease)
             if outcome is ReportOutcome.MERGED:
-                return await self._merged(driver, key, report)
+                merged = await self._newest(driver, key)
+                # A store that has failed over since may not have that round, nor the report.
+                if key in merged.names or await self._base.store.report(stream, key, data, lease) is outcome:
+                    return _told(driver, merged, key, report)
+                continue
             if outcome is ReportOutcome.OLDER:
                 self._base.observer(Skipped(stream, "report", "older than one of the same agent that has come"))
                 return _newer(driver, await driver.newest(), seen)
@@ -90,15 +95,14 @@ class Rounds:
                 raise driver.error
         return True
 
-    async def _merged(self, driver: RoundDriver, key: ReportKey, report: Report) -> Synced:
-        """The report is in a merged round: its answer, or that of a later round as if it were in that."""
+    async def _newest(self, driver: RoundDriver, key: ReportKey) -> MergedRound:
+        """The round of this report, which is merged, or a later one."""
         newest = await driver.newest()
         if newest is None or key not in newest.names:
             newest = await driver.newest(fresh=True)
         if newest is None:
             raise UnavailableError("the round of this report is merged, and its answer is gone; send the next report")
-        answer = newest.answer if key in newest.names else as_if_merged(newest.answer, report)
-        return Synced(answer, newest.version[0], merged=True, age=driver.age(newest))
+        return newest
 
     # -- for the other parts
 
@@ -160,6 +164,12 @@ def _check_workers(report: Report, record: CachedStream) -> None:
             f"{partitions} partitions; start the agent anew with that number",
             field="report.table.workers",
         )
+
+
+def _told(driver: RoundDriver, newest: MergedRound, key: ReportKey, report: Report) -> Synced:
+    """The answer of the report's round, or that of a later round as if it were in that."""
+    answer = newest.answer if key in newest.names else as_if_merged(newest.answer, report)
+    return Synced(answer, newest.version[0], merged=True, age=driver.age(newest))
 
 
 def _newer(driver: RoundDriver, newest: MergedRound | None, seen: SeenRound) -> Synced:
