@@ -285,6 +285,64 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         yield Cluster(nodes)
 
 
+@dataclass
+class Followed:
+    """A node of a cluster and its follower: whichever is the master has the slots."""
+
+    cluster: Cluster
+    servers: list[Server]
+
+    def master(self) -> Server:
+        return next(one for one in self.servers if one.running and one.info("replication")["role"] == "master")
+
+    def replica(self) -> Server:
+        master = self.master()
+        return next(one for one in self.servers if one is not master)
+
+    def whole(self) -> bool:
+        """The follower is in step, and the other nodes see both."""
+        if self.replica().info("replication").get("master_link_status") != "up" or not self.master().followed():
+            return False
+        seen = [_text(node.ask("CLUSTER", "NODES")) for node in self.cluster.nodes if node not in self.servers]
+        return not any("fail" in nodes for nodes in seen)
+
+    def failed_over(self, old: Server) -> None:
+        def done() -> bool:
+            return self.master() is not old and all(_serves(node) for node in self.cluster.nodes if node.running)
+
+        wait_for("failover", done, 120.0)
+
+    def restore(self) -> None:
+        for server in self.servers:
+            if not server.running:
+                server.start()
+            server.ask("CONFIG", "SET", "masterauth", "")
+        wait_for("cluster", self.whole, 120.0)
+
+
+@contextlib.contextmanager
+def followed(cluster: Cluster, node: Server, folder: Path) -> Iterator[Followed]:
+    """With a follower of this node."""
+    bus = free_ports(1)[0]
+    options = ["cluster-enabled yes", f"cluster-port {bus}", "cluster-node-timeout 1000"]
+    follower = _started(folder, [*options, "cluster-replica-validity-factor 0"])
+    try:
+        node.ask("CONFIG", "SET", "cluster-replica-validity-factor", 0)
+        node.ask("CLUSTER", "MEET", "127.0.0.1", follower.port, bus)
+        mine = _text(node.ask("CLUSTER", "MYID"))
+        wait_for("a node", lambda: mine in _text(follower.ask("CLUSTER", "NODES")) and _serves(follower), 120.0)
+        follower.ask("CLUSTER", "REPLICATE", mine)
+        pair = Followed(cluster, [node, follower])
+        wait_for("a follower", pair.whole, 120.0)
+        yield pair
+    finally:
+        follower.kill()
+
+
+def _serves(node: Server) -> bool:
+    return "cluster_state:ok" in _text(node.ask("CLUSTER", "INFO"))
+
+
 def _ready(node: Server) -> bool:
     info = dict(line.split(":") for line in _text(node.ask("CLUSTER", "INFO")).split())
     return info["cluster_state"] == "ok" and info["cluster_known_nodes"] == "3"
