@@ -152,7 +152,9 @@ async def run(topology: Topology, url: str, times: int) -> Books:
     with serving("--store", url) as one, serving("--store", url) as two:
         target = f"ipv4:{one.target},{two.target}"
         with Client(target) as client:
-            client.put_stream(STREAM, partitions=WORKERS, policy="dalton", dsync=DSYNC, dsync_min=DSYNC, dsync_max=DSYNC)
+            client.put_stream(
+                STREAM, partitions=WORKERS, policy="dalton", dsync=DSYNC, dsync_min=DSYNC, dsync_max=DSYNC
+            )
         reading = asyncio.create_task(books.read(store))
         with agents_at(target) as agents:
             await asyncio.to_thread(go_on, agents, 2)
