@@ -42,7 +42,7 @@ from unskew.service.stores.ports import Store
 
 STREAM, WORKERS, AGENTS, DSYNC = "clicks", 4, 6, 0.3
 CAUSES = ("planned", "killed", "cut off and killed")
-_PATIENT = 180.0
+_PATIENT = 300.0
 
 Topology = Sentinels | Followed
 
@@ -63,13 +63,19 @@ class Witness(Agent):
 
 @dataclass
 class Books:
-    """What was read of the rounds, and what was found wrong."""
+    """What was read of the rounds, and what was found wrong. ``str`` is the figures."""
 
     rounds: dict[SeenRound, tuple[ReportKey, ...]] = field(default_factory=dict)
     incarnations: set[int] = field(default_factory=set)
     lost: int = 0
     doubled: int = 0
     answers: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.rounds):,} rounds and {self.answers:,} answers read, {len(self.incarnations)} incarnations; "
+            f"answers of rounds lost without a new incarnation: {self.lost}, reports merged twice: {self.doubled}"
+        )
 
     async def read(self, store: Store) -> None:
         """The rounds, as they are merged."""
@@ -152,9 +158,8 @@ async def run(topology: Topology, url: str, times: int) -> Books:
     with serving("--store", url) as one, serving("--store", url) as two:
         target = f"ipv4:{one.target},{two.target}"
         with Client(target) as client:
-            client.put_stream(
-                STREAM, partitions=WORKERS, policy="dalton", dsync=DSYNC, dsync_min=DSYNC, dsync_max=DSYNC
-            )
+            at = {"dsync": DSYNC, "dsync_min": DSYNC, "dsync_max": DSYNC}
+            client.put_stream(STREAM, partitions=WORKERS, policy="dalton", **at)
         reading = asyncio.create_task(books.read(store))
         with agents_at(target) as agents:
             await asyncio.to_thread(go_on, agents, 2)
@@ -166,6 +171,8 @@ async def run(topology: Topology, url: str, times: int) -> Books:
                 told = [seen for agent, at in zip(agents, began, strict=True) for seen in list(agent.answered[at:])]
                 books.judge(await view_of(store), told)
                 await asyncio.to_thread(topology.restore)
+                if (number + 1) % 10 == 0:
+                    print(f"  {number + 1}: {books}", flush=True)
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)
     await store.close()
@@ -211,12 +218,7 @@ async def measured(kind: str, times: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         async with topology_of(kind, Path(folder)) as (topology, url):
             books = await run(topology, url, times)
-    print(
-        f"{kind}: {times} failovers in {time.monotonic() - began:.0f} s, {len(books.rounds):,} rounds and "
-        f"{books.answers:,} answers looked at, {len(books.incarnations)} incarnations; "
-        f"answers of rounds lost without a new incarnation: {books.lost}, reports merged twice: {books.doubled}",
-        flush=True,
-    )
+    print(f"{kind}: {times} failovers in {time.monotonic() - began:.0f} s, {books}", flush=True)
     return not books.lost and not books.doubled
 
 

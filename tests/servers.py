@@ -217,7 +217,7 @@ class Sentinels:
                 return False
             return not old.running or old.info("replication")["role"] == "slave"
 
-        wait_for("failover", done, 120.0)
+        wait_for("failover", done, 300.0)
 
 
 def _fields(flat: Any) -> dict[str, str]:
@@ -310,7 +310,7 @@ class Followed:
         def done() -> bool:
             return self.master() is not old and all(_serves(node) for node in self.cluster.nodes if node.running)
 
-        wait_for("failover", done, 120.0)
+        wait_for("failover", done, 300.0)
 
     def restore(self) -> None:
         for server in self.servers:
@@ -323,9 +323,7 @@ class Followed:
 @contextlib.contextmanager
 def followed(cluster: Cluster, node: Server, folder: Path) -> Iterator[Followed]:
     """With a follower of this node."""
-    bus = free_ports(1)[0]
-    options = ["cluster-enabled yes", f"cluster-port {bus}", "cluster-node-timeout 1000"]
-    follower = _started(folder, [*options, "cluster-replica-validity-factor 0"])
+    follower, bus = _follower(folder)
     try:
         node.ask("CONFIG", "SET", "cluster-replica-validity-factor", 0)
         node.ask("CLUSTER", "MEET", "127.0.0.1", follower.port, bus)
@@ -337,6 +335,19 @@ def followed(cluster: Cluster, node: Server, folder: Path) -> Iterator[Followed]
         yield pair
     finally:
         follower.kill()
+
+
+def _follower(folder: Path) -> tuple[Server, int]:
+    """A node without slots, and its second port; on others, if somebody took that meanwhile."""
+    for attempt in range(_TRIES):
+        bus = free_ports(1)[0]
+        options = ["cluster-enabled yes", f"cluster-port {bus}", "cluster-node-timeout 2000"]
+        try:
+            return _started(folder, [*options, "cluster-replica-validity-factor 0"]), bus
+        except RuntimeError:
+            if attempt == _TRIES - 1:
+                raise
+    raise AssertionError
 
 
 def _serves(node: Server) -> bool:

@@ -11,8 +11,8 @@ Keys of a stream, all under one hash tag ``{prefix:stream}:``
   ``u:<kind>`` hash: batch -> its bytes, parts and sources.
 - ``vs`` zset of plan versions, all of score 0, so in their order; ``v:<version>`` hash; ``w`` hash: purpose -> version.
 - ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> arrival, digest, size; ``s:<epoch>`` bytes of
-  its reports; ``a`` zset of agents by
-  lease; ``q`` hash: agent -> its last report that was taken and its last merged one; ``c`` hash: the last commit.
+  its reports; ``a`` zset of agents by lease; ``q`` hash: agent -> its last report that was taken and its last merged
+  one; ``c`` hash: the last commit, with the digests of the last rounds (``core.rounds.round_digests``).
 - ``n:<kind>`` list: entries of the history, each behind its time.
 
 Times are whole microseconds by Redis TIME. A number that may pass 2^53 (session, seq, run, version) is 20 digits of
