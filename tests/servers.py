@@ -301,7 +301,7 @@ class Followed:
 
     def whole(self) -> bool:
         """The follower is in step, and the other nodes see both."""
-        if self.replica().info("replication").get("master_link_status") != "up" or not self.master().followed():
+        if self.replica().info("replication").get("master_link_status") != "up":
             return False
         seen = [_text(node.ask("CLUSTER", "NODES")) for node in self.cluster.nodes if node not in self.servers]
         return not any("fail" in nodes for nodes in seen)

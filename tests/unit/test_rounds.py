@@ -365,6 +365,16 @@ def test_a_store_that_has_another_round_under_a_number_that_was_answered_begins_
     assert next_step(newer, again.after_begin_anew(), 101.0) == Wait(0.0)
 
 
+def test_what_agents_show_while_the_store_is_away_is_bounded() -> None:
+    """An agent may show anything, as often as it likes."""
+    shown = state()
+    for epoch in range(1000):
+        shown = shown.after_shown(SeenRound(9, epoch))
+    assert len(shown.seen) == 64
+    of = view(merged=1000, open=1001)
+    assert shown.after_look(of, 100.0, shown.seen).seen == held(9, 63)
+
+
 def test_the_digests_of_the_last_rounds_are_kept() -> None:
     """Each tells apart all that came before it."""
     digests = begun(9)

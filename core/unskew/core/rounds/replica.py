@@ -19,6 +19,8 @@ from unskew.core.rounds.rules import RoundRules
 
 __all__ = ["Progress", "ReplicaState", "RoundTiming"]
 
+_MOST_SEEN = 64
+
 
 @dataclass(frozen=True)
 class RoundTiming:
@@ -134,8 +136,11 @@ class ReplicaState(NamedTuple):
         )
 
     def after_shown(self, seen: SeenRound) -> ReplicaState:
-        """An agent has shown the round whose answer it got."""
-        return self if seen in self.seen else self._replace(seen=self.seen | {seen})
+        """An agent has shown the round whose answer it got. While the store cannot be looked at only so many are kept:
+        agents show theirs again."""
+        if seen in self.seen or len(self.seen) >= _MOST_SEEN:
+            return self
+        return self._replace(seen=self.seen | {seen})
 
     def after_fetch(self) -> ReplicaState:
         """The newest answer was asked for, whether there was one or not."""
