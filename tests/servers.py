@@ -217,7 +217,7 @@ class Sentinels:
                 return False
             return not old.running or old.info("replication")["role"] == "slave"
 
-        wait_for("failover", done, 120.0)
+        wait_for("failover", done, 300.0)
 
 
 def _fields(flat: Any) -> dict[str, str]:
@@ -283,6 +283,75 @@ def cluster(folder: Path) -> Iterator[Cluster]:
             nodes[0].ask("CLUSTER", "MEET", "127.0.0.1", node.port, bus)
         wait_for("cluster", lambda: all(_ready(node) for node in nodes), 120.0)
         yield Cluster(nodes)
+
+
+@dataclass
+class Followed:
+    """A node of a cluster and its follower: whichever is the master has the slots."""
+
+    cluster: Cluster
+    servers: list[Server]
+
+    def master(self) -> Server:
+        return next(one for one in self.servers if one.running and one.info("replication")["role"] == "master")
+
+    def replica(self) -> Server:
+        master = self.master()
+        return next(one for one in self.servers if one is not master)
+
+    def whole(self) -> bool:
+        """The follower is in step, and the other nodes see both."""
+        if self.replica().info("replication").get("master_link_status") != "up":
+            return False
+        seen = [_text(node.ask("CLUSTER", "NODES")) for node in self.cluster.nodes if node not in self.servers]
+        return not any("fail" in nodes for nodes in seen)
+
+    def failed_over(self, old: Server) -> None:
+        def done() -> bool:
+            return self.master() is not old and all(_serves(node) for node in self.cluster.nodes if node.running)
+
+        wait_for("failover", done, 300.0)
+
+    def restore(self) -> None:
+        for server in self.servers:
+            if not server.running:
+                server.start()
+            server.ask("CONFIG", "SET", "masterauth", "")
+        wait_for("cluster", self.whole, 120.0)
+
+
+@contextlib.contextmanager
+def followed(cluster: Cluster, node: Server, folder: Path) -> Iterator[Followed]:
+    """With a follower of this node."""
+    follower, bus = _follower(folder)
+    try:
+        node.ask("CONFIG", "SET", "cluster-replica-validity-factor", 0)
+        node.ask("CLUSTER", "MEET", "127.0.0.1", follower.port, bus)
+        mine = _text(node.ask("CLUSTER", "MYID"))
+        wait_for("a node", lambda: mine in _text(follower.ask("CLUSTER", "NODES")) and _serves(follower), 120.0)
+        follower.ask("CLUSTER", "REPLICATE", mine)
+        pair = Followed(cluster, [node, follower])
+        wait_for("a follower", pair.whole, 120.0)
+        yield pair
+    finally:
+        follower.kill()
+
+
+def _follower(folder: Path) -> tuple[Server, int]:
+    """A node without slots, and its second port; on others, if somebody took that meanwhile."""
+    for attempt in range(_TRIES):
+        bus = free_ports(1)[0]
+        options = ["cluster-enabled yes", f"cluster-port {bus}", "cluster-node-timeout 2000"]
+        try:
+            return _started(folder, [*options, "cluster-replica-validity-factor 0"]), bus
+        except RuntimeError:
+            if attempt == _TRIES - 1:
+                raise
+    raise AssertionError
+
+
+def _serves(node: Server) -> bool:
+    return "cluster_state:ok" in _text(node.ask("CLUSTER", "INFO"))
 
 
 def _ready(node: Server) -> bool:

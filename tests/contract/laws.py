@@ -13,11 +13,12 @@ import pytest
 from tests.contract.backends import Backend
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_digests import begun, digests_after
 from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome
 from unskew.service.errors import ConflictError, LimitError, NotFoundError, QuotaError, UnavailableError
 from unskew.service.stores.limits import MOST_INCARNATION, Limits
 from unskew.service.stores.ports import Store
-from unskew.service.stores.records import Marks, News, PartKey, PartOutcome, PlanOutcome, PlanRecord
+from unskew.service.stores.records import Marks, News, PartKey, PartOutcome, PlanOutcome, PlanRecord, StreamRecord
 
 Law = Callable[[Backend], Awaitable[None]]
 LAWS: dict[str, Law] = {}
@@ -414,6 +415,35 @@ async def replicas_together_keep_no_more_than_an_owner_may(backend: Backend) -> 
     await asyncio.gather(*(put(number) for number in range(40)))
     sizes = [sum((await replicas[0].batch_sizes(name, "histogram")).values()) for name in streams]
     assert 2000 < sum(sizes) <= 3000
+
+
+@law
+async def an_answer_that_was_merged_after_lost_rounds_is_refused(backend: Backend) -> None:
+    """Its reports are those of the round, and what it goes on from is not: the rounds of another incarnation, or others
+    than are here."""
+    store, incarnation = await with_stream(backend)
+    for epoch in (1, 2):
+        await store.report("clicks", ReportKey("ann", 1, epoch), b"", LEASE)
+        assert await store.seal("clicks", epoch)
+        before = (await store.round("clicks")).digests
+        names = tuple(report.key for report in await store.sealed("clicks", epoch))
+        mine = replace(committed(epoch, names), after=before, digests=digests_after(before, epoch, names))
+        for other in (begun(incarnation - 1), digests_after(before, epoch, [])):
+            assert await store.commit("clicks", replace(mine, after=other)) is None
+        assert await store.commit("clicks", mine) == mine
+        assert await store.commit("clicks", mine) == mine, "its sender did not get the answer"
+        view, last = await store.round("clicks"), await store.answer("clicks")
+        assert last is not None
+        assert view.digests == last.digests == mine.digests
+    renewed = await store.renew_stream(await _existing(store), 0.0)
+    assert renewed is not None
+    assert (await store.round("clicks")).digests == begun(renewed[0].incarnation)
+
+
+async def _existing(store: Store) -> StreamRecord:
+    record = await store.stream("clicks")
+    assert record is not None
+    return record
 
 
 @law

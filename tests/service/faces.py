@@ -22,6 +22,7 @@ from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Explanation, Version
 from unskew.core.planners import make_planner
 from unskew.core.rounds.messages import Answer, Report
+from unskew.core.rounds.round_digests import SeenRound
 from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, check_name
 from unskew.service.api.verbs import BuiltPlan, Fetched, NameFilter, Overview, ScaleAnswer, StreamInfo, Summary, Synced
@@ -142,7 +143,7 @@ class FakeVerbs:
         finally:
             self.watching -= 1
 
-    async def sync(self, stream: str, report: Report, wait: float, known: tuple[int, int], data: bytes = b"") -> Synced:
+    async def sync(self, stream: str, report: Report, wait: float, known: SeenRound, data: bytes = b"") -> Synced:
         self._take("sync", stream)
         self.reports.append(report)
         if wait:

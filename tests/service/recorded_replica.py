@@ -24,6 +24,7 @@ from typing import NamedTuple
 from tests.service.engines import a_report
 from unskew.core.rounds.next_step import Merge, Step
 from unskew.core.rounds.replica import ReplicaState
+from unskew.core.rounds.round_digests import NOTHING_SEEN
 from unskew.core.rounds.round_log import RoundView
 from unskew.core.stream_spec import StreamSpec
 from unskew.service.engine.engine import Engine
@@ -81,7 +82,7 @@ async def main(url: str, log: Path, agent: str, last: float) -> None:
         for seq in itertools.count(1):
             await asyncio.sleep(PACE if last == math.inf else 2 * PACE)
             report = a_report(agent, seq, session=session, dsync=SPEC.dsync)
-            while not (await engine.sync(STREAM, report, 1.0, (0, 0))).merged:
+            while not (await engine.sync(STREAM, report, 1.0, NOTHING_SEEN)).merged:
                 pass
 
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from tests.service.engines import Cuttable, Log, a_report, engines, run, skewed, until
+from unskew.core.rounds.round_digests import NOTHING_SEEN
 from unskew.core.stream_spec import Part, StreamSpec
 from unskew.service.engine.base import Tuning
 from unskew.service.engine.engine import Engine
@@ -59,7 +60,7 @@ def test_where_nothing_is_known_the_caller_is_told_that_the_store_is_away():
                 engine.build_plan("clicks", 0),
                 engine.get_plan("clicks"),
                 anext(engine.watch_plans("clicks")),
-                engine.sync("clicks", a_report(), 5.0, (0, 0)),
+                engine.sync("clicks", a_report(), 5.0, NOTHING_SEEN),
                 engine.get_scale("clicks"),
                 engine.explain("clicks", 1),
             ):
@@ -97,14 +98,14 @@ def test_a_round_goes_on_when_the_store_is_back():
         store = Cuttable()
         async with engines(store, tuning=HASTY) as (engine,):
             await engine.put_stream("clicks", StreamSpec(4, dsync=0.2, dsync_min=0.2))
-            await asyncio.gather(*(engine.sync("clicks", a_report(name), 5.0, (0, 0)) for name in "ab"))
-            waiting = asyncio.create_task(engine.sync("clicks", a_report("a", 2), 60.0, (0, 0)))
+            await asyncio.gather(*(engine.sync("clicks", a_report(name), 5.0, NOTHING_SEEN) for name in "ab"))
+            waiting = asyncio.create_task(engine.sync("clicks", a_report("a", 2), 60.0, NOTHING_SEEN))
             await until(lambda: store.answered.count("report") == 3)
             store.cut = True
             await asyncio.sleep(0.5)
             assert not waiting.done()
             with pytest.raises(UnavailableError):
-                await engine.sync("clicks", a_report("b", 2), 0.0, (0, 0))
+                await engine.sync("clicks", a_report("b", 2), 0.0, NOTHING_SEEN)
             store.cut = False
             found = await waiting
             assert found.merged
@@ -121,16 +122,16 @@ def test_a_stream_that_the_store_lost_begins_anew_above_its_old_numbers():
         async with engines(store, tuning=HASTY) as (engine,):
             await engine.put_stream("clicks", BALANCED)
             plan = await engine.build_plan("clicks", histogram=skewed())
-            old = await engine.sync("clicks", a_report(workers=8), 5.0, (0, 0))
+            old = await engine.sync("clicks", a_report(workers=8), 5.0, NOTHING_SEEN)
             store.store = MemoryStore(lambda: 1e9)
             await engine.put_stream("clicks", BALANCED)
             again = await engine.build_plan("clicks", histogram=skewed())
             assert again.version > plan.version
             assert (await engine.get_plan("clicks")).plan == again.plan
-            known = (old.incarnation, old.answer.epoch)
+            known = old.answer.seen
             new = await engine.sync("clicks", a_report(seq=2, workers=8), 5.0, known)
             assert new.merged
-            assert (new.incarnation, new.answer.epoch) > known
+            assert (new.incarnation, new.answer.epoch) > known[:2]
             assert new.answer.epoch == 1
 
     run(main())
@@ -144,9 +145,9 @@ def test_close_finishes_what_is_under_way_and_takes_nothing_new():
         engine = Engine(store := Cuttable())
         await engine.start()
         await engine.put_stream("clicks", StreamSpec(4, "auto", dsync=3600.0, dsync_min=3600.0))
-        assert (await engine.sync("clicks", a_report("a"), 60.0, (0, 0))).merged
+        assert (await engine.sync("clicks", a_report("a"), 60.0, NOTHING_SEEN)).merged
         building = asyncio.create_task(engine.build_plan("clicks", histogram=skewed(50_000)))
-        waiting = asyncio.create_task(engine.sync("clicks", a_report("b"), 60.0, (0, 0)))
+        waiting = asyncio.create_task(engine.sync("clicks", a_report("b"), 60.0, NOTHING_SEEN))
         watch = engine.watch_plans("clicks", "nothing")
         watching = asyncio.ensure_future(anext(watch, None))
         await until(lambda: store.answered.count("report") == 2)

@@ -22,6 +22,7 @@ from tests.service import (
     test_engine_watch,
     test_engine_ways,
 )
+from unskew.core.rounds.round_digests import NOTHING_SEEN
 from unskew.core.stream_spec import StreamSpec
 from unskew.service.engine.base import Tuning
 from unskew.service.engine.engine import Engine
@@ -113,7 +114,7 @@ def test_what_one_replica_makes_reaches_those_of_another(on_redis: str, kind: Ca
         assert {one.digest for one in found} == {built.digest}
         for seq in range(1, 4):
             syncs = [
-                engine.sync("clicks", engines.a_report(f"agent {at}", seq), 60.0, (0, 0))
+                engine.sync("clicks", engines.a_report(f"agent {at}", seq), 60.0, NOTHING_SEEN)
                 for at, engine in enumerate(replicas)
             ]
             assert all(one.merged for one in await asyncio.gather(*syncs))

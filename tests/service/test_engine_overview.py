@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.service.engines import Cuttable, Log, a_report, engines, run, skewed, until
+from unskew.core.rounds.round_digests import NOTHING_SEEN
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.service.engine.base import Tuning
 from unskew.service.engine.engine import Engine
@@ -39,7 +40,7 @@ def test_every_replica_shows_what_any_of_them_did() -> None:
             await other.report_batch(
                 "clicks", Part("app/query", 1), BatchWork(EVEN.work, 10.0, 2.5, 1.0, 1.5, built.version)
             )
-            await other.sync("clicks", a_report(), 5.0, (0, 0))
+            await other.sync("clicks", a_report(), 5.0, NOTHING_SEEN)
             await noted(one)
             await noted(other)
             late = Engine(store)
@@ -125,7 +126,7 @@ def test_nothing_waits_for_what_is_written_down() -> None:
             await planned(engine)
             for number in range(1200):
                 await engine.report_batch("clicks", Part("app", number), EVEN)
-            await engine.sync("clicks", a_report(), 0.0, (0, 0))
+            await engine.sync("clicks", a_report(), 0.0, NOTHING_SEEN)
             assert time.monotonic() - began < 60.0
             assert {event.what for event in log.of(Skipped)} == {"note"}
             began = time.monotonic()

@@ -13,6 +13,7 @@ from tests.service.engines import Log, a_report, engines, run, skewed
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_digests import NOTHING_SEEN
 from unskew.core.stream_spec import Part, StreamSpec
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import PlanBuilt, PlanServed, StoreCalled, StreamChanged
@@ -345,7 +346,7 @@ def test_dalton_plans_from_what_the_agents_learned():
                 values = [-1.0] * 4
                 values[best] = 0.5
                 report = a_report(seq=best, key=key, values=values, rows=5000)
-                assert (await engine.sync("clicks", report, 5.0, (0, 0))).merged
+                assert (await engine.sync("clicks", report, 5.0, NOTHING_SEEN)).merged
                 await engine.build_plan("clicks", histogram=histogram)
                 explained = await engine.explain("clicks", key)
                 placed.add(explained.partitions[int(np.argmax(explained.shares))])

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.service.engines import Cuttable, Log, a_report, engines, run, skewed, until
 from tests.service.faces import Served, digest_of, histogram, report, served
 from unskew.core.plan.plan import PlanInfo, Version
+from unskew.core.rounds.round_digests import NOTHING_SEEN
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.core.version import __version__
 from unskew.service.engine.engine import Engine
@@ -545,9 +546,9 @@ def test_a_round_takes_from_its_first_report_to_its_answer() -> None:
         log = Log()
         async with engines(observer=log) as (engine,):
             await engine.put_stream("s", StreamSpec(4, "balanced", dsync=0.2, dsync_min=0.1))
-            both = [engine.sync("s", a_report(name, dsync=0.2), 60.0, (0, 0)) for name in ("a", "b")]
+            both = [engine.sync("s", a_report(name, dsync=0.2), 60.0, NOTHING_SEEN) for name in ("a", "b")]
             await asyncio.gather(*both)
-            await engine.sync("s", a_report("a", 2, dsync=0.2), 60.0, (0, 0))
+            await engine.sync("s", a_report("a", 2, dsync=0.2), 60.0, NOTHING_SEEN)
             (late,) = (event for event in log.of(RoundMerged) if event.outcome == "deadline")
             assert 0.1 < late.seconds < 60.0
 

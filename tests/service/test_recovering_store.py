@@ -17,6 +17,7 @@ import pytest
 from tests.servers import Server, single
 from tests.service.engines import Log, a_report, run, skewed, until
 from unskew.core.plan.plan import Plan
+from unskew.core.rounds.round_digests import NOTHING_SEEN
 from unskew.core.rounds.round_log import Commit, ReportKey
 from unskew.core.stream_spec import StreamSpec
 from unskew.service.engine.base import Tuning
@@ -27,7 +28,7 @@ from unskew.service.stores import open_store
 from unskew.wire import plan_from_bytes
 
 SPEC = StreamSpec(4, "balanced", dsync=0.5, dsync_min=0.5)
-NEVER = (0, 0)
+NEVER = NOTHING_SEEN
 
 
 @pytest.fixture(scope="module")
@@ -219,9 +220,9 @@ def test_a_store_that_comes_back_with_an_older_state_is_noticed(tmp_path: Path):
             latest = plan_from_bytes((await one.get_plan("clicks")).plan)
             assert latest.version.incarnation > lost.version.incarnation
             assert latest.digest == lost.digest, "the newest that anybody was given"
-            known = (told.incarnation, told.answer.epoch)
+            known = told.answer.seen
             found = await one.sync("clicks", a_report(seq=3), 10.0, known)
-            assert (found.incarnation, found.answer.epoch) > known
+            assert (found.incarnation, found.answer.epoch) > known[:2]
             assert (await two.sync("clicks", a_report("b", 2), 10.0, known)).incarnation == found.incarnation
             assert replicas.restored() == 1
 
@@ -240,7 +241,29 @@ def test_a_round_that_was_told_and_is_lost_begins_a_new_life(tmp_path: Path):
             told = await one.sync("clicks", a_report(), 5.0, NEVER)
             server.kill()
             server.start()
-            found = await one.sync("clicks", a_report(seq=2), 10.0, (told.incarnation, told.answer.epoch))
+            found = await one.sync("clicks", a_report(seq=2), 10.0, told.answer.seen)
+            assert (found.merged, found.incarnation > told.incarnation) == (True, True)
+
+    with single(tmp_path, "save 3600 1000000") as server:
+        run(main(server))
+
+
+def test_a_lost_round_whose_number_is_given_away_again_begins_a_new_life(tmp_path: Path):
+    """The replica that answered it is dead. Another one, which has not seen it, has merged a round of the same number
+    before the agent reports again: the agent shows what it was told."""
+
+    async def main(server: Server) -> None:
+        replicas = Replicas(server, 2, Tuning(poll=0.2))
+        async with replicas as (one, two):
+            await one.put_stream("clicks", SPEC)
+            server.ask("SAVE")
+            told = await one.sync("clicks", a_report(), 10.0, NEVER)
+            await one.close()
+            server.kill()
+            server.start()
+            other = await two.sync("clicks", a_report("b"), 10.0, NEVER)
+            assert other.answer.version == told.answer.version
+            found = await two.sync("clicks", a_report(seq=2), 10.0, told.answer.seen)
             assert (found.merged, found.incarnation > told.incarnation) == (True, True)
 
     with single(tmp_path, "save 3600 1000000") as server:

@@ -11,6 +11,7 @@ import pytest
 from tests.service.engines import a_report, engines, run
 from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.messages import Report
+from unskew.core.rounds.round_digests import NOTHING_SEEN
 from unskew.core.stream_spec import StreamSpec
 from unskew.service.engine.rounds import round_driver
 from unskew.service.engine.rounds.reducer import RoundResult, reduce_round
@@ -41,7 +42,7 @@ def test_only_a_large_round_is_merged_in_a_thread(
     async def main() -> None:
         async with engines() as (engine,):
             await engine.put_stream("clicks", StreamSpec(WORKERS, dsync=1.0, dsync_min=1.0))
-            found = await engine.sync("clicks", report, 5.0, (0, 0))
+            found = await engine.sync("clicks", report, 5.0, NOTHING_SEEN)
             assert found.merged
 
     run(main())

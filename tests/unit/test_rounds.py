@@ -15,9 +15,10 @@ from unskew.core.errors import ConfigError
 from unskew.core.rounds.carryover import MergedRound, RoundCarryover
 from unskew.core.rounds.dsync import DsyncBounds, Interval, Round
 from unskew.core.rounds.messages import Report
-from unskew.core.rounds.next_step import Fetch, Merge, Seal, TakeOver, Wait, next_step
+from unskew.core.rounds.next_step import BeginAnew, Fetch, Merge, Seal, TakeOver, Wait, next_step
 from unskew.core.rounds.reduce_round import as_if_merged
 from unskew.core.rounds.replica import ReplicaState, RoundTiming
+from unskew.core.rounds.round_digests import SeenRound, begun, digest_of, digests_after
 from unskew.core.rounds.round_log import Member, ReportOutcome, RoundView
 from unskew.core.rounds.rules import RoundRules, check_report
 from unskew.core.sketches.frequent import FrequentItems
@@ -281,6 +282,10 @@ def merged_round(epoch: int, incarnation: int = 9) -> MergedRound:
     return MergedRound(answer, frozenset(), replace(one.state.carryover, incarnation=incarnation))
 
 
+def held(incarnation: int, epoch: int, digest: int = 0) -> frozenset[SeenRound]:
+    return frozenset({SeenRound(incarnation, epoch, digest)})
+
+
 def state(answer: MergedRound | None = None) -> ReplicaState:
     plain = ReplicaState.begin(RULES, RoundTiming())
     return plain if answer is None else plain.after_answer(answer, b"")
@@ -288,7 +293,7 @@ def state(answer: MergedRound | None = None) -> ReplicaState:
 
 def step(of: RoundView, remembered: ReplicaState, now: float = 100.0) -> object:
     """After a look."""
-    return next_step(of, remembered.after_look(of, now, remembered.version), now)
+    return next_step(of, remembered.after_look(of, now, remembered.seen), now)
 
 
 def test_a_replica_that_lacks_the_newest_answer_fetches_it_once() -> None:
@@ -296,14 +301,14 @@ def test_a_replica_that_lacks_the_newest_answer_fetches_it_once() -> None:
     assert step(view(), state()) == Fetch()
     assert step(view(), state(merged_round(1))) == Fetch()
     assert step(view(), state(merged_round(2))) == Wait(5.0)
-    lost = state().after_look(view(), 100.0, None).after_fetch()
+    lost = state().after_look(view(), 100.0, frozenset()).after_fetch()
     assert next_step(view(), lost, 100.0) == Wait(5.0)
     assert step(view(open=1, merged=0), state()) == Wait(5.0)
 
 
 def test_an_outdated_view_is_looked_at_again() -> None:
     """An agent's call has read the answer of a round that another replica merged since."""
-    late = state(merged_round(2)).after_look(view(), 100.0, (9, 2)).after_answer(merged_round(3), b"")
+    late = state(merged_round(2)).after_look(view(), 100.0, held(9, 2)).after_answer(merged_round(3), b"")
     assert next_step(view(opened=990.0, reported={"a": 990.0}), late, 100.0) == Wait(0.0)
     sealed = late.after_seal(closed=True)
     assert next_step(view(opened=990.0, reported={"a": 990.0}), sealed, 100.0) == Wait(0.0)
@@ -314,7 +319,7 @@ def test_a_seal_is_followed_by_a_merge_and_a_refused_one_by_a_pause() -> None:
     missing = (Member("a", 2_000.0), Member("b", 2_000.0))
     for members, at, outcome in ((missing[:1], 999.0, "complete"), (missing, 900.0, "deadline")):
         of = view(opened=at, reported={"a": at}, members=members)
-        looking = state(merged_round(2)).after_look(of, 100.0, (9, 2))
+        looking = state(merged_round(2)).after_look(of, 100.0, held(9, 2))
         assert next_step(of, looking, 100.0) == Seal(3)
         assert next_step(of, looking.after_seal(closed=True), 100.0) == Merge(3, 1_000.0, outcome)
         assert next_step(of, looking.after_seal(closed=False), 100.0) == Wait(0.25)
@@ -324,22 +329,59 @@ def test_a_seal_is_followed_by_a_merge_and_a_refused_one_by_a_pause() -> None:
 
 def test_a_take_over_that_fails_is_tried_again_after_the_same_wait() -> None:
     of = view(open=4)
-    first = state(merged_round(2)).after_look(of, 100.0, (9, 2))
+    first = state(merged_round(2)).after_look(of, 100.0, held(9, 2))
     assert next_step(of, first, 100.0) == Wait(0.25)
-    assert next_step(of, first.after_look(of, 100.25, (9, 2)), 100.25) == TakeOver(3)
+    assert next_step(of, first.after_look(of, 100.25, held(9, 2)), 100.25) == TakeOver(3)
     failed = first.before_take_over(3, 100.25).after_failure()
-    assert next_step(of, failed.after_look(of, 100.3, (9, 2)), 100.3) == Wait(pytest.approx(0.2))
+    assert next_step(of, failed.after_look(of, 100.3, held(9, 2)), 100.3) == Wait(pytest.approx(0.2))
 
 
 def test_a_store_that_knows_less_or_another_incarnation_begins_the_rounds_anew() -> None:
     """What this replica remembers is void, and those who wait for a round report once more."""
-    remembered = state(merged_round(5)).after_look(view(open=6, merged=5), 100.0, (9, 5))
+    remembered = state(merged_round(5)).after_look(view(open=6, merged=5), 100.0, held(9, 5))
     assert (remembered.restarts, remembered.version) == (0, (9, 5))
     for changed in (view(), view(incarnation=10, open=1, merged=0), view(incarnation=10, open=7, merged=6)):
-        anew = remembered.after_look(changed, 101.0, (9, 5))
+        anew = remembered.after_look(changed, 101.0, held(9, 5))
         assert (anew.restarts, anew.answer, anew.incarnation) == (1, None, changed.incarnation)
+        if changed.incarnation == 9:
+            assert next_step(changed, anew, 101.0) == BeginAnew(9)
     quick = remembered.after_answer(merged_round(6), b"")  # read while the store was asked, so not lost
-    assert quick.after_look(view(open=6, merged=5), 101.0, (9, 5)).restarts == 0
+    assert quick.after_look(view(open=6, merged=5), 101.0, held(9, 5)).restarts == 0
+
+
+def test_a_store_that_has_another_round_under_a_number_that_was_answered_begins_anew() -> None:
+    """After a failover the number of a lost round is given away again: its digest tells. A digest that nobody knows, of
+    another release or too long ago, tells nothing."""
+    mine, other = (digests_after(begun(9), 2, [(agent, 1, 1)]) for agent in "ab")
+    shown = state().after_shown(SeenRound(9, 2, digest_of(mine, 2)))
+    for digests, lost in ((mine, 0), (other, 9), (begun(9), 0), (b"", 0)):
+        of = view(digests=digests)
+        looked_at = shown.after_look(of, 100.0, shown.seen)
+        assert looked_at.lost == lost
+        assert (next_step(of, looked_at, 100.0) == BeginAnew(9)) == bool(lost)
+    again = shown.after_look(view(digests=other), 100.0, shown.seen)
+    newer = view(incarnation=10, open=1, merged=0, digests=begun(10))
+    assert again.after_look(newer, 101.0, again.seen).lost == 0, "it has begun anew"
+    assert next_step(newer, again.after_begin_anew(), 101.0) == Wait(0.0)
+
+
+def test_what_agents_show_while_the_store_is_away_is_bounded() -> None:
+    """An agent may show anything, as often as it likes."""
+    shown = state()
+    for epoch in range(1000):
+        shown = shown.after_shown(SeenRound(9, epoch))
+    assert len(shown.seen) == 64
+    of = view(merged=1000, open=1001)
+    assert shown.after_look(of, 100.0, shown.seen).seen == held(9, 63)
+
+
+def test_the_digests_of_the_last_rounds_are_kept() -> None:
+    """Each tells apart all that came before it."""
+    digests = begun(9)
+    for epoch in range(1, 41):
+        digests = digests_after(digests, epoch, [("a", 1, epoch)])
+    assert [epoch for epoch in range(50) if digest_of(digests, epoch)] == list(range(25, 41))
+    assert len({digest_of(digests, epoch) for epoch in range(25, 41)}) == 16
 
 
 def test_an_older_answer_than_the_newest_is_not_taken() -> None:

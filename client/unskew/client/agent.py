@@ -32,6 +32,7 @@ from unskew.core.breaker import Breaker
 from unskew.core.rounds.agent import Action, AgentSettings, AgentTick, Answered, Routed, SendReport, Tuples
 from unskew.core.rounds.agent import Agent as Machine
 from unskew.core.rounds.messages import Report
+from unskew.core.rounds.round_digests import SeenRound
 from unskew.core.stream_spec import check_name
 
 __all__ = ["Agent", "Status"]
@@ -210,6 +211,11 @@ class Agent:
     def version(self) -> tuple[int, int]:
         """(incarnation, epoch) of the newest answer."""
         return self._machine.version
+
+    @property
+    def seen(self) -> SeenRound:
+        """The round of that answer, as the service is shown it."""
+        return self._machine.seen
 
     @property
     def waiting(self) -> Report | None:

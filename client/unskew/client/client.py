@@ -23,6 +23,7 @@ from unskew.core.errors import ConfigError, UnskewError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Plan, Version
 from unskew.core.rounds.messages import Report
+from unskew.core.rounds.round_digests import NOTHING_SEEN, SeenRound
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec, check_name
 from unskew.v1 import partitioner_pb2 as pb
 
@@ -267,7 +268,7 @@ class Client:
         report: Report,
         *,
         wait: float = 0.0,
-        known: tuple[int, int] = (0, 0),
+        known: tuple[int, int] | SeenRound = NOTHING_SEEN,
         timeout: float | None = None,
     ) -> Synced:
         """Send an agent's report and wait for its round. Repeat it with the same report until there is an answer.
@@ -275,7 +276,7 @@ class Client:
         Parameters
         ----------
         wait : seconds that the service waits for the round to close; ``timeout`` is added to it
-        known : (incarnation, epoch) of the newest answer that the agent has; only a newer one is sent
+        known : ``seen`` of the newest answer that the agent has, or its (incarnation, epoch); only a newer one is sent
         """
         return self.begin_sync(stream, report, wait=wait, known=known, timeout=timeout).result()
 
@@ -285,16 +286,18 @@ class Client:
         report: Report,
         *,
         wait: float = 0.0,
-        known: tuple[int, int] = (0, 0),
+        known: tuple[int, int] | SeenRound = NOTHING_SEEN,
         timeout: float | None = None,
     ) -> PendingSync:
         """``sync`` without waiting (``wait``, ``known`` as there): the answer comes from ``PendingSync.result``."""
+        seen = SeenRound(*known)
         request = pb.SyncRequest(
             stream=check_name("stream", stream),
             report=wire.report_to_message(report),
             wait_seconds=wait,
-            incarnation=known[0],
-            epoch=known[1],
+            incarnation=seen.incarnation,
+            epoch=seen.epoch,
+            digest=seen.digest,
         )
         call = self._channel.begin("Sync", stream, request, pb.SyncResponse, wait + self._time(timeout))
         return PendingSync(call, report.name)

@@ -102,7 +102,7 @@ class ReportSender:
 
     def _call(self, report: Report, wait: float, timeout: float) -> None:
         self._pending = self._client.begin_sync(
-            self._stream, report, wait=wait, known=self._agent.version, timeout=timeout
+            self._stream, report, wait=wait, known=self._agent.seen, timeout=timeout
         )
         try:
             if self.background.stopped and wait > 0.0:  # ``stop`` came before the call was in ``_pending``

@@ -207,6 +207,7 @@ def _answer(answer: Answer) -> pb.SyncAnswer:
         split=packed.pack_numbers(answer.split),
         loads=packed.pack_numbers(answer.loads),
         dsync_seconds=answer.dsync,
+        digest=answer.digest,
     )
 
 
@@ -228,7 +229,7 @@ def _answer_of(message: pb.SyncAnswer, names: tuple[Name, ...], field: str) -> A
     return Answer(
         message.epoch, names, table, message.records, frozenset(_sorted(message.unsure, f"{field}.unsure").tolist()),
         packed.unpack_counts(message.loads, f"{field}.loads", table.workers), message.dsync_seconds,
-        _sorted(message.split, f"{field}.split"), message.incarnation,
+        _sorted(message.split, f"{field}.split"), message.incarnation, message.digest,
     )  # fmt: skip
 
 

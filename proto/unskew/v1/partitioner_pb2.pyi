@@ -323,7 +323,7 @@ class SyncReport(_message.Message):
     def __init__(self, agent: _Optional[str] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., table: _Optional[_Union[QTable, _Mapping]] = ..., records: _Optional[int] = ..., frequent: _Optional[_Union[FrequentItems, _Mapping]] = ..., loads: _Optional[bytes] = ..., dsync_seconds: _Optional[float] = ..., longer: bool = ..., guest: bool = ...) -> None: ...
 
 class SyncAnswer(_message.Message):
-    __slots__ = ("incarnation", "epoch", "table", "records", "unsure", "split", "loads", "dsync_seconds", "merged", "age_seconds")
+    __slots__ = ("incarnation", "epoch", "table", "records", "unsure", "split", "loads", "dsync_seconds", "merged", "age_seconds", "digest")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     TABLE_FIELD_NUMBER: _ClassVar[int]
@@ -334,6 +334,7 @@ class SyncAnswer(_message.Message):
     DSYNC_SECONDS_FIELD_NUMBER: _ClassVar[int]
     MERGED_FIELD_NUMBER: _ClassVar[int]
     AGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     epoch: int
     table: QTable
@@ -344,21 +345,24 @@ class SyncAnswer(_message.Message):
     dsync_seconds: float
     merged: bool
     age_seconds: float
-    def __init__(self, incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., table: _Optional[_Union[QTable, _Mapping]] = ..., records: _Optional[int] = ..., unsure: _Optional[bytes] = ..., split: _Optional[bytes] = ..., loads: _Optional[bytes] = ..., dsync_seconds: _Optional[float] = ..., merged: bool = ..., age_seconds: _Optional[float] = ...) -> None: ...
+    digest: int
+    def __init__(self, incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., table: _Optional[_Union[QTable, _Mapping]] = ..., records: _Optional[int] = ..., unsure: _Optional[bytes] = ..., split: _Optional[bytes] = ..., loads: _Optional[bytes] = ..., dsync_seconds: _Optional[float] = ..., merged: bool = ..., age_seconds: _Optional[float] = ..., digest: _Optional[int] = ...) -> None: ...
 
 class SyncRequest(_message.Message):
-    __slots__ = ("stream", "report", "wait_seconds", "incarnation", "epoch")
+    __slots__ = ("stream", "report", "wait_seconds", "incarnation", "epoch", "digest")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
     stream: str
     report: SyncReport
     wait_seconds: float
     incarnation: int
     epoch: int
-    def __init__(self, stream: _Optional[str] = ..., report: _Optional[_Union[SyncReport, _Mapping]] = ..., wait_seconds: _Optional[float] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    digest: int
+    def __init__(self, stream: _Optional[str] = ..., report: _Optional[_Union[SyncReport, _Mapping]] = ..., wait_seconds: _Optional[float] = ..., incarnation: _Optional[int] = ..., epoch: _Optional[int] = ..., digest: _Optional[int] = ...) -> None: ...
 
 class SyncResponse(_message.Message):
     __slots__ = ("answer",)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from unskew.core.rounds.carryover import MergedRound
 from unskew.core.rounds.messages import Report
-from unskew.core.rounds.next_step import Fetch, Merge, Seal, Step, TakeOver, Wait, next_step
+from unskew.core.rounds.next_step import BeginAnew, Fetch, Merge, Seal, Step, TakeOver, Wait, next_step
 from unskew.core.rounds.reduce_round import SealedRound, finish_round, merge_reports, resized_report
 from unskew.core.rounds.replica import ReplicaState, RoundTiming
 from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundLog, RoundView
@@ -36,7 +36,8 @@ class SimulatedStore:
 
     def commit(self, merged: MergedRound, now: float) -> bool:
         """Whether this answer stands now."""
-        commit = Commit(merged.answer.epoch, b"", tuple(merged.names), merged.carryover.to_bytes())
+        keep = merged.carryover.to_bytes()
+        commit = Commit(merged.answer.epoch, b"", tuple(merged.names), keep, merged.digests)
         if self.rounds.commit(commit, now, self.forget):
             self.newest = merged
             self.reports = {key: self.reports[key] for reports in self.rounds.epochs.values() for key in reports}
@@ -73,7 +74,7 @@ class SimulatedReplica:
         if self.merging is not None:
             return None
         view = self.store.view(now)
-        self.state = self.state.after_look(view, now, self.state.version)
+        self.state = self.state.after_look(view, now, self.state.seen)
         while not isinstance(step := self._next_step(view, now), Wait):
             if self._do(step, view, now):
                 return None
@@ -95,9 +96,11 @@ class SimulatedReplica:
             self.record(view, self.state, now, step)
         return step
 
-    def _do(self, step: Fetch | Seal | Merge | TakeOver, view: RoundView, now: float) -> bool:
+    def _do(self, step: BeginAnew | Fetch | Seal | Merge | TakeOver, view: RoundView, now: float) -> bool:
         """Whether a merge begins."""
         match step:
+            case BeginAnew():
+                raise AssertionError("the store of a simulation loses nothing")
             case Fetch():
                 if self.store.newest is not None:
                     self.state = self.state.after_answer(self.store.newest, view.keep)
@@ -124,4 +127,5 @@ class SimulatedReplica:
             complete=complete,
             now=view.now,
             rules=self.rules,
+            digests=view.digests,
         )

@@ -29,6 +29,7 @@ from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError, PlanError
 from unskew.core.parameters import check_range, checked
 from unskew.core.rounds.messages import Answer, Report
+from unskew.core.rounds.round_digests import NOTHING_SEEN, SeenRound
 from unskew.core.routers.base import Router, common
 from unskew.core.routers.dalton import DaltonRouter
 from unskew.core.routers.learner import Learner
@@ -118,7 +119,7 @@ class Agent:
     learner: Learner = field(init=False)
     router: Router = field(init=False)
     dsync: float = field(init=False)
-    version: tuple[int, int] = field(default=(0, 0), init=False)
+    seen: SeenRound = field(default=NOTHING_SEEN, init=False)
     seq: int = field(default=0, init=False)
     waiting: Report | None = field(default=None, init=False)
     _due: float | None = field(default=None, init=False)
@@ -136,6 +137,11 @@ class Agent:
         self.learner = router.partner(settings.number + 1)
         self.router = Router("dalton", self.learner)
         self.dsync = float(settings.dsync)
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Of the newest answer."""
+        return self.seen[:2]
 
     @property
     def awaiting(self) -> bool:
@@ -231,7 +237,7 @@ class Agent:
             self._due = now - (event.age or 0.0) + self.dsync
         self._answered, self._interval_tuples = True, max(round(answer.records * self.dsync / asked), 1)
         self.learner.adopt(table, answer.unsure, self._interval(), np.maximum(others, 0), self._echo(answer, mine))
-        self.version = answer.version
+        self.seen = answer.seen
 
     def _interval(self) -> int:
         """L for the interval that an answer came into: it is as much longer than a DSYNC as the answer was late."""

@@ -53,11 +53,13 @@ class RoundCarryover:
 
 @dataclass(frozen=True, eq=False)
 class MergedRound:
-    """A round that has its answer, the reports in it, and what it leaves for the next."""
+    """A round that has its answer, the reports in it, what it leaves for the next, and the digests of the rounds up to
+    it."""
 
     answer: Answer
     names: frozenset[ReportKey]
     carryover: RoundCarryover
+    digests: bytes = b""
 
     @property
     def version(self) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from unskew.core.arrays.frozen import by_fields, freeze
 from unskew.core.arrays.types import I64, U64
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError
+from unskew.core.rounds.round_digests import SeenRound
 from unskew.core.sketches.frequent import FrequentItems
 
 __all__ = ["Answer", "Report"]
@@ -70,6 +71,7 @@ class Answer:
     dsync: float  # the interval from now on
     split: U64 = field(default_factory=lambda: np.zeros(0, np.uint64))  # every key that some agent has a row for
     incarnation: int = 0  # rises whenever the reducer begins anew from nothing, and its epochs with it
+    digest: int = 0  # of the round (``round_digests``); 0 where it is not known
 
     __reduce__ = by_fields
 
@@ -80,3 +82,8 @@ class Answer:
     def version(self) -> tuple[int, int]:
         """Only a greater one is news."""
         return self.incarnation, self.epoch
+
+    @property
+    def seen(self) -> SeenRound:
+        """What its receiver shows of it."""
+        return SeenRound(self.incarnation, self.epoch, self.digest)

@@ -29,7 +29,14 @@ from unskew.core.rounds.replica import Progress, ReplicaState
 from unskew.core.rounds.round_log import RoundView
 from unskew.core.rounds.rules import seal_at
 
-__all__ = ["Fetch", "Merge", "Seal", "Step", "TakeOver", "Wait", "next_step"]
+__all__ = ["BeginAnew", "Fetch", "Merge", "Seal", "Step", "TakeOver", "Wait", "next_step"]
+
+
+@dataclass(frozen=True)
+class BeginAnew:
+    """Begin a new incarnation of the stream: the store has lost a round of this one that was answered."""
+
+    lost: int
 
 
 @dataclass(frozen=True)
@@ -68,13 +75,15 @@ class Wait:
     seconds: float
 
 
-Step: TypeAlias = "Fetch | Seal | Merge | TakeOver | Wait"
+Step: TypeAlias = "BeginAnew | Fetch | Seal | Merge | TakeOver | Wait"
 
 
 def next_step(view: RoundView, state: ReplicaState, now: float) -> Step:
     """What to do about this view of the rounds."""
     if (pause := _pause(state)) is not None:
         return pause
+    if state.lost:
+        return BeginAnew(state.lost)
     version, stored = state.version, (view.incarnation, view.merged)
     if view.merged and state.progress is Progress.LOOKED and (version is None or version < stored):
         return Fetch()

@@ -16,6 +16,7 @@ from unskew.core.dalton.qtable import QTable
 from unskew.core.rounds.carryover import MergedRound, RoundCarryover
 from unskew.core.rounds.merge import Pool, merge
 from unskew.core.rounds.messages import Answer, Report
+from unskew.core.rounds.round_digests import digest_of, digests_after
 from unskew.core.rounds.round_log import ReportKey
 from unskew.core.rounds.rules import LastReport, RoundRules, pressed
 
@@ -26,7 +27,8 @@ __all__ = ["SealedRound", "as_if_merged", "finish_round", "merge_reports", "resi
 class SealedRound:
     """A round to merge. ``arrivals`` has all the reports in it, and when each came; ``reports`` those that could be
     read. ``members`` are the agents that the store remembers. ``complete``: when the round was sealed; None where
-    another replica sealed it. ``now`` is the store's clock when the work began."""
+    another replica sealed it. ``now`` is the store's clock when the work began, ``digests`` are those of the rounds
+    before."""
 
     epoch: int
     incarnation: int
@@ -38,6 +40,7 @@ class SealedRound:
     complete: float | None
     now: float
     rules: RoundRules
+    digests: bytes = b""
 
     @property
     def completed(self) -> float:
@@ -70,11 +73,12 @@ def finish_round(job: SealedRound, pool: Pool, work: float) -> MergedRound:
     pace = before.pace.after(job.rules, asked=asked, opened=opened, work=work, now=job.now + work)
     carryover = RoundCarryover(pace, job.incarnation, complete, _last_reports(job, complete))
     names = tuple(sorted(job.arrivals))
+    digests = digests_after(job.digests, job.epoch, names)
     answer = Answer(
         job.epoch, names, pool.table, pool.records, pool.unsure, pool.loads, pace.interval.value, pool.split,
-        job.incarnation,
+        job.incarnation, digest_of(digests, job.epoch),
     )  # fmt: skip
-    return MergedRound(answer, frozenset(names), carryover)
+    return MergedRound(answer, frozenset(names), carryover, digests)
 
 
 def _last_reports(job: SealedRound, complete: float) -> dict[str, LastReport]:

@@ -13,10 +13,13 @@ from typing import NamedTuple
 
 from unskew.core.rounds.carryover import MergedRound, RoundCarryover
 from unskew.core.rounds.messages import Answer
+from unskew.core.rounds.round_digests import NOTHING_SEEN, SeenRound
 from unskew.core.rounds.round_log import RoundView
 from unskew.core.rounds.rules import RoundRules
 
 __all__ = ["Progress", "ReplicaState", "RoundTiming"]
+
+_MOST_SEEN = 64
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,16 @@ class Progress(Enum):
     SEALED = "sealed"  # it has closed the open round, or found it closed
     NOT_SEALED = "not sealed"  # the store refused: the round had no report any more
     MERGED = "merged"  # its answer stands
-    OVERTAKEN = "overtaken"  # another answer stands, or there is another round to merge
+    OVERTAKEN = "overtaken"  # another answer stands, there is another round to merge, or the rounds begin anew
 
 
 class ReplicaState(NamedTuple):
     """``answer`` is the newest that was read or made here, ``carryover`` what the last round left, read from the bytes
     ``keep``. ``restarts`` counts how often the rounds began anew: what was reported before is not in the store.
     ``clock_ahead``: the store's clock minus this replica's; None before the first look. ``unmerged``: the round that
-    another replica has sealed and not merged, and since when this one waits for it. ``failures``: in a row."""
+    another replica has sealed and not merged, and since when this one waits for it. ``failures``: in a row. ``seen``:
+    the newest round that was answered here, and those that agents have shown since the last look; ``lost``: the
+    incarnation of one of them that the store has lost, 0 for none."""
 
     rules: RoundRules
     timing: RoundTiming
@@ -57,6 +62,8 @@ class ReplicaState(NamedTuple):
     progress: Progress = Progress.LOOKED
     unmerged: tuple[int, float] = (0, 0.0)
     failures: int = 0
+    seen: frozenset[SeenRound] = frozenset()
+    lost: int = 0
 
     @classmethod
     def begin(cls, rules: RoundRules, timing: RoundTiming) -> ReplicaState:
@@ -99,13 +106,15 @@ class ReplicaState(NamedTuple):
         """The stream's settings changed."""
         return self._replace(rules=rules, carryover=RoundCarryover.of(self.keep, rules))
 
-    def after_look(self, view: RoundView, now: float, held: tuple[int, int] | None) -> ReplicaState:
-        """The store said this. ``held`` is the version of the answer from before it was asked: a store that knows less
-        than that lost it in a failover. Its rounds go on from there, and what this replica remembers is void."""
+    def after_look(self, view: RoundView, now: float, held: frozenset[SeenRound]) -> ReplicaState:
+        """The store said this. ``held`` are the rounds that were seen before it was asked: a store that does not have
+        one of them lost it in a failover. What this replica remembers is void then, and the rounds begin anew."""
         foreign = self.answer is not None and self.answer.version[0] != view.incarnation
-        went_back = held is not None and held > (view.incarnation, view.merged)
+        version = view.incarnation, view.merged
+        gone = frozenset(one for one in held if one.is_lost(version, view.digests))
+        lost = max((one.incarnation for one in gone), default=0)
         renewed = self.incarnation not in (0, view.incarnation)
-        state = self.begin_anew() if foreign or went_back or renewed else self
+        state = self.begin_anew() if foreign or lost or renewed else self
         sealed = view.merged + 1
         return state._replace(
             carryover=self.carryover if view.keep == self.keep else RoundCarryover.of(view.keep, self.rules),
@@ -113,6 +122,8 @@ class ReplicaState(NamedTuple):
             incarnation=view.incarnation,
             clock_ahead=view.now - now,
             progress=Progress.LOOKED,
+            seen=self.seen - held | gone | {max(held, default=NOTHING_SEEN)},
+            lost=lost,
             unmerged=self.unmerged if view.open <= sealed or self.unmerged[0] == sealed else (sealed, now),
         )
 
@@ -120,7 +131,16 @@ class ReplicaState(NamedTuple):
         """The answer of a round was read or made. An older one than the newest changes nothing."""
         if self.answer is not None and merged.version < self.answer.version:
             return self
-        return self._replace(answer=merged, carryover=merged.carryover, keep=keep)
+        return self._replace(
+            answer=merged, carryover=merged.carryover, keep=keep, seen=self.seen | {merged.answer.seen}
+        )
+
+    def after_shown(self, seen: SeenRound) -> ReplicaState:
+        """An agent has shown the round whose answer it got. While the store cannot be looked at only so many are kept:
+        agents show theirs again."""
+        if seen in self.seen or len(self.seen) >= _MOST_SEEN:
+            return self
+        return self._replace(seen=self.seen | {seen})
 
     def after_fetch(self) -> ReplicaState:
         """The newest answer was asked for, whether there was one or not."""
@@ -129,6 +149,10 @@ class ReplicaState(NamedTuple):
     def after_seal(self, *, closed: bool) -> ReplicaState:
         """The store was asked to close the open round; whether that is closed now."""
         return self._replace(progress=Progress.SEALED if closed else Progress.NOT_SEALED)
+
+    def after_begin_anew(self) -> ReplicaState:
+        """The stream is in an incarnation above the one that was lost."""
+        return self._replace(progress=Progress.OVERTAKEN)
 
     def before_take_over(self, epoch: int, now: float) -> ReplicaState:
         """If this fails the replica waits again before the next try."""

@@ -65,7 +65,7 @@ class RoundView:
     """What has to be known to seal or to merge, read at one moment of the store's clock.
 
     ``reported`` are the agents in the open round and when their reports came; ``keep`` is what the last commit left for
-    the next round (``carryover``).
+    the next round (``carryover``), ``digests`` are those of the last rounds (``round_digests``).
     """
 
     now: float
@@ -76,6 +76,7 @@ class RoundView:
     reported: dict[str, float] = field(default_factory=dict)
     members: tuple[Member, ...] = ()
     keep: bytes = b""
+    digests: bytes = b""
 
     def live(self) -> frozenset[str]:
         """The agents that have a lease."""
@@ -84,12 +85,15 @@ class RoundView:
 
 @dataclass(frozen=True)
 class Commit:
-    """The answer of a round. ``names`` are the reports in it."""
+    """The answer of a round. ``names`` are the reports in it. ``after``: the digests of the rounds that it was merged
+    after, without which it is not compared with those that the store has; ``digests``: with its own."""
 
     epoch: int
     answer: bytes
     names: tuple[ReportKey, ...]
     keep: bytes
+    digests: bytes = b""
+    after: bytes = field(default=b"", compare=False)
 
 
 @dataclass
@@ -120,6 +124,12 @@ class RoundLog:
     agents: dict[str, _AgentRecord] = field(default_factory=dict)
     last: Commit | None = None
     size: int = 0  # bytes of the reports in the open round
+    begun: bytes = b""  # the digests before the first round
+
+    @property
+    def digests(self) -> bytes:
+        """Of the last rounds."""
+        return self.begun if self.last is None else self.last.digests
 
     def report(self, key: ReportKey, data: bytes, now: float, lease: float, most: float = math.inf) -> ReportOutcome:
         """Take a report, and renew its agent's lease by so many seconds. ``most``: bytes of a round."""
@@ -166,9 +176,10 @@ class RoundLog:
 
     def commit(self, commit: Commit, now: float, forget: float) -> bool:
         """Put the answer of a sealed round; whether this call did it. The answer must be of exactly the reports that
-        are in the round. Agents whose lease ended ``forget`` seconds ago are forgotten."""
+        are in the round, and be merged after the rounds that are here. Agents whose lease ended ``forget`` seconds ago
+        are forgotten."""
         epoch = commit.epoch
-        if epoch != self.merged + 1 or epoch >= self.open:
+        if epoch != self.merged + 1 or epoch >= self.open or commit.after not in (b"", self.digests):
             return False
         if sorted(commit.names) != sorted(self.epochs.get(epoch, {})):
             return False
@@ -196,4 +207,4 @@ class RoundLog:
             for name, agent in sorted(self.agents.items())
         )
         keep = b"" if self.last is None else self.last.keep
-        return RoundView(now, incarnation, self.open, self.merged, self.opened, reported, members, keep)
+        return RoundView(now, incarnation, self.open, self.merged, self.opened, reported, members, keep, self.digests)

@@ -12,6 +12,7 @@ from functools import partial
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from unskew.core.rounds.round_digests import SeenRound
 from unskew.core.stream_spec import check_name
 from unskew.service.api.problems import TooLargeError
 from unskew.service.api.verbs import BuiltPlan, NameFilter, Overview, ScaleAnswer, StreamInfo, Summary, Synced, Verbs
@@ -164,10 +165,10 @@ class Calls:
         table = request.report.table
         size = len(table.hashes) * table.workers if table.workers else 0  # of its values, or they are refused
         report, data = await in_thread(partial(round_messages.report_as_sent, request.report), size, _LARGE)
-        last = (request.incarnation, request.epoch)
+        seen = SeenRound(request.incarnation, request.epoch, request.digest)
         if left is not None:
             wait = min(wait, max(0.0, 0.9 * left - 0.05))
-        synced = await self.verbs.sync(stream, report, wait, last, data)
+        synced = await self.verbs.sync(stream, report, wait, seen, data)
         if synced.answer is not None:
             note("round", synced.answer.epoch)
         return synced

@@ -14,6 +14,7 @@ from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Explanation, Plan, Version
 from unskew.core.rounds.messages import Answer, Report
+from unskew.core.rounds.round_digests import SeenRound
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec
 from unskew.service.events.history import BatchNote, Expected, Observed, PlanNote, RoundNote
 
@@ -128,9 +129,9 @@ class Verbs(Protocol):
 
     def watch_plans(self, stream: str, if_none_match: str = "") -> AsyncIterator[Fetched]: ...
 
-    async def sync(self, stream: str, report: Report, wait: float, last: tuple[int, int], data: bytes = b"") -> Synced:
-        """Take the report; wait so many seconds for its round. ``last``: (incarnation, epoch) of the newest
-        answer that the caller has. ``data``: the report in bytes (``wire.round_messages``), if it is at hand."""
+    async def sync(self, stream: str, report: Report, wait: float, seen: SeenRound, data: bytes = b"") -> Synced:
+        """Take the report; wait so many seconds for its round. ``seen``: the round of the newest answer that the caller
+        has. ``data``: the report in bytes (``wire.round_messages``), if it is at hand."""
 
     def drain(self) -> None:
         """End all waits of syncs, now and from now on: each is answered with the newest round there is."""

@@ -17,6 +17,7 @@ from unskew.core.errors import UnskewError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.plan.plan import Explanation, Version
 from unskew.core.rounds.messages import Report
+from unskew.core.rounds.round_digests import SeenRound
 from unskew.core.stream_spec import BatchWork, Part, StreamSpec
 from unskew.service.api.verbs import BuiltPlan, Fetched, NameFilter, Overview, ScaleAnswer, StreamInfo, Summary, Synced
 from unskew.service.concurrency import Waiters, finish, monotonic
@@ -242,9 +243,9 @@ class Engine:
 
     # -- rounds
 
-    async def sync(self, stream: str, report: Report, wait: float, last: tuple[int, int], data: bytes = b"") -> Synced:
+    async def sync(self, stream: str, report: Report, wait: float, seen: SeenRound, data: bytes = b"") -> Synced:
         with self._calls:
-            return await self._rounds.sync(stream, report, wait, last, data)
+            return await self._rounds.sync(stream, report, wait, seen, data)
 
 
 class _OpenCalls:

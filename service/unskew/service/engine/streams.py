@@ -45,10 +45,13 @@ class Incarnations:
         self._clock = clock
         self._highest: LruCache[str, int] = LruCache(_CACHED)
 
-    def note(self, stream: str, incarnation: int) -> None:
-        """One that claims to be more than an hour ahead of the clock is ignored."""
-        if self._highest.get(stream, -1) < incarnation <= self._clock() * 1e6 + _HOUR:
+    def note(self, stream: str, incarnation: int) -> bool:
+        """One that claims to be more than an hour ahead of the clock is ignored, which is said."""
+        if incarnation > self._clock() * 1e6 + _HOUR:
+            return False
+        if self._highest.get(stream, -1) < incarnation:
             self._highest.put(stream, incarnation)
+        return True
 
     def floor(self, stream: str) -> int:
         """The least incarnation that the stream may begin anew with."""
@@ -130,9 +133,9 @@ class Streams:
         self.note(record.name, record.incarnation)
         return cached
 
-    def note(self, stream: str, incarnation: int) -> None:
-        """An agent has shown this incarnation."""
-        self._incarnations.note(stream, incarnation)
+    def note(self, stream: str, incarnation: int) -> bool:
+        """An agent has shown this incarnation; whether that is believed."""
+        return self._incarnations.note(stream, incarnation)
 
     def knows(self, stream: str) -> bool:
         return stream in self._cache

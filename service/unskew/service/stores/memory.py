@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from unskew.core.plan.plan import Version
+from unskew.core.rounds.round_digests import begun
 from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundLog, RoundView, StoredReport
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.fullness import Fullness
@@ -264,7 +265,7 @@ class MemoryStore:
             bisect.insort(self._names, name)
         else:
             self._used[last.record.owner] -= last.size
-        self._streams[name] = _StoredStream(record)
+        self._streams[name] = _StoredStream(record, rounds=RoundLog(begun=begun(record.incarnation)))
         self._hub.publish(name, "stream")
         return record
 

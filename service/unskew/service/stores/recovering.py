@@ -1,11 +1,12 @@
 """How streams go on after the store lost what it had confirmed (DESIGN, section 6).
 
 Redis may come back empty, with a snapshot of an hour ago or, after a failover, without the last writes. A replica
-notices by what it has read before: this wraps its store, and remembers the settings, the latest plan and the last
-merged round of each stream. Where the store is behind that, the stream begins a new incarnation above the lost one,
-once for all replicas: so no number ever means two things, and agents adopt whatever comes. The latest plan that the
-replica remembers is stored as the first one of the new incarnation, under a new version with the same routes. Reports
-and learned tables are lost: the stream starts slower, and gives no wrong answer.
+notices by what it has read before: this wraps its store, and remembers the settings and the latest plan of each
+stream; whether a merged round is lost is decided in ``core.rounds.replica``. Where the store is behind that, the stream
+begins a new incarnation above the lost one, once for all replicas: so no number ever means two things, and agents adopt
+whatever comes. The latest plan that the replica remembers is stored as the first one of the new incarnation, under a
+new version with the same routes. Reports and learned tables are lost: the stream starts slower, and gives no wrong
+answer.
 
 A deleted stream stays deleted: the store remembers it for longer than any replica trusts what it has read. A stream
 that no replica remembers is gone until somebody puts it again.
@@ -22,7 +23,6 @@ from typing import Any, cast
 
 from unskew.core.errors import UnskewError
 from unskew.core.plan.plan import Version
-from unskew.core.rounds.round_log import Commit, RoundView
 from unskew.service.concurrency import SingleFlight, monotonic
 from unskew.service.errors import NotFoundError, UnavailableError
 from unskew.service.lru_cache import LruCache
@@ -59,7 +59,6 @@ class RecoveringStore:
         self._store, self._floor, self._restored = store, floor, restored
         self._streams: LruCache[str, _LastRead] = LruCache(_REMEMBERED)
         self._plans: LruCache[str, PlanRecord] = LruCache(_REMEMBERED)
-        self._rounds: LruCache[str, tuple[int, int]] = LruCache(_REMEMBERED)  # incarnation and last merged epoch
         self._recoveries: SingleFlight[StreamRecord | None] = SingleFlight()
 
     def __getattr__(self, op: str) -> Callable[..., Any]:
@@ -131,6 +130,12 @@ class RecoveringStore:
             self._remember(record)
         return page
 
+    async def renew_stream(self, last: StreamRecord, age: float, floor: int = 0) -> tuple[StreamRecord, bool] | None:
+        """Where a caller has seen that something was lost."""
+        read, lost = _LastRead(last, monotonic() - age), max(last.incarnation, floor - 1)
+        record = await self._recoveries.once((last.name, lost), lambda: self._renew(read, lost))
+        return None if record is None else (record, True)
+
     async def delete_stream(self, name: str) -> bool:
         remembered = name in self._streams
         deleted = await self._store.delete_stream(name)
@@ -161,24 +166,6 @@ class RecoveringStore:
         """Not repeated: an entry belongs to the incarnation that was lost."""
         await self._store.note(stream, kind, data, keep)
 
-    # -- rounds
-
-    async def round(self, stream: str) -> RoundView:
-        last = self._rounds.get(stream, (0, 0))
-        view: RoundView = await self._repeating("round")(stream)
-        if view.incarnation <= last[0] and (view.incarnation, view.merged) < last:
-            await self._recover(stream, last[0])
-            view = await self._store.round(stream)
-        self._remember_round(stream, view.incarnation, view.merged)
-        return view
-
-    async def commit(self, stream: str, commit: Commit) -> Commit | None:
-        incarnation = self._rounds.get(stream, (0, 0))[0]
-        valid: Commit | None = await self._repeating("commit")(stream, commit)
-        if valid is not None and incarnation == self._rounds.get(stream, (0, 0))[0]:
-            self._remember_round(stream, incarnation, valid.epoch)
-        return valid
-
     # -- what this replica remembers
 
     def _remember(self, record: StreamRecord) -> None:
@@ -191,11 +178,8 @@ class RecoveringStore:
         if last is None or last.version <= plan.version:
             self._plans.put(stream, plan)
 
-    def _remember_round(self, stream: str, incarnation: int, epoch: int) -> None:
-        self._rounds.put(stream, max(self._rounds.get(stream, (0, 0)), (incarnation, epoch)))
-
     def _forget(self, stream: str) -> None:
-        for cache in (self._streams, self._plans, self._rounds):
+        for cache in (self._streams, self._plans):
             cache.pop(stream, None)
 
     # -- beginning anew
@@ -215,8 +199,7 @@ class RecoveringStore:
     async def _renew(self, last: _LastRead, lost: int) -> StreamRecord | None:
         stream = last.record.name
         plans = [plan for plan in (self._plans.get(stream), await self._store.plan(stream)) if plan is not None]
-        incarnations = [last.record.incarnation, self._rounds.get(stream, (0, 0))[0]]
-        incarnations += [plan.version.incarnation for plan in plans[:1]]
+        incarnations = [last.record.incarnation, lost, *(plan.version.incarnation for plan in plans[:1])]
         floor, age = max(self._floor(stream), *(number + 1 for number in incarnations)), monotonic() - last.at
         renewed = await self._store.renew_stream(replace(last.record, incarnation=lost), age, floor)
         self._forget(stream)

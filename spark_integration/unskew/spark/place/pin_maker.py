@@ -26,6 +26,7 @@ from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Plan
 from unskew.core.rounds.messages import Answer, Report
 from unskew.core.rounds.partition_agent import REPORTED, RoutingChoice
+from unskew.core.rounds.round_digests import NOTHING_SEEN
 from unskew.core.sketches.frequent import FrequentItems
 from unskew.core.stream_spec import UNKNOWN_PARTS, Part
 from unskew.spark.place.task_pin import TaskPin
@@ -134,7 +135,7 @@ class PinMaker:
 
     def _sync(self, client: Client, report: Report, left: Left) -> Synced:
         answer, seconds = self._answer, left()
-        known = (0, 0) if answer is None else answer.version
+        known = NOTHING_SEEN if answer is None else answer.seen
         wait = _WAIT if seconds is None else min(_WAIT, seconds)
         return client.sync(self.plans.stream.name, report, wait=wait, known=known, timeout=seconds)
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from unskew.core.rounds.round_digests import NOTHING_SEEN, SeenRound
 from unskew.core.rounds.sync_schedule import SyncSchedule
 from unskew.core.stream_spec import StreamSpec
 from unskew.spark.place.pin_maker import drivers_report
@@ -55,7 +56,7 @@ class RoundParticipant:
         self.session = time.time_ns() // 1000  # later runs have greater ones
         self._lock = threading.Lock()  # for the next three, which the thread sets
         self._answer: Answer | None = None
-        self._dsync, self._version = interval, (0, 0)
+        self._dsync, self._seen = interval, NOTHING_SEEN
         self._schedule = SyncSchedule.of(interval)
         self._last = -math.inf  # when the last due batch began
         self._longer = self._fewer = False
@@ -90,7 +91,8 @@ class RoundParticipant:
     def follow(self, version: tuple[int, int]) -> None:
         """The query is bound to this version: only later ones are news."""
         with self._lock:
-            self._version = max(self._version, version)
+            if version > self._seen[:2]:
+                self._seen = SeenRound(*version)
 
     def meet(self, seconds: float) -> None:
         """Begin; come back when the service has answered, or after so many seconds."""
@@ -195,8 +197,8 @@ class RoundParticipant:
     def _sync(self, client: Client, wait: float) -> bool:
         """Send the last report, and take what is news; whether the round of that report is done."""
         with self._lock:
-            version = self._version
-        synced = client.sync(self._stream, self._report, wait=wait, known=version)
+            seen = self._seen
+        synced = client.sync(self._stream, self._report, wait=wait, known=seen)
         if synced.answer is not None and synced.answer.table.workers == self._spec.partitions:
             with self._lock:
                 self._take(synced.answer)
@@ -204,9 +206,9 @@ class RoundParticipant:
 
     def _take(self, answer: Answer) -> None:
         self._dsync = answer.dsync
-        if answer.version <= self._version:
+        if answer.version <= self._seen[:2]:
             return
-        self._version = answer.version
+        self._seen = answer.seen
         if not answer.records:  # a round of drivers alone says nothing of any key
             return
         before = self._answer

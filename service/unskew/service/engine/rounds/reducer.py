@@ -12,6 +12,7 @@ from unskew.core.errors import UnskewError
 from unskew.core.rounds.carryover import MergedRound, RoundCarryover
 from unskew.core.rounds.messages import Answer, Report
 from unskew.core.rounds.reduce_round import SealedRound, finish_round, merge_reports, resized_report
+from unskew.core.rounds.round_digests import digest_of
 from unskew.core.rounds.round_log import Commit, ReportKey, RoundView, StoredReport
 from unskew.core.rounds.rules import RoundRules
 from unskew.core.stream_spec import StreamSpec
@@ -38,8 +39,9 @@ def merged_round(commit: Commit, rules: RoundRules) -> MergedRound:
     """Read the answer of a round."""
     carryover = RoundCarryover.of(commit.keep, rules)
     answer = answer_from_bytes(commit.answer, commit.names)
-    answer = replace(answer, epoch=commit.epoch, incarnation=carryover.incarnation)
-    return MergedRound(answer, frozenset(commit.names), carryover)
+    digest = digest_of(commit.digests, commit.epoch)
+    answer = replace(answer, epoch=commit.epoch, incarnation=carryover.incarnation, digest=digest)
+    return MergedRound(answer, frozenset(commit.names), carryover, commit.digests)
 
 
 class RecentReports:
@@ -107,12 +109,14 @@ def reduce_round(job: MergeJob) -> RoundResult:
         complete=job.complete,
         now=view.now,
         rules=job.rules,
+        digests=view.digests,
     )
     pool = merge_reports(sealed)
     merged = finish_round(sealed, pool, job.elapsed())
     answer = merged.answer
     names = tuple(ReportKey(*name) for name in answer.merged)
-    commit = Commit(job.epoch, answer_to_bytes(answer), names, merged.carryover.to_bytes())
+    keep = merged.carryover.to_bytes()
+    commit = Commit(job.epoch, answer_to_bytes(answer), names, keep, merged.digests, view.digests)
     return RoundResult(commit, merged, job.rules, dropped)
 
 

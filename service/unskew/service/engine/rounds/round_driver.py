@@ -7,14 +7,17 @@ reported, when news comes, when the machine says that something will be due, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from unskew.core.errors import UnskewError
 from unskew.core.rounds.carryover import MergedRound
 from unskew.core.rounds.messages import Report
-from unskew.core.rounds.next_step import Fetch, Merge, Seal, Step, TakeOver, Wait, next_step
+from unskew.core.rounds.next_step import BeginAnew, Fetch, Merge, Seal, Step, TakeOver, Wait, next_step
 from unskew.core.rounds.replica import ReplicaState, RoundTiming
+from unskew.core.rounds.round_digests import SeenRound
 from unskew.core.rounds.round_log import Commit, ReportKey, RoundView, StoredReport
 from unskew.core.rounds.rules import RoundRules
 from unskew.core.rounds.wake_ups import WakeUps
@@ -52,7 +55,7 @@ class RoundDriver:
 
     def __init__(self, base: Base, stream: CachedStream, record: Recorder = not_recorded) -> None:
         self._base, self.stream, self._record = base, stream.record.name, record
-        self._spec, tuning = stream.spec, base.tuning
+        self._stream, tuning = stream, base.tuning
         timing = RoundTiming(tuning.poll, tuning.retry, tuning.takeover)
         self.state = ReplicaState.begin(rules_of(stream.spec, tuning), timing)
         self._wake_ups, self._wake = WakeUps(monotonic(), monotonic()), Waiters()
@@ -67,9 +70,9 @@ class RoundDriver:
     def use(self, stream: CachedStream) -> None:
         """An agent is here: go on."""
         self._wake_ups = self._wake_ups.after_use(monotonic())
-        if stream.spec is not self._spec:
-            self._spec = stream.spec
+        if stream.spec is not self._stream.spec:
             self.state = self.state.with_rules(rules_of(stream.spec, self._base.tuning))
+        self._stream = stream
         if self.task.done():
             self.error = None
             self.task = detached_task(self._run())
@@ -77,6 +80,10 @@ class RoundDriver:
     def reported(self, key: ReportKey, data: bytes, report: Report) -> None:
         self._reports.add(key, data, report)
         self._wake_by(self._wake_ups.after_report(key.agent, monotonic()))
+
+    def shown(self, seen: SeenRound) -> None:
+        """An agent has the answer of this round."""
+        self.state = self.state.after_shown(seen)
 
     def news(self, rounds: tuple[int, int] | None) -> None:
         """Something happened to the rounds, maybe at another replica."""
@@ -133,7 +140,7 @@ class RoundDriver:
 
     async def _turn(self) -> float:
         """Look, and do what is due; how long nothing will be."""
-        self._wake_ups, held = self._wake_ups.before_look(), self.state.version
+        self._wake_ups, held = self._wake_ups.before_look(), self.state.seen
         view = await self._base.store.round(self.stream)
         self._looked(view, held)
         while not isinstance(step := self._next_step(view), Wait):
@@ -147,7 +154,7 @@ class RoundDriver:
         self._record(self.stream, view, self.state, now, step)
         return step
 
-    def _looked(self, view: RoundView, held: tuple[int, int] | None) -> None:
+    def _looked(self, view: RoundView, held: frozenset[SeenRound]) -> None:
         state = self.state.after_look(view, monotonic(), held)
         if state.restarts > self.state.restarts:
             self._forget(state)
@@ -165,8 +172,12 @@ class RoundDriver:
 
     # -- the steps
 
-    async def _do(self, step: Fetch | Seal | Merge | TakeOver, view: RoundView) -> None:
+    async def _do(self, step: BeginAnew | Fetch | Seal | Merge | TakeOver, view: RoundView) -> None:
         match step:
+            case BeginAnew(lost):
+                # Not if it is deleted meanwhile: of a record that was read so long ago no stream is made.
+                await self._base.store.renew_stream(replace(self._stream.record, incarnation=lost), math.inf)
+                self.state = self.state.after_begin_anew()
             case Fetch():
                 await self._fetch()
                 self.state = self.state.after_fetch()

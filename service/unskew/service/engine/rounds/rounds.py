@@ -9,6 +9,7 @@ from unskew.core.errors import ConfigError
 from unskew.core.rounds.carryover import MergedRound, RoundCarryover
 from unskew.core.rounds.messages import Report
 from unskew.core.rounds.reduce_round import as_if_merged
+from unskew.core.rounds.round_digests import SeenRound
 from unskew.core.rounds.round_log import ReportKey, ReportOutcome
 from unskew.core.rounds.rules import check_report
 from unskew.service.api.verbs import Synced
@@ -37,27 +38,31 @@ class Rounds:
 
     # -- verbs
 
-    async def sync(
-        self, stream: str, report: Report, wait: float, version: tuple[int, int], data: bytes = b""
-    ) -> Synced:
+    async def sync(self, stream: str, report: Report, wait: float, seen: SeenRound, data: bytes = b"") -> Synced:
         """Take the report, wait for its round. What is answered is the newest round, and only if it is newer than
-        ``version``, the one that the agent has; but an agent whose report is merged is always told so."""
+        ``seen``, the one that the agent has; but an agent whose report is merged is always told so."""
         record = await self._streams.get(stream)
         _check_counts(report)
         _check_workers(report, record)
-        self._streams.note(stream, version[0])
         driver = self._driver(record)
+        if self._streams.note(stream, seen.incarnation):
+            driver.shown(seen)
         key = ReportKey(*report.name)
         data = data or await self._encoded(report)
         end = monotonic() + max(0.0, min(wait, self._base.tuning.most_wait))
         while True:
             restarts = driver.state.restarts
-            outcome = await self._base.store.report(stream, key, data, 0.0 if report.guest else driver.state.lease)
+            lease = 0.0 if report.guest else driver.state.lease
+            outcome = await self._base.store.report(stream, key, data, lease)
             if outcome is ReportOutcome.MERGED:
-                return await self._merged(driver, key, report)
+                merged = await self._newest(driver, key)
+                # A store that has failed over since may not have that round, nor the report.
+                if key in merged.names or await self._base.store.report(stream, key, data, lease) is outcome:
+                    return _told(driver, merged, key, report)
+                continue
             if outcome is ReportOutcome.OLDER:
                 self._base.observer(Skipped(stream, "report", "older than one of the same agent that has come"))
-                return _newer(driver, await driver.newest(), version)
+                return _newer(driver, await driver.newest(), seen)
             if outcome is ReportOutcome.STORED:
                 driver.reported(key, data, report)
             if not await self._until(driver, key, end, restarts):
@@ -65,7 +70,7 @@ class Rounds:
             newest = await driver.newest()
             if newest is not None and key in newest.names:
                 return Synced(newest.answer, newest.version[0], merged=True, age=driver.age(newest))
-            return _newer(driver, newest, version)
+            return _newer(driver, newest, seen)
 
     async def _encoded(self, report: Report) -> bytes:
         if report.table.values.size > _BIG:
@@ -90,15 +95,14 @@ class Rounds:
                 raise driver.error
         return True
 
-    async def _merged(self, driver: RoundDriver, key: ReportKey, report: Report) -> Synced:
-        """The report is in a merged round: its answer, or that of a later round as if it were in that."""
+    async def _newest(self, driver: RoundDriver, key: ReportKey) -> MergedRound:
+        """The round of this report, which is merged, or a later one."""
         newest = await driver.newest()
         if newest is None or key not in newest.names:
             newest = await driver.newest(fresh=True)
         if newest is None:
             raise UnavailableError("the round of this report is merged, and its answer is gone; send the next report")
-        answer = newest.answer if key in newest.names else as_if_merged(newest.answer, report)
-        return Synced(answer, newest.version[0], merged=True, age=driver.age(newest))
+        return newest
 
     # -- for the other parts
 
@@ -162,7 +166,13 @@ def _check_workers(report: Report, record: CachedStream) -> None:
         )
 
 
-def _newer(driver: RoundDriver, newest: MergedRound | None, version: tuple[int, int]) -> Synced:
-    if newest is None or newest.version <= version:
+def _told(driver: RoundDriver, newest: MergedRound, key: ReportKey, report: Report) -> Synced:
+    """The answer of the report's round, or that of a later round as if it were in that."""
+    answer = newest.answer if key in newest.names else as_if_merged(newest.answer, report)
+    return Synced(answer, newest.version[0], merged=True, age=driver.age(newest))
+
+
+def _newer(driver: RoundDriver, newest: MergedRound | None, seen: SeenRound) -> Synced:
+    if newest is None or newest.version <= seen[:2]:
         return Synced(None, 0 if newest is None else newest.version[0])
     return Synced(newest.answer, newest.version[0], merged=False, age=driver.age(newest))

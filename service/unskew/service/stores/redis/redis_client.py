@@ -151,8 +151,7 @@ class RedisClient:
         if address.kind == "cluster":
             nodes = [ClusterNode(host, port) for host, port in address.hosts]
             most = self._patience.connections + 4  # those that are being closed
-            cluster = RedisCluster(startup_nodes=nodes, max_connections=most, **options)
-            return cast(_Client, cluster)
+            return cast(_Client, _Cluster(startup_nodes=nodes, max_connections=most, **options))
         self._library = self._single({**options, "db": address.db})
         large = {"socket_timeout": self._patience.deadline, "max_connections": self._patience.connections}
         self._for_large = self._single({**options, "db": address.db, **large})
@@ -205,6 +204,19 @@ class RedisClient:
             "socket_timeout": self._patience.timeout / 2,
             "socket_connect_timeout": self._patience.timeout / 2,
         }
+
+
+class _Cluster(RedisCluster):
+    """Reads which node has which slots once at a time, and to the end. redis-py closes all connections where whoever
+    reads that is cancelled: all other commands under way would end with "Connection closed by server", each would have
+    it read anew, and none would get through while that takes longer than its deadline."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._reading: SingleFlight[RedisCluster] = SingleFlight()
+
+    async def initialize(self, *args: Any, **named: Any) -> RedisCluster:
+        return await self._reading.once("", partial(super().initialize, *args, **named))
 
 
 class _Sentinels(Sentinel):

@@ -123,7 +123,7 @@ def plan_of(reply: Sequence[bytes] | None) -> PlanRecord | None:
 
 
 def round_of(reply: Sequence[Any]) -> RoundView:
-    now, incarnation, open_epoch, merged, opened, arrivals, leases, names, keep = reply
+    now, incarnation, open_epoch, merged, opened, arrivals, leases, names, keep, digests = reply
     reported: dict[str, float] = {}
     for field, about in pairs(arrivals):
         agent, arrived = report_key(field).agent, int(about.split(b" ")[0]) / MICROS
@@ -137,6 +137,7 @@ def round_of(reply: Sequence[Any]) -> RoundView:
         reported=reported,
         members=_members(leases, names),
         keep=keep or b"",
+        digests=digests,
     )
 
 
@@ -152,10 +153,10 @@ def _members(leases: Sequence[bytes], names: Sequence[bytes]) -> tuple[Member, .
 
 
 def commit_of(reply: Sequence[Any]) -> Commit | None:
-    epoch, answer, keep, names = reply
+    epoch, answer, keep, names, digests = reply
     if epoch is None:
         return None
-    return Commit(int(epoch), answer, tuple(ReportKey(*name) for name in json.loads(names)), keep)
+    return Commit(int(epoch), answer, tuple(ReportKey(*name) for name in json.loads(names)), keep, digests or b"")
 
 
 def history_entry_of(line: bytes) -> HistoryEntry:

@@ -11,8 +11,8 @@ Keys of a stream, all under one hash tag ``{prefix:stream}:``
   ``u:<kind>`` hash: batch -> its bytes, parts and sources.
 - ``vs`` zset of plan versions, all of score 0, so in their order; ``v:<version>`` hash; ``w`` hash: purpose -> version.
 - ``r:<epoch>`` hash: report -> data, ``i:<epoch>`` hash: report -> arrival, digest, size; ``s:<epoch>`` bytes of
-  its reports; ``a`` zset of agents by
-  lease; ``q`` hash: agent -> its last report that was taken and its last merged one; ``c`` hash: the last commit.
+  its reports; ``a`` zset of agents by lease; ``q`` hash: agent -> its last report that was taken and its last merged
+  one; ``c`` hash: the last commit, with the digests of the last rounds (``core.rounds.round_digests``).
 - ``n:<kind>`` list: entries of the history, each behind its time.
 
 Times are whole microseconds by Redis TIME. A number that may pass 2^53 (session, seq, run, version) is 20 digits of
@@ -433,9 +433,10 @@ return redis.call('HMGET', base .. 'r:' .. ARGV[4], unpack(ARGV, 5))
     "round": """
 if not alive() then return false end
 local at = redis.call('HMGET', M, 'inc', 'open', 'merged', 'opened')
+local last = redis.call('HMGET', base .. 'c', 'keep', 'digests')
 return {whole(now), at[1], at[2], at[3], at[4], redis.call('HGETALL', base .. 'i:' .. at[2]),
-  redis.call('ZRANGE', base .. 'a', 0, -1, 'WITHSCORES'), redis.call('HGETALL', base .. 'q'),
-  redis.call('HGET', base .. 'c', 'keep')}
+  redis.call('ZRANGE', base .. 'a', 0, -1, 'WITHSCORES'), redis.call('HGETALL', base .. 'q'), last[1],
+  last[2] or at[1]}
 """,
     "seal": """
 local epoch = tonumber(ARGV[4])
@@ -452,25 +453,27 @@ end
 return epoch < open and 1 or 0
 """,
     "commit": """
-local epoch, answer, keep, names, forget = unpack(ARGV, 4, 8)
-local first = 9
+local epoch, answer, keep, names, forget, digests, after = unpack(ARGV, 4, 10)
+local first = 11
 if not alive() then return 'gone' end
-local number, at = tonumber(epoch), redis.call('HMGET', M, 'open', 'merged')
+local number, at = tonumber(epoch), redis.call('HMGET', M, 'open', 'merged', 'inc')
 local open, merged = tonumber(at[1]), tonumber(at[2])
 local A, C, Q, R = base .. 'a', base .. 'c', base .. 'q', base .. 'r:' .. epoch
 -- The very same commit again is merged, too: its sender may not have got the answer.
 if number <= merged then
-  local last = redis.call('HMGET', C, 'epoch', 'answer', 'keep', 'names')
+  local last = redis.call('HMGET', C, 'epoch', 'answer', 'keep', 'names', 'digests')
   if last[1] == epoch and last[2] == answer and last[3] == keep and last[4] == names then return 'merged' end
   return last
 end
+-- Merged after the rounds that are here, and not after some that a failover has lost.
+if after ~= '' and after ~= (redis.call('HGET', C, 'digests') or at[3]) then return 'not sealed' end
 if number > merged + 1 or number >= open then return 'not sealed' end
 -- Exactly the reports that are in it: else the answer is of an earlier state of this Redis.
 if redis.call('HLEN', R) ~= #ARGV - first + 1 then return 'not sealed' end
 for i = first, #ARGV do
   if redis.call('HEXISTS', R, ARGV[i]) == 0 then return 'not sealed' end
 end
-redis.call('HSET', C, 'epoch', epoch, 'answer', answer, 'keep', keep, 'names', names)
+redis.call('HSET', C, 'epoch', epoch, 'answer', answer, 'keep', keep, 'names', names, 'digests', digests)
 own(C)
 for i = first, #ARGV do
   local agent, name = string.sub(ARGV[i], 1, -42), string.sub(ARGV[i], -40)
@@ -499,7 +502,7 @@ publish_rounds(open, number)
 return 'merged'
 """,
     "answer": """
-return redis.call('HMGET', base .. 'c', 'epoch', 'answer', 'keep', 'names')
+return redis.call('HMGET', base .. 'c', 'epoch', 'answer', 'keep', 'names', 'digests')
 """,
     "note": """
 local kind, data, keep = unpack(ARGV, 4)

@@ -400,7 +400,8 @@ class RedisStore:
 
     async def commit(self, stream: str, commit: Commit) -> Commit | None:
         fields = [replies.report_field(key) for key in commit.names]
-        args = commit.epoch, commit.answer, commit.keep, json.dumps(commit.names), replies.micros(self._limits.forget)
+        names, forget = json.dumps(commit.names), replies.micros(self._limits.forget)
+        args = commit.epoch, commit.answer, commit.keep, names, forget, commit.digests, commit.after
         outcome = await self._change("commit", stream, *args, *fields)
         if outcome == b"not sealed":
             return None
