@@ -72,8 +72,8 @@ test-long: $(STAMP) $(CLASSES)  ## the same with the full dose of every check (m
 	@JAVA_HOME="$$(bash tools/java.sh)"; REDIS_SERVER="$$(bash tools/redis.sh)"; export JAVA_HOME REDIS_SERVER; \
 	    $(BIN)/python -m pytest $(PYTEST) tests
 
-test-spark:  ## tests/spark on another PySpark, 4.0 to 4.2: make test-spark SPARK=4.0
-	@bash tools/test_spark.sh "$(PYTHON)" "$(or $(SPARK),$(error say which: make test-spark SPARK=4.0))"
+test-spark:  ## tests/spark on another PySpark, 4.0 to 4.2: make test-spark SPARK=4.0 [TESTS="paths"]
+	@bash tools/test_spark.sh "$(PYTHON)" "$(or $(SPARK),$(error say which: make test-spark SPARK=4.0))" $(TESTS)
 
 check: lint types layers house stubs-check protolint  ## ruff, mypy strict, import contracts, the house, stubs up to date, contract
 

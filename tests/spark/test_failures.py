@@ -33,6 +33,7 @@ IN_FLIGHT_HARMS = (
     "tasks-fail",
     "cancelled",
 )
+IN_FLIGHT_FACES = ("in-flight-cut", "in-flight-whole", "in-flight-groups", "in-flight-states")
 _ROOT = Path(__file__).resolve().parents[2]
 _EACH = 60.0  # seconds for a run, and for the cluster to come up
 
@@ -89,7 +90,7 @@ def check_in_flight(one: dict[str, Any]) -> None:
     harm = one["harm"]
     assert one["killed"] == (1 if harm.startswith(("killed", "taken")) else 0), one
     assert ("cancel" in one["error"].lower()) is (harm == "cancelled"), one
-    assert one["maps_again"] > 0 or harm == "taken-away", one
+    assert one["maps_again"] > 0, one
     if harm in ("tasks-fail", "speculation"):
         assert one["reduces_again"] > 0, one
     if harm.endswith(("between", "in-reduce")):  # a task whose fetch fails may not have come to the gate before
@@ -117,19 +118,16 @@ def test_no_row_is_lost_in_twenty_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("harm", IN_FLIGHT_HARMS)
 def test_no_row_that_is_placed_in_flight_is_lost_in_twenty_runs(tmp_path: Path, harm: str) -> None:
     """The full dose for each harm: in the map stage, between the stages, in mid reduce; of each face."""
-    faces = ("in-flight-cut", "in-flight-whole", "in-flight-groups", "in-flight-states")
-    for one in outcomes(tmp_path, [f"{faces[at % 4]}/{harm}" for at in range(20)]):
+    for one in outcomes(tmp_path, [f"{IN_FLIGHT_FACES[at % 4]}/{harm}" for at in range(20)]):
         check_in_flight(one)
 
 
 @pytest.mark.long
 def test_executors_that_spark_takes_away_lose_no_row_that_is_placed_in_flight(tmp_path: Path) -> None:
-    """Dynamic allocation ends an executor between the stages, and its map outputs are written again: in most runs, for
-    on a busy machine one executor may have had all map tasks."""
-    found = outcomes(tmp_path, ["in-flight-cut/taken-away", "in-flight-whole/taken-away"] * 3)
-    for one in found:
+    """Dynamic allocation ends an executor between the stages, which had map outputs: they are written again. (Not of
+    states: what had been made of the map outputs may be on the executor that stays.)"""
+    for one in outcomes(tmp_path, [f"{IN_FLIGHT_FACES[at % 3]}/taken-away" for at in range(20)]):
         check_in_flight(one)
-    assert any(one["maps_again"] for one in found), found
 
 
 @pytest.mark.long

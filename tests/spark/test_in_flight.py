@@ -43,6 +43,7 @@ ADAPTIVE = pytest.mark.parametrize("adaptive", ["true", "false"])
 MOSTLY_ADAPTIVE = pytest.mark.parametrize("adaptive", ["true", pytest.param("false", marks=long)])  # what takes long
 WHOLE, CUT = "kip", "prompt"
 SEEN = "key string, rows bigint, ids bigint"
+MOST_CALLS = 200  # of the JVM, to place a frame of few columns; there were 326
 _EXACT = ("float", "double")  # keys that are counted first
 
 
@@ -554,6 +555,24 @@ def test_what_was_decided_is_shown(sessions: dict[str, Unskew], rows: DataFrame)
         counts = {row["at"]: row["count"] for row in made.groupBy(F.spark_partition_id().alias("at")).count().collect()}
         lying = np.array([counts.get(at, 0) for at in range(len(decided.loads))])
         assert lying.tolist() == list(decided.loads), "every row of so few is in the sample"
+
+
+@pytest.mark.parametrize("policy", [WHOLE, CUT])
+def test_a_placement_asks_the_jvm_seldom(
+    spark: SparkSession, sessions: dict[str, Unskew], rows: DataFrame, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """A small frame pays for each call. What Python lets go of counts for nothing: when that is told is chance."""
+    client: Any = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]  # classic Spark has one
+    send, sent = client.send_command, []
+
+    def counted(command: str, *more: Any, **named: Any) -> Any:
+        sent.append(command)
+        return send(command, *more, **named)
+
+    monkeypatch.setattr(client, "send_command", counted)
+    placed_by(sessions[policy], rows, "k")
+    asked = [command for command in sent if not command.startswith("m\n")]
+    assert 0 < len(asked) <= MOST_CALLS
 
 
 # -- what cannot be placed in flight, and what fails ----------------------------------------------------------

@@ -3,6 +3,7 @@ promised."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
 from tests.doses import diagonal, some_of
-from tests.spark.frames import as_spark_4_0, no_job, python_workers, setting, shuffles
+from tests.spark.frames import KEYS, as_spark_4_0, no_job, python_workers, setting, shuffles
 from tests.spark.test_join import PAIRS, multiset, skewed
 from unskew.core.operators.join_plan import HOWS, LEFT, RIGHT, Bounds
 from unskew.core.quality.measures import makespan
@@ -91,6 +92,63 @@ def test_no_exchange_above_what_is_placed(
             assert python_workers(joined) == []
             joined.collect()
         assert joined.rdd.getNumPartitions() == len(sk.placed.ranges.ranges)
+
+
+def random_join(spark: SparkSession, seed: int) -> tuple[DataFrame, DataFrame, On, str]:
+    """Two frames of some rows in some tasks, of some skew, with one or two keys of any types, wide or nested; and how
+    they are joined."""
+    rng = random.Random(seed)
+    how, kinds = list(HOWS)[seed % len(HOWS)], rng.sample([*KEYS], rng.choice([1, 1, 2]))
+    names = [f"k{at}" for at in range(len(kinds))]
+    nulls, distinct = rng.choice([2, 12, 1_000_000]), rng.choice([1, 30, 500])
+
+    def side(count: int, other: str) -> DataFrame:
+        skew = f"pow(pmod(xxhash64(id, {rng.randrange(99)}), 1000) / 1000, {rng.choice([0.5, 2.0, 6.0])})"
+        base = spark.range(0, count, 1, rng.choice([1, 2, 5])).selectExpr("id", f"bigint({skew} * {distinct}) k")
+        keys = [
+            f"if(pmod(k, {nulls}) = {nulls - 1}, null, {KEYS[kind]}) {name}"
+            for kind, name in zip(kinds, names, strict=True)
+        ]
+        wide = ", ".join(f"'{other}{at}', id + {at}" for at in range(60))
+        payload = rng.choice(["id", "array(id, null)", "named_struct('a', id, 'b', string(id))", f"map({wide})"])
+        df = base.selectExpr(*keys, f"{payload} {other}")
+        df = df.repartition(rng.choice([1, 3])) if rng.random() < 0.2 else df
+        return df.unionAll(df) if rng.random() < 0.2 else df
+
+    counts = rng.choice([(0, 40), (40, 0), (1, 1), (300, 1), (1, 300), (400, 150), (150, 400)])
+    left, right = side(counts[0], "v"), side(counts[1], "w")
+    if rng.random() < 0.5:
+        return left, right, names, how
+    others = [f"z{at}" for at in range(len(names))]
+    renamed = right.withColumnsRenamed(dict(zip(names, others, strict=True)))
+    return left, renamed, list(zip(names, others, strict=True)), how
+
+
+def check_random(spark: SparkSession, sk: Unskew, seed: int) -> None:
+    left, right, on, how = random_join(spark, seed)
+    with setting(spark, spark__sql__adaptive__enabled=("true", "false")[seed // len(HOWS) % 2]):
+        asked = Join.of(left, right, on, how, partitions=N)
+        ours, theirs = sk.join(left, right, on, how), asked.by_spark()
+        assert ours.schema == theirs.schema
+        found, wanted = multiset(ours), multiset(theirs)
+        assert found == wanted, list(((found - wanted) + (wanted - found)).items())[:5]
+
+
+def test_some_random_frames(spark: SparkSession, sk: Unskew) -> None:
+    """A small dose, of the same seeds each time."""
+    for seed in (1, 3):
+        check_random(spark, sk, seed)
+
+
+@pytest.mark.long
+def test_three_hundred_random_frames(spark: SparkSession, sk: Unskew) -> None:
+    """The full dose, of new seeds each time: each type of join fifty times."""
+    first = random.SystemRandom().randrange(1 << 20)
+    for seed in range(first, first + 300):
+        try:
+            check_random(spark, sk, seed)
+        except Exception as why:
+            raise AssertionError(f"seed {seed}: {why}") from why
 
 
 @pytest.mark.parametrize("side", [LEFT, RIGHT])

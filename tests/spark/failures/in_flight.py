@@ -91,6 +91,12 @@ def _delete_half(folder: Path) -> int:
     return 0
 
 
+def _on_both(folder: Path, gate: Gate) -> int:
+    """As many map tasks as there are slots are held at the same time: so each executor has map outputs."""
+    gate.await_held()
+    return 0
+
+
 def _idle(folder: Path) -> int:
     """Spark takes executors that have nothing to do, and their map outputs with them."""
     wait_for("an executor to be taken away", lambda: len(cluster.executors(folder)) == 1, 180.0)
@@ -105,8 +111,8 @@ HARMS = {
     "deleted-in-reduce": InFlightHarm({}, {"held": MIDDLE}, in_reduce=delete_outputs),
     "tasks-fail": InFlightHarm({"fail": (2,)}, {"fail": (1, 5)}),
     "speculation": InFlightHarm({"slow": (3,)}, {"slow": (2, 5)}),
-    # Slow map tasks: those that wait meanwhile make Spark start the executor again that it took away before.
-    "taken-away": InFlightHarm({"slow": (0, 1, 2, 3)}, {}, between=_idle),
+    # Tasks that wait make Spark start the executor again that it took away in the run before.
+    "taken-away": InFlightHarm({"held": (0, 1, 2, 3)}, {}, in_map=_on_both, between=_idle),
     "cancelled": InFlightHarm({"held": MIDDLE}, {}),
 }
 

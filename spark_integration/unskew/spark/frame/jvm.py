@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py4j.java_gateway import JavaClass  # type: ignore[import-untyped]  # it has no types
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no types
 from pyspark.errors import PySparkException
 
@@ -37,6 +38,7 @@ __all__ = [
     "expected_rows",
     "input_partitions",
     "input_splits",
+    "java_class",
     "jobs_of",
     "local_cores",
     "metrics_of",
@@ -75,12 +77,19 @@ def spark_version(df: DataFrame) -> tuple[int, int]:
     return major, minor
 
 
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class of Java's by its full name. Nothing asks Java before it is used: ``spark._jvm.org.apache`` asks for each
+    part of a name."""
+    jvm: Any = spark._jvm
+    return JavaClass(name, jvm._gateway_client)
+
+
 def physical_text(df: DataFrame) -> str:
     """What ``df.explain()`` prints, without printing: the final plan where the frame has run under AQE."""
     inner: Any = df
     if hasattr(inner, "_jdf"):
-        jvm: Any = df.sparkSession._jvm
-        return str(jvm.PythonSQLUtils.explainString(inner._jdf.queryExecution(), "simple"))
+        utils = java_class(df.sparkSession, "org.apache.spark.sql.api.python.PythonSQLUtils")
+        return str(utils.explainString(inner._jdf.queryExecution(), "simple"))
     return str(inner._explain_string())
 
 

@@ -30,7 +30,7 @@ __all__ = [
     "MOST_NEAR",
     "every_for",
     "first_of",
-    "level_column",
+    "level_text",
     "logarithm_of",
     "near_for",
     "observed_rows",
@@ -76,10 +76,11 @@ def observed_rows(
     at, number = helper(df.columns, "sample"), _number(df)
     # A column of its own: what stands in a branch would count the rows that come there.
     numbered = df.withColumn(number, F.expr("monotonically_increasing_id()"))
-    mask = _by_row(df, every, near, wary, [step - 1 for step in _steps(every, wary)])
-    chosen = F.expr(f"xxhash64({number}) & {mask} = 0")
-    marked = numbered.withColumn(at, F.when(chosen, F.concat(*map(_bytes, parts)))).drop(number)
-    return marked.observe(observation, F.expr("count(1) AS rows"), F.expr(f"hex(listagg({at})) AS {METRIC}")).drop(at)
+    chosen = F.expr(_chosen(df, every, near, wary))
+    marked = numbered.withColumn(at, F.when(chosen, F.array(*parts))).drop(number)
+    # Written as text when all tasks have ended, by the driver: a task only gathers bigints.
+    text = f"concat_ws('', transform(flatten(collect_list({at})), part -> lpad(hex(part), {_WIDTH}, '0')))"
+    return marked.observe(observation, F.expr("count(1) AS rows"), F.expr(f"{text} AS {METRIC}")).drop(at)
 
 
 def words_in(sample: str | None, parts: int) -> NDArray[np.uint64]:
@@ -93,10 +94,10 @@ def first_of(every: int, *, wary: bool) -> int:
     return _steps(every, wary)[0]
 
 
-def level_column(df: DataFrame, every: int, near: int, *, wary: bool = False) -> Column:
-    """How often the share of rows that is sampled has been cut to one in ``FEWER`` before this row, as a bigint: one
-    of the parts of ``observed_rows``."""
-    return F.expr(_by_row(df, every, near, wary, list(range(len(_steps(every, wary))))))
+def level_text(df: DataFrame, every: int, near: int, *, wary: bool = False) -> str:
+    """How often the share of rows that is sampled has been cut to one in ``FEWER`` before this row, a bigint as SQL:
+    one of the parts of ``observed_rows``."""
+    return _by_row(df, every, near, wary, list(range(len(_steps(every, wary)))))
 
 
 def _number(df: DataFrame) -> str:
@@ -109,6 +110,13 @@ def _steps(every: int, wary: bool) -> list[int]:  # noqa: FBT001 - as callers na
     return [every * FEWER**level // FEWER**before for level in range(before + _LEVELS + 1)]
 
 
+def _chosen(df: DataFrame, every: int, near: int, wary: bool) -> str:  # noqa: FBT001 - as callers name it
+    """Whether a row is sampled, as SQL. What no level takes is refused before anything is asked of its level."""
+    steps, hashed = _steps(every, wary), f"xxhash64({_number(df)})"
+    by_level = f"{hashed} & {_by_row(df, every, near, wary, [step - 1 for step in steps])} = 0"
+    return by_level if steps[0] == 1 else f"{hashed} & {steps[0] - 1}L = 0 AND {by_level}"
+
+
 def _by_row(df: DataFrame, every: int, near: int, wary: bool, values: Sequence[int]) -> str:  # noqa: FBT001 - as above
     """One of these bigints, by how far into its task a row is. Written as SQL, and without anything that is of one
     batch: then Spark need not compile it anew for each."""
@@ -116,11 +124,6 @@ def _by_row(df: DataFrame, every: int, near: int, wary: bool, values: Sequence[i
     index = f"({_number(df)} & {_IN_TASK}L)"
     cases = " ".join(f"WHEN {index} < {end}L THEN {value}L" for end, value in zip(ends[:-1], values, strict=False))
     return f"CASE {cases} ELSE {values[-1]}L END"
-
-
-def _bytes(number: Column) -> Column:
-    """The eight bytes of a bigint, the highest first."""
-    return F.unhex(F.lpad(F.hex(number), _WIDTH, "0"))
 
 
 def logarithm_of(weight: Column) -> Column:

@@ -10,34 +10,37 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from unskew.spark.frame.jvm import java_class
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["array_of", "seq_of"]
 
+_JACKSON = "com.fasterxml.jackson"
+
 
 def array_of(spark: SparkSession, base: str, values: Sequence[tuple[str, Mapping[str, int]]]) -> Any:
     """A Java array of ``base``, a trait of Spark's, with each value by its class and fields."""
-    jvm: Any = spark._jvm
-    mapper, typing = _mapper(jvm), jvm.com.fasterxml.jackson.databind.jsontype
-    spark_only = typing.BasicPolymorphicTypeValidator.builder().allowIfSubType("org.apache.spark.")
+    mapper = _mapper(spark)
+    typing = java_class(spark, f"{_JACKSON}.databind.jsontype.BasicPolymorphicTypeValidator")
+    spark_only = typing.builder().allowIfSubType("org.apache.spark.")
     mapper.activateDefaultTyping(spark_only.build())
-    return mapper.readValue(json.dumps(values), _class_of(jvm, f"[L{base};"))
+    return mapper.readValue(json.dumps(values), _class_of(spark, f"[L{base};"))
 
 
 def seq_of(spark: SparkSession, name: str, values: Sequence[Mapping[str, int]]) -> Any:
     """A Scala ``Seq`` of values of one class, by their fields."""
-    jvm: Any = spark._jvm
-    return jvm.PythonUtils.toSeq(_mapper(jvm).readerForListOf(_class_of(jvm, name)).readValue(json.dumps(values)))
+    listed = _mapper(spark).readerForListOf(_class_of(spark, name)).readValue(json.dumps(values))
+    return java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(listed)
 
 
-def _class_of(jvm: Any, name: str) -> Any:
-    return jvm.org.apache.spark.util.Utils.classForName(name, True, False)  # noqa: FBT003 - Java's own
+def _class_of(spark: SparkSession, name: str) -> Any:
+    return java_class(spark, "org.apache.spark.util.Utils").classForName(name, True, False)  # noqa: FBT003 - Java's own
 
 
-def _mapper(jvm: Any) -> Any:
+def _mapper(spark: SparkSession) -> Any:
     """Knows Scala's case classes."""
-    jackson = jvm.com.fasterxml.jackson
-    mapper = jackson.databind.ObjectMapper()
-    mapper.registerModule(jackson.module.scala.DefaultScalaModule())
+    mapper = java_class(spark, f"{_JACKSON}.databind.ObjectMapper")()
+    mapper.registerModule(java_class(spark, f"{_JACKSON}.module.scala.DefaultScalaModule")())
     return mapper

@@ -22,7 +22,7 @@ from unskew.spark.frame.row_sampling import (
     FEWER,
     every_for,
     first_of,
-    level_column,
+    level_text,
     logarithm_of,
     near_for,
     observed_rows,
@@ -147,9 +147,9 @@ class SampledCells:
     def frame(self) -> DataFrame:
         """The frame whose map stage is to run."""
         every, near = self.rate
-        task = F.shiftleft(F.spark_partition_id().cast("bigint"), MAP_SHIFT)
-        level = F.shiftleft(level_column(self.df, every, near, wary=True), LEVEL_SHIFT)
-        word = level.bitwiseOR(task).bitwiseOR(self.cells.cell.cast("bigint"))
+        level = level_text(self.df, every, near, wary=True)
+        seldom = f"shiftleft({level}, {LEVEL_SHIFT}) | shiftleft(bigint(spark_partition_id()), {MAP_SHIFT})"
+        word = F.expr(seldom).bitwiseOR(self.cells.cell)
         logarithm = None if self.weight is None else logarithm_of(self.weight)
         parts = [one for one in (self.key, word, self.spread, logarithm) if one is not None]
         return self.cells.written(observed_rows(self.df, parts, every, near, METRICS, wary=True))

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]  # it has no types
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from unskew.spark.frame.jvm import spark_version
+from unskew.spark.frame.jvm import java_class, spark_version
 from unskew.spark.in_flight.bulk_values import array_of, seq_of
 from unskew.spark.place.repartition import partition_value
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from unskew.core.in_flight.assign import CellRange
 
@@ -32,6 +32,7 @@ __all__ = ["MapStage", "NotAsExpectedError", "moved_already", "run_map_stage"]
 
 _DESCRIPTION = "spark.job.description"
 _SQL = "org.apache.spark.sql"
+_PLANS = f"{_SQL}.catalyst.plans.physical"
 _NO = False  # not streaming, and the flag below
 _FLAG = (4, 3)  # the Spark whose LogicalRDD has one argument more
 _TOLD = (4, 2)  # the Spark whose observers are told by a method that is not private by name
@@ -75,11 +76,6 @@ class MapStage:
 
     # -- which rows a task reads ------------------------------------------------------------------------------
 
-    @property
-    def _jvm(self) -> Any:
-        inner: Any = self.df.sparkSession
-        return inner._jvm
-
     def _specs(self, ranges: Sequence[CellRange], copied: bool) -> Any:  # noqa: FBT001 - as ``frame`` names it
         """As Spark's adaptive execution says it: so many neighbouring partitions, or some map tasks' part of one."""
         kind = f"{_SQL}.execution.ShufflePartitionSpec"
@@ -99,31 +95,28 @@ class MapStage:
         """Rows with the same number are in the same partition. The boundaries are this shuffle's own: no other frame's
         partitioning equals them, so Spark takes no two frames for placed alike but two of one shuffle."""
         attribute = df._jdf.queryExecution().analyzed().output().last()
-        seq = _seq(self._jvm, [attribute])
-        tasks = len(ranges)
-        hashed = self._jvm.org.apache.spark.sql.catalyst.plans.physical.HashPartitioning(seq, tasks)
+        spark, tasks = self.df.sparkSession, len(ranges)
+        hashed = java_class(spark, f"{_PLANS}.HashPartitioning")(_seq(spark, [attribute]), tasks)
         mine = -1 - int(self._exchange.shuffleDependency().shuffleId())
         return self._coalesced(hashed, [(mine, -1 - at) for at in range(tasks)])
 
     def _coalesced(self, hashed: Any, bounds: Sequence[tuple[int, int]]) -> Any:
-        kind = f"{_SQL}.catalyst.plans.physical.CoalescedBoundary"
+        spark = self.df.sparkSession
         listed = [{"startReducerIndex": first, "endReducerIndex": last} for first, last in bounds]
-        boundaries = seq_of(self.df.sparkSession, kind, listed)
-        return self._jvm.org.apache.spark.sql.catalyst.plans.physical.CoalescedHashPartitioning(hashed, boundaries)
+        boundaries = seq_of(spark, f"{_PLANS}.CoalescedBoundary", listed)
+        return java_class(spark, f"{_PLANS}.CoalescedHashPartitioning")(hashed, boundaries)
 
 
 def _frame(df: DataFrame, rdd: Any, claim: Any | None) -> DataFrame:
     """A frame of ``rdd`` with the columns, names and size of ``df``."""
     inner: Any = df
-    jvm, session = inner.sparkSession._jvm, inner.sparkSession._jsparkSession
-    query, none = inner._jdf.queryExecution(), jvm.scala.Option.empty()
-    unknown = jvm.org.apache.spark.sql.catalyst.plans.physical.UnknownPartitioning(int(rdd.getNumPartitions()))
-    size = jvm.scala.Option.apply(query.optimizedPlan().stats())
-    placed = query.analyzed().output(), rdd, claim or unknown, _seq(jvm, []), _NO
+    spark, query, option = inner.sparkSession, inner._jdf.queryExecution(), java_class(df.sparkSession, "scala.Option")
+    unknown = java_class(spark, f"{_PLANS}.UnknownPartitioning")
+    placed = query.analyzed().output(), rdd, claim or unknown(int(rdd.getNumPartitions())), _seq(spark, []), _NO
+    none, size = option.empty(), option.apply(query.optimizedPlan().stats())
     more = (_NO,) if spark_version(df) >= _FLAG else ()
-    made: DataFrame = _classic(
-        df, jvm.org.apache.spark.sql.execution.LogicalRDD(*placed, none, session, size, none, *more)
-    )
+    logical = java_class(spark, f"{_SQL}.execution.LogicalRDD")
+    made: DataFrame = _classic(df, logical(*placed, none, spark._jsparkSession, size, none, *more))
     return made
 
 
@@ -137,14 +130,14 @@ def _classic_of(spark: Any, session: Any, logical: Any) -> Any:
     """A frame of this session of Java's."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
-    return ClassicFrame(spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, logical), spark)
+    return ClassicFrame(java_class(spark, f"{_SQL}.classic.Dataset").ofRows(session, logical), spark)
 
 
-def _seq(jvm: Any, values: Sequence[Any]) -> Any:
-    listed = jvm.java.util.ArrayList()
+def _seq(spark: SparkSession, values: Sequence[Any]) -> Any:
+    listed = java_class(spark, "java.util.ArrayList")()
     for value in values:
         listed.add(value)
-    return jvm.PythonUtils.toSeq(listed)
+    return java_class(spark, "org.apache.spark.api.python.PythonUtils").toSeq(listed)
 
 
 def moved_already(df: DataFrame) -> DataFrame:
@@ -183,7 +176,7 @@ def run_map_stage(
         with _described(inner.sparkSession.sparkContext, description):
             exchange = _run(inner, cells) if compared else _run_not_compared(inner, cells)
         _tell_observers(inner)
-        metrics = () if metric is None else _observed(exchange, metric)
+        metrics = () if metric is None else _observed(inner, metric)
         return MapStage(df, int(exchange.numMappers()), metrics, exchange)
     except Py4JJavaError:
         raise  # a job's own failure
@@ -193,10 +186,10 @@ def run_map_stage(
 
 def _run_not_compared(inner: Any, cells: int) -> Any:
     """The exchange, run by a session that is like the frame's own but for this setting: other queries keep it."""
-    jvm, session = inner.sparkSession._jvm, inner.sparkSession._jsparkSession.cloneSession()
+    session = inner.sparkSession._jsparkSession.cloneSession()
     for name in _COMPARED:
         session.conf().set(name, "false")
-    sessions = jvm.org.apache.spark.sql.SparkSession
+    sessions = java_class(inner.sparkSession, f"{_SQL}.SparkSession")
     before = sessions.getActiveSession()
     sessions.setActiveSession(session)
     try:
@@ -206,9 +199,9 @@ def _run_not_compared(inner: Any, cells: int) -> Any:
         sessions.setActiveSession(before.get()) if before.isDefined() else sessions.clearActiveSession()
 
 
-def _observed(exchange: Any, metric: str) -> tuple[Any, ...]:
+def _observed(inner: Any, metric: str) -> tuple[Any, ...]:
     """What was observed by this name."""
-    row = _find(exchange, "CollectMetricsExec", lambda node: str(node.name()) == metric).collectedMetrics()
+    row = inner._jdf.queryExecution().observedMetrics().apply(metric)
     return tuple(row.get(at) for at in range(row.size()))
 
 
@@ -218,9 +211,9 @@ def _run(inner: Any, cells: int) -> Any:
     if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec":
         return _exchange(plan.finalPhysicalPlan(), cells)  # which runs all stages below
     exchange = _exchange(plan, cells)
-    jvm = inner.sparkSession._jvm
-    forever = getattr(jvm.scala.concurrent.duration, "Duration$").__getattr__("MODULE$").Inf()
-    ended = jvm.org.apache.spark.util.ThreadUtils.awaitReady(exchange.submitShuffleJob(), forever)
+    forever = java_class(inner.sparkSession, "scala.concurrent.duration.Duration").Inf()
+    threads = java_class(inner.sparkSession, "org.apache.spark.util.ThreadUtils")
+    ended = threads.awaitReady(exchange.submitShuffleJob(), forever)
     ended.value().get().get()  # what failed is thrown as it is; ``awaitResult`` would wrap it
     return exchange
 
@@ -244,24 +237,6 @@ def _exchange(plan: Any, cells: int) -> Any:
             break
         node = node.plan()
     raise NotAsExpectedError(f"{plan.getClass().getSimpleName()} where the exchange was expected")
-
-
-def _find(plan: Any, name: str, fits: Any) -> Any:
-    """The first node of this name that fits, of a plan and the stages that it reads."""
-    if str(plan.getClass().getSimpleName()) == name and fits(plan):
-        return plan
-    for child in _children(plan):
-        try:
-            return _find(child, name, fits)
-        except NotAsExpectedError:
-            continue
-    raise NotAsExpectedError(f"no {name} in the plan")
-
-
-def _children(plan: Any) -> Iterator[Any]:
-    children = plan.children()
-    for at in range(int(children.size())):
-        yield children.apply(at)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from unskew.core.in_flight.assign_content import assign_content
 from unskew.core.in_flight.cell_table import CellTable
 from unskew.core.in_flight.layout import content_cells, enough_sampled
 from unskew.spark.frame.histogram import Weight, weight_of
-from unskew.spark.frame.jvm import expected_rows, input_partitions, input_splits, slots_of
+from unskew.spark.frame.jvm import expected_rows, input_partitions, shuffle_partitions, slots_of
 from unskew.spark.frame.keys import Columns, check_new, key_columns, key_of
 from unskew.spark.in_flight.cell_sample import METRICS, CellSample, ContentCells, KeyCells, SampledCells
 from unskew.spark.in_flight.map_stage import MapStage, NotAsExpectedError, run_map_stage
@@ -108,14 +108,17 @@ def place_in_flight(
     """Run the map stage of ``df`` and decide what each task reads: even in rows, or in ``weight``. The frame, and what
     was decided. ``what`` names the verb in Spark's UI."""
     hashed = key_of(df, key)
-    if not may_place(df, hashed.types) or (how.cut and not cuts_finely(df, how.partitions)):
+    if not may_place(df, hashed.types):
+        return None
+    splits, slots = input_partitions(df), slots_of(df.sparkSession) or how.partitions
+    if how.cut and not cuts_finely(splits, how.partitions, slots):
         return None
     columns = key_columns(df, key)
     weights = None if weight is None else weight_of(df, weight)
     by_key = KeyCells(columns, how.cells)
-    rows, tasks, enough = expected_rows(df), input_splits(df), enough_sampled(how.partitions)
+    rows, enough = expected_rows(df), enough_sampled(how.partitions)
+    tasks = splits or shuffle_partitions(df.sparkSession)
     cells = SampledCells(df, by_key, hashed.hash, how.partitions, rows, weights, tasks=tasks, sample=enough)
-    slots = slots_of(df.sparkSession) or how.partitions
     try:
         stage, sample = _written(cells, what)
         ranges = assign(sample.loads, how.partitions, slots, cut=how.cut, most=how.most)
@@ -133,10 +136,9 @@ def may_place(df: DataFrame, types: Sequence[str]) -> bool:
     return shows_plan(df) and not df.isStreaming and not any(kind in _NORMAL_FORM for kind in types)
 
 
-def cuts_finely(df: DataFrame, partitions: int) -> bool:
-    """Whether enough tasks read the frame for a heavy cell to be cut by them: half as many as are to run at once. Where
-    it is not known before it runs, as after a shuffle, it is taken to be so."""
-    tasks, slots = input_partitions(df), slots_of(df.sparkSession) or partitions
+def cuts_finely(tasks: int | None, partitions: int, slots: int) -> bool:
+    """Whether so many tasks that read a frame are enough for a heavy cell to be cut by them: half as many as are to run
+    at once. Where it is not known before it runs (None), as after a shuffle, it is taken to be so."""
     return tasks is None or 2 * tasks >= min(partitions, slots)
 
 

@@ -42,7 +42,7 @@ from unskew.core.plan.plan import Plan
 from unskew.core.planners import Origin
 from unskew.spark.caller_frame import warn
 from unskew.spark.frame.histogram import Sampling, counted_sides
-from unskew.spark.frame.jvm import expected_rows, physical_text
+from unskew.spark.frame.jvm import expected_rows, input_partitions, physical_text, slots_of
 from unskew.spark.frame.keys import AUTO, Columns, free_names, is_auto, key_of, quoted, spread_of
 from unskew.spark.frame.physical import nodes
 from unskew.spark.in_flight.cell_sample import KeyCells, SampledCells
@@ -181,7 +181,8 @@ class Join:
         if not all(shows_plan(df) for df in self.frames.values()):
             return None
         sides = (self.side,) if self.side else HOWS[self.how]
-        if sides and not any(cuts_finely(self.frames[side], self.partitions) for side in sides):
+        slots = slots_of(self.frames[LEFT].sparkSession) or self.partitions
+        if sides and not any(cuts_finely(input_partitions(self.frames[one]), self.partitions, slots) for one in sides):
             return None
         helper, spare, *names = free_names(2 + len(self.keys.types), *self.frames.values())
         how = JoinPlacing(self.how, self.side, self.partitions, bounds or Bounds(), helper)
