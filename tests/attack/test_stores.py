@@ -1,0 +1,156 @@
+"""A store that lies: each verb, at a replica that knows the stream and at one that does not, answers rightly or with
+one error, or the stream begins anew; no plan of another stream, no older version, no unhandled exception, and the
+other streams do not notice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from tests.attack.conftest import Pair
+from tests.attack.damages import DAMAGES, keys_of
+from tests.doses import some_of
+from tests.planning import some_histogram
+from tests.servers import wait_for
+from tests.service.faces import report
+from unskew.client import Client, ServiceCallError
+from unskew.core.plan.plan import Version
+from unskew.core.stream_spec import BatchWork, Part, Work
+
+pytestmark = pytest.mark.xdist_group("attack")
+
+OTHER, PARTITIONS = "kept-well", 8
+MAY = {"OK", "DATA_LOSS", "NOT_FOUND"}
+SMALL = ("settings of another type", "plans cut", "plans of another stream", "a plan of the future", "parts cut")
+_numbers = count(1)
+
+
+def verbs(client: Client, stream: str) -> Mapping[str, Callable[[], object]]:
+    number = next(_numbers)
+    agent = replace(report(PARTITIONS, "agent"), seq=number, dsync=1.0)
+    work = BatchWork((Work(0, rows=1),))
+    return {
+        "GetPlan": lambda: client.get_plan(stream),
+        "BuildPlan": lambda: client.build_plan(stream, number),
+        "Explain": lambda: client.explain(stream, 5),
+        "GetStream": lambda: client.get_stream(stream),
+        "ListStreams": lambda: list(client.list_streams()),
+        "ReportHistogram": lambda: client.report_histogram(stream, Part("app/query", number), some_histogram(1000, 50)),
+        "ReportBatch": lambda: client.report_batch(stream, Part("app/query", number), work),
+        "BuildPlan of counts": lambda: client.build_plan(stream, histogram=some_histogram(1000, 50, seed=number)),
+        "Sync": lambda: client.sync(stream, agent),
+        "GetScale": lambda: client.get_scale(stream),
+        "PutStream": lambda: client.put_stream(stream, partitions=PARTITIONS, policy="balanced", dsync=1.0),
+    }
+
+
+class Reader:
+    """Asks a replica for everything; the plans that it gets are of the stream, and never older."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.newest = client, Version()
+
+    def ask(self, stream: str) -> Counter[str]:
+        """How often each code came; of errors with the verb."""
+        codes = Counter[str]()
+        for verb, call in verbs(self.client, stream).items():
+            try:
+                answer = call()
+                codes["OK"] += 1
+            except ServiceCallError as why:
+                codes[why.code] += 1
+                codes[f"{verb}: {why.code}"] += 1
+                continue
+            plan = getattr(answer, "plan", None)
+            if plan is not None:
+                assert (plan.info.stream, plan.partitions) == (stream, PARTITIONS)
+                assert plan.version >= self.newest, verb
+                self.newest = plan.version
+        return codes
+
+
+@pytest.mark.parametrize("name", some_of(DAMAGES, *SMALL))
+def test_a_damaged_store_routes_nobody_wrongly(pair: Pair, name: str) -> None:
+    stream = f"damaged-{next(_numbers)}"
+    with pair.client(pair.warm) as warm, pair.client(pair.cold) as cold:
+        readers = Reader(warm), Reader(cold)
+        for one in (stream, OTHER):
+            warm.put_stream(one, partitions=PARTITIONS, policy="balanced", dsync=1.0)
+        for _ in range(2):  # the second time there is a plan, and something was learned
+            readers[0].ask(stream)
+        others = Reader(warm), Reader(cold)
+        others[0].ask(OTHER)
+        readers[1].newest = readers[0].newest
+        DAMAGES[name](pair.redis, stream, OTHER)
+        for _ in range(2):
+            for reader, other in zip(readers, others, strict=True):
+                codes = reader.ask(stream)
+                assert {code for code in codes if ":" not in code} <= MAY, codes
+                assert other.ask(OTHER) == {"OK": len(verbs(warm, OTHER))}
+        _cure(pair, readers, stream)
+    pair.clean()
+
+
+def _cure(pair: Pair, readers: tuple[Reader, Reader], stream: str) -> None:
+    """As the error says: without its keys the stream begins anew, above all that anybody has seen."""
+    for key in list(keys_of(pair.redis, stream)):
+        pair.redis.delete(key)
+    for reader in readers:
+        reader.client.put_stream(stream, partitions=PARTITIONS, policy="balanced", dsync=1.0)
+    wait_for("the stream", lambda: _well(readers[0], stream) and _well(readers[1], stream))
+
+
+def _well(reader: Reader, stream: str) -> bool:
+    return set(reader.ask(stream)) == {"OK"}
+
+
+def _full(pair: Pair) -> Callable[[], object]:
+    pair.redis.config_set("maxmemory", 1)
+    return lambda: pair.redis.config_set("maxmemory", 200 << 20)
+
+
+def _read_only(pair: Pair) -> Callable[[], object]:
+    pair.redis.execute_command("REPLICAOF", "127.0.0.1", 1)
+    return lambda: pair.redis.execute_command("REPLICAOF", "NO", "ONE")
+
+
+def _slow(pair: Pair) -> Callable[[], object]:
+    pair.server.pause()
+    return pair.server.resume
+
+
+def _emptied(pair: Pair) -> Callable[[], object]:
+    pair.redis.flushall()
+    return lambda: None
+
+
+FAULTS = {"full": _full, "read-only": _read_only, "silent": _slow, "emptied": _emptied}
+
+
+@pytest.mark.parametrize("name", some_of(FAULTS, "full", "emptied"))
+def test_a_store_that_refuses_or_is_emptied_in_mid_run(pair: Pair, name: str) -> None:
+    """Reads go on where it answers; afterwards all is well without a restart, and versions went up only."""
+    stream = f"faulty-{next(_numbers)}"
+    with pair.client(pair.warm) as warm, pair.client(pair.cold) as cold:
+        readers = Reader(warm), Reader(cold)
+        for one in (stream, OTHER):
+            warm.put_stream(one, partitions=PARTITIONS, policy="balanced", dsync=1.0)
+        for _ in range(2):
+            readers[0].ask(stream)
+        readers[1].newest = readers[0].newest
+        readers[1].ask(stream)
+        end = FAULTS[name](pair)
+        try:
+            for reader in readers:
+                codes = reader.ask(stream)
+                wanted = MAY | {"UNAVAILABLE", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED"}
+                assert {code for code in codes if ":" not in code} <= wanted, codes
+                assert not codes["GetPlan: UNAVAILABLE"], codes
+        finally:
+            end()
+        wait_for("the stream", lambda: _well(readers[0], stream) and _well(readers[1], stream))
+    pair.clean()
