@@ -14,10 +14,17 @@ from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import report_to_message
 from unskew.wire.packed import pack_floats, pack_numbers
 
-__all__ = ["LIES", "WORKERS", "sync_of"]
+__all__ = ["LIES", "NEWS", "WORKERS", "sync_of"]
 
 WORKERS = 8
 _MOST = 2**64 - 1
+NEWS = (
+    "plan STREAM", "stream STREAM", "round STREAM 0 0", "round STREAM 1 0",
+    "round STREAM 9999999999999999 9999999999999998", "round STREAM 5 9999999999999999",
+    "round no-such-stream 1 1", "plan STREAM\n", "plan ../../etc", "round STREAM -1 -1", "stream STREAM db9",
+    "", "\x00", "plan " + "x" * 10_000, "round STREAM 1e9 1e9", "missed STREAM", "plan STREAM 1",
+)  # fmt: skip
+"""What a replica that lies may publish, of the stream in capitals."""
 Lie = Callable[[str, int], tuple[str, Any]]
 """The stream and a number that was not used yet in; the verb and the request out."""
 

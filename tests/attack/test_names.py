@@ -5,25 +5,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import replace
 from urllib.parse import quote
 
-import grpc
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.attack.conftest import Pair
-from tests.attack.hostile_names import IDENTITIES, NAMES
+from tests.attack.hostile_names import IDENTITIES, NAMES, asked
 from tests.attack.victim import VICTIM
 from tests.doses import some_of
-from tests.service.faces import report
 from tests.service.processes import Process
 from unskew.core.stream_spec import check_name
-from unskew.v1 import partitioner_pb2 as pb
-from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
-from unskew.wire import report_to_message
 
 pytestmark = pytest.mark.xdist_group("attack")
 
@@ -36,32 +29,6 @@ SMALL = ("newline", "colour", "quotes", "tag", "proto", "surrogate", "long")
 def told(service: Process, face: str = "metrics") -> str:
     url = f"http://127.0.0.1:{service.metrics}/metrics" if face == "metrics" else service.url(face)
     return httpx.get(url, headers={"authorization": f"Bearer {VICTIM}"}, trust_env=False, timeout=60).text
-
-
-def asked(service: Process, name: str, token: str = VICTIM) -> Iterator[tuple[str, str]]:
-    """The code of each verb that takes this name, over gRPC; a name that is no UTF-8 cannot be sent."""
-    metadata = (("authorization", f"Bearer {token}"),)
-    with grpc.insecure_channel(f"127.0.0.1:{service.grpc}") as channel:
-        stub = PartitionerServiceStub(channel)
-        part, spec = pb.Part(source=name, batch=1, parts=1), pb.StreamSpec(partitions=8)
-        agent = report_to_message(replace(report(8, "agent")))
-        agent.agent = name
-        for verb, request in (
-            ("PutStream", pb.PutStreamRequest(stream=name, spec=spec)),
-            ("GetStream", pb.GetStreamRequest(stream=name)),
-            ("GetPlan", pb.GetPlanRequest(stream=name)),
-            ("BuildPlan", pb.BuildPlanRequest(stream=name)),
-            ("GetScale", pb.GetScaleRequest(stream=name)),
-            ("Explain", pb.ExplainRequest(stream=name, hash=1)),
-            ("ReportBatch", pb.ReportBatchRequest(stream="named", part=part)),
-            ("Sync", pb.SyncRequest(stream="named", report=agent)),
-            ("DeleteStream", pb.DeleteStreamRequest(stream=name)),
-        ):
-            try:
-                getattr(stub, verb)(request, metadata=metadata, timeout=60)
-                yield verb, "OK"
-            except grpc.RpcError as why:
-                yield verb, why.code().name
 
 
 @pytest.fixture(scope="module")

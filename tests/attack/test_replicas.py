@@ -12,6 +12,7 @@ from itertools import count
 import pytest
 
 from tests.attack.conftest import Pair
+from tests.attack.lies import NEWS
 from tests.planning import some_histogram
 from tests.service.faces import report
 from unskew.client import Client
@@ -25,12 +26,6 @@ pytestmark = pytest.mark.xdist_group("attack")
 
 STREAM, WORKERS = "told-lies", 8
 _numbers = count(1)
-NEWS = (
-    "plan told-lies", "stream told-lies", "round told-lies 0 0", "round told-lies 1 0",
-    "round told-lies 9999999999999999 9999999999999998", "round told-lies 5 9999999999999999",
-    "round no-such-stream 1 1", "plan told-lies\n", "plan ../../etc", "round told-lies -1 -1", "stream told-lies db9",
-    "", "\x00", "plan " + "x" * 10_000, "round told-lies 1e9 1e9", "missed told-lies", "plan told-lies 1",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +52,7 @@ def test_foreign_news_change_no_plan_and_lose_no_round(told: Pair) -> None:
         while not over.is_set():
             for channel in channels:
                 for news in NEWS:
-                    told.redis.publish(channel, news)
+                    told.redis.publish(channel, news.replace("STREAM", STREAM))
             over.wait(0.005)
 
     thread = threading.Thread(target=publish)
