@@ -1,4 +1,4 @@
-"""Lies as attacks with a dose: told for so many seconds, as fast as they are answered, while somebody else is served."""
+"""Lies as attacks with a dose: told for ten seconds, as fast as they are answered, while somebody else is served."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _for(once: Callable[[], str]) -> str:
 
 def names(folder: Path, stack: ExitStack, more: Mapping[str, str]) -> Prepared:
     """(k): hostile names in every verb."""
-    answers = (code for name in cycle(NAMES) if name != "surrogate" for _, code in asked(on.process, NAMES[name]))
     on = stack.enter_context(victim(folder, **more))
+    answers = (code for name in cycle(NAMES) if name != "surrogate" for _, code in asked(on.process, NAMES[name]))
     return on, lambda on: (on.healthy(), _for(lambda: next(answers)))
 
 

@@ -104,3 +104,14 @@ def test_a_store_that_refuses_or_is_emptied_in_mid_run(pair: Pair, name: str) ->
             end()
         wait_for("the stream", lambda: _well(readers[0], stream) and _well(readers[1], stream))
     pair.clean()
+
+
+def test_names_of_garbage_in_the_list_hide_no_stream(pair: Pair) -> None:
+    with pair.client(pair.warm) as warm, pair.client(pair.cold) as cold:
+        warm.put_stream(OTHER, partitions=PARTITIONS)
+        garbage = (b"\xff\x00<script>", b"x" * 5000, b"no-such", b"", b"a\nb")
+        pair.redis.zadd("unskew:streams", dict.fromkeys(garbage, 0))
+        for client in (warm, cold):
+            assert OTHER in [stream.name for stream in client.list_streams()]
+        pair.redis.zrem("unskew:streams", *garbage)
+    pair.clean()
