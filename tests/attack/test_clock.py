@@ -20,7 +20,7 @@ from tests.servers import Server, wait_for
 from tests.service.faces import digest_of, report
 from tests.service.processes import Process, process
 from unskew.client import Client, NoAccessError
-from unskew.client.results import BuiltPlan
+from unskew.client.results import Built
 from unskew.core.rounds.next_step import Seal, next_step
 from unskew.core.rounds.replica import ReplicaState, RoundTiming
 from unskew.core.rounds.round_log import Member, RoundView
@@ -127,7 +127,7 @@ def test_what_is_put_again_by_an_older_clock_is_newer_all_the_same(clocked: Cloc
         client.put_stream(stream, partitions=PARTITIONS)
         second = client.build_plan(stream, histogram=some_histogram(1000, 50)).plan.version
         clocked.server.ask("FLUSHALL")
-        built: list[BuiltPlan] = []
+        built: list[Built] = []
 
         def made_anew() -> bool:
             """The last known plan is an answer, too, while Redis is slow."""

@@ -4,7 +4,9 @@ logs, traces, answers) it is one name and nothing else."""
 from __future__ import annotations
 
 import json
+import logging
 import re
+import sys
 from urllib.parse import quote
 
 import httpx
@@ -17,6 +19,7 @@ from tests.attack.victim import VICTIM
 from tests.doses import some_of
 from tests.service.processes import Process
 from unskew.core.stream_spec import check_name
+from unskew.service.app.logs import _Text
 
 pytestmark = pytest.mark.xdist_group("attack")
 
@@ -104,3 +107,14 @@ def test_a_hostile_method_or_header_is_one_refusal(named: Pair, method: str) -> 
         connection.sendall("\r\n".join([*lines, "", ""]).encode("latin-1"))
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 4")
     check(named)
+
+
+def test_an_error_in_the_text_log_has_no_line_that_looks_like_another() -> None:
+    """Its trace may have what a caller sent in it."""
+    try:
+        raise ValueError(f"12:00:00 warning {NAMES['newline']}\n12:00:00 error {NAMES['colour']}")
+    except ValueError:
+        record = logging.LogRecord("unskew", logging.ERROR, __file__, 1, "met", (), sys.exc_info())
+    first, *trace = _Text().format(record).splitlines()
+    assert first.endswith(" error   met")
+    assert all(line.startswith("  ") and line.isprintable() for line in trace)

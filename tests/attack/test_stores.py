@@ -14,6 +14,7 @@ from tests.attack.damages import DAMAGES, keys_of
 from tests.attack.reader import PARTITIONS, Reader, verbs
 from tests.doses import some_of
 from tests.servers import wait_for
+from unskew.client import Client
 
 pytestmark = pytest.mark.xdist_group("attack")
 
@@ -23,18 +24,24 @@ SMALL = ("settings of another type", "plans cut", "plans of another stream", "a 
 _numbers = count(1)
 
 
+def _readers(warm: Client, cold: Client, stream: str) -> tuple[Reader, Reader]:
+    """Both replicas, of a stream that was used at the first."""
+    for one in (stream, OTHER):
+        warm.put_stream(one, partitions=PARTITIONS, policy="balanced", dsync=1.0)
+    first, second = Reader(warm), Reader(cold)
+    for _ in range(2):  # the second time there is a plan, and something was learned
+        first.ask(stream)
+    second.newest = first.newest
+    return first, second
+
+
 @pytest.mark.parametrize("name", some_of(DAMAGES, *SMALL))
 def test_a_damaged_store_routes_nobody_wrongly(pair: Pair, name: str) -> None:
     stream = f"damaged-{next(_numbers)}"
     with pair.client(pair.warm) as warm, pair.client(pair.cold) as cold:
-        readers = Reader(warm), Reader(cold)
-        for one in (stream, OTHER):
-            warm.put_stream(one, partitions=PARTITIONS, policy="balanced", dsync=1.0)
-        for _ in range(2):  # the second time there is a plan, and something was learned
-            readers[0].ask(stream)
+        readers = _readers(warm, cold, stream)
         others = Reader(warm), Reader(cold)
         others[0].ask(OTHER)
-        readers[1].newest = readers[0].newest
         DAMAGES[name](pair.redis, stream, OTHER)
         for _ in range(2):
             for reader, other in zip(readers, others, strict=True):
@@ -86,12 +93,7 @@ def test_a_store_that_refuses_or_is_emptied_in_mid_run(pair: Pair, name: str) ->
     """Reads go on where it answers; afterwards all is well without a restart, and versions went up only."""
     stream = f"faulty-{next(_numbers)}"
     with pair.client(pair.warm) as warm, pair.client(pair.cold) as cold:
-        readers = Reader(warm), Reader(cold)
-        for one in (stream, OTHER):
-            warm.put_stream(one, partitions=PARTITIONS, policy="balanced", dsync=1.0)
-        for _ in range(2):
-            readers[0].ask(stream)
-        readers[1].newest = readers[0].newest
+        readers = _readers(warm, cold, stream)
         readers[1].ask(stream)
         end = FAULTS[name](pair)
         try:

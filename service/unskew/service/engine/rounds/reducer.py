@@ -41,9 +41,7 @@ def stored_carryover(keep: bytes, rules: RoundRules) -> RoundCarryover:
     try:
         return RoundCarryover.of(keep, rules)
     except (UnskewError, ValueError, TypeError, LookupError, AttributeError) as why:
-        raise DamagedError(
-            f"store: what the last round left is unreadable ({type(why).__name__}); {_WAY_OUT}"
-        ) from why
+        raise DamagedError(f"store: what the last round left is unreadable ({type(why).__name__}); {_WAY_OUT}") from why
 
 
 def merged_round(commit: Commit, rules: RoundRules) -> MergedRound:
