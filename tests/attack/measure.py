@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.attack.attacks import GET_PLAN, HeldBodies, fill, flood, held_messages, request, slow_connections
+from tests.attack.lying import LYING
 from tests.attack.tenants import Beside, agents, beside, flood_of, get_plan, large_plans, one_round, small_plan
 from tests.attack.victim import ATTACKER, STREAM, Victim, victim
 from tests.servers import Server, single
@@ -230,6 +231,11 @@ def main() -> None:
                 if "Redis" in name:
                     flags = ("--store", stack.enter_context(redis_of_600_mb(Path(folder))).url)
                 on = stack.enter_context(victim(Path(folder), *flags, **more))
+                print(f"{name:42} {suffered(on, attack)}", flush=True)  # noqa: T201 - a table for people
+    for name, prepare in LYING.items():
+        if given.only in name:
+            with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+                on, attack = prepare(Path(folder), stack, more)
                 print(f"{name:42} {suffered(on, attack)}", flush=True)  # noqa: T201 - a table for people
     for name, (limits, measured) in tenants().items():
         if given.only in name:

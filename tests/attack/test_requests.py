@@ -13,6 +13,7 @@ import grpc
 import pytest
 
 from tests.attack.attacks import GET_PLAN, HeldBodies, held_messages, request, slow_connections
+from tests.attack.lying import LYING
 from tests.attack.measure import FEW, FULL, HISTOGRAMS, redis_of_600_mb, suffered
 from tests.attack.victim import ATTACKER, STREAM, VICTIM, Victim, victim
 from tests.planning import some_histogram
@@ -153,6 +154,19 @@ def test_many_large_histograms_at_once_wait_for_room(attacked: Victim) -> None:
     for thread in threads:
         thread.join(60)
     assert failed == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", LYING)
+def test_lies_in_their_full_dose(tmp_path: Path, name: str) -> None:
+    with ExitStack() as stack:
+        on, attack = LYING[name](tmp_path, stack, {})
+        found = suffered(on, attack)
+    assert found.peak < MOST, found
+    assert found.healthy
+    assert found.failed == 0
+    assert found.log_lines < 10_000
+    assert found.after_p99 < max(3 * found.before_p99, 0.2)
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -34,13 +35,15 @@ class Others:
 
     grpc_port: int
     http_port: int
+    ca: Path | None = None  # of a service with TLS
     took: list[tuple[float, float]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
     def run(self, over: threading.Event) -> None:
         headers = {"authorization": f"Bearer {VICTIM}"}
-        url = f"http://127.0.0.1:{self.http_port}/v1/streams/{STREAM}"
-        with grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}") as channel:
+        url = f"{'https' if self.ca else 'http'}://localhost:{self.http_port}/v1/streams/{STREAM}"
+        verify = ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
+        with self._channel() as channel:
             stub, batch = PartitionerServiceStub(channel), 0
             get_plan, report_batch = stub.GetPlan, stub.ReportBatch
             while not over.wait(0.05):
@@ -61,7 +64,14 @@ class Others:
                         wait_for_ready=True,
                     )
                 )
-                self._timed(lambda: httpx.get(url, headers=headers, timeout=5, trust_env=False).raise_for_status())
+                named = {"headers": headers, "timeout": 5, "trust_env": False, "verify": verify}
+                self._timed(lambda named=named: httpx.get(url, **named).raise_for_status())  # type: ignore[misc]
+
+    def _channel(self) -> grpc.Channel:
+        target = f"localhost:{self.grpc_port}"
+        if self.ca is None:
+            return grpc.insecure_channel(target)
+        return grpc.secure_channel(target, grpc.ssl_channel_credentials(self.ca.read_bytes()))
 
     def _timed(self, call: Callable[[], object]) -> None:
         started = time.monotonic()
@@ -135,14 +145,16 @@ class Victim:
 
 
 @contextlib.contextmanager
-def victim(folder: Path, *flags: str, **more: str) -> Iterator[Victim]:
-    """The service with somebody who uses it; ``idle`` is its memory before anything is done to it."""
+def victim(folder: Path, *flags: str, ca: Path | None = None, **more: str) -> Iterator[Victim]:
+    """The service with somebody who uses it; ``idle`` is its memory before anything is done to it. ``ca``: the
+    authority of its certificate, where it has one."""
     over = threading.Event()
     with process(folder, *flags, UNSKEW_TOKENS=_TOKENS, **more) as running:
-        with Client(f"grpc://127.0.0.1:{running.grpc}", token=VICTIM) as client:
+        scheme = "grpc" if ca is None else "grpcs"
+        with Client(f"{scheme}://localhost:{running.grpc}", token=VICTIM, ca=ca) as client:
             client.put_stream(STREAM, partitions=8)
             client.build_plan(STREAM, histogram=some_histogram())
-        others = Others(running.grpc, running.http)
+        others = Others(running.grpc, running.http, ca)
         thread = threading.Thread(target=others.run, args=(over,), daemon=True)
         thread.start()
         time.sleep(1.0)

@@ -17,6 +17,9 @@ __all__ = ["run", "settings_text"]
 def run(arguments: Sequence[str]) -> None:
     """Serve until SIGTERM."""
     try:
+        from unskew.service.app.logs import mute_grpc
+
+        mute_grpc()
         from unskew.service.app.main import main
     except ModuleNotFoundError as missing:
         raise _extra("unskew serve", missing) from None

@@ -18,11 +18,11 @@ from unskew.core.errors import PlanError, PlanFormatError, UnskewError
 from unskew.core.limits import MAX_BYTES
 from unskew.core.plan.hot_keys import HotKeys, SplitSlots
 from unskew.core.plan.lookup import Lookup
-from unskew.core.plan.plan import Plan, PlanInfo
+from unskew.core.plan.plan import Plan, PlanInfo, Version
 from unskew.v1 import plan_pb2 as pb
 from unskew.wire.streams import version_from_message, version_to_message
 
-__all__ = ["FORMAT", "plan_from_bytes", "plan_to_bytes"]
+__all__ = ["FORMAT", "plan_from_bytes", "plan_to_bytes", "stream_and_version"]
 
 MAGIC = 0x756E736B
 FORMAT = 1
@@ -57,13 +57,31 @@ def plan_from_bytes(data: bytes) -> Plan:
         raise PlanFormatError(f"the bytes are whole but hold no usable plan: {why}") from None
 
 
-def _opened(data: bytes) -> pb.PlanFile:
+def stream_and_version(data: bytes) -> tuple[str, Version] | None:
+    """Whose plan these bytes are, and its version; None where the format is another release's. An error where they are
+    damaged. The tables are not looked at, so it is quick."""
+    file = _file(data)
+    if file.format != FORMAT:
+        return None
+    try:
+        body = pb.Plan.FromString(_opened(data).body)
+    except DecodeError as why:
+        raise PlanFormatError(f"the bytes are whole but hold no plan: {why}") from None
+    return body.stream, version_from_message(body.version)
+
+
+def _file(data: bytes) -> pb.PlanFile:
     try:
         file = pb.PlanFile.FromString(bytes(data))
     except (DecodeError, TypeError):
-        raise PlanFormatError("these bytes are not a plan of unskew; give the bytes that plan_to_bytes wrote") from None
+        file = pb.PlanFile()
     if file.magic != MAGIC:
         raise PlanFormatError("these bytes are not a plan of unskew; give the bytes that plan_to_bytes wrote")
+    return file
+
+
+def _opened(data: bytes) -> pb.PlanFile:
+    file = _file(data)
     if file.format != FORMAT:
         raise PlanFormatError(
             f"plan format {file.format} is not known here (this is format {FORMAT}); upgrade this side of unskew"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from unskew.core.errors import UnskewError
 
 __all__ = [
-    "ConflictError", "DeniedError", "FieldError", "LimitError", "NotFoundError", "QuotaError", "ServiceError",
-    "UnauthenticatedError", "UnavailableError", "WritesRefusedError",
+    "ConflictError", "DamagedError", "DeniedError", "FieldError", "LimitError", "NotFoundError", "QuotaError",
+    "ServiceError", "UnauthenticatedError", "UnavailableError", "WritesRefusedError",
 ]  # fmt: skip
 
 
@@ -83,6 +83,13 @@ class UnavailableError(ServiceError):
     """The store does not answer: the same request may be sent again."""
 
     code = "UNAVAILABLE"
+
+
+class DamagedError(UnavailableError):
+    """The store answers, with what no release of this service has written: cut, swapped, of another type. Nothing is
+    decided by it; where a value is remembered that is served. Sending the request again does not help."""
+
+    code = "DATA_LOSS"
 
 
 class WritesRefusedError(UnavailableError):

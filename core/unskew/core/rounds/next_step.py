@@ -119,6 +119,8 @@ def _seal(view: RoundView, state: ReplicaState) -> Seal | Wait:
     """The open round, once it has a report."""
     if view.opened is None or not view.reported:
         return Wait(state.timing.poll)
+    if view.opened > view.now:
+        return Seal(view.open)  # the store's clock went back: nobody knows how long this round has waited
     deadline = view.opened + state.rules.patience * state.dsync
     at = seal_at(view.now, deadline, _missing_leases(view))
     return Wait(min(at - view.now, state.timing.poll)) if at > view.now else Seal(view.open)

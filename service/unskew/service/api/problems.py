@@ -39,6 +39,7 @@ _HTTP = {
     "DEADLINE_EXCEEDED": 504,
     "CANCELLED": 499,
     "INTERNAL": 500,
+    "DATA_LOSS": 500,
 }
 
 

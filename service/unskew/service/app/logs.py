@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from unskew.service.events.events import Event, PlanBuilt, RoundMerged, ScaleAdv
 from unskew.service.events.spans import ids
 from unskew.service.lru_cache import LruCache
 
-__all__ = ["EventLog", "FloodGate", "configure", "tell_left_out"]
+__all__ = ["EventLog", "FloodGate", "configure", "mute_grpc", "tell_left_out"]
 
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _QUIET = 30.0  # seconds for which an equal line is not logged again
@@ -49,7 +50,10 @@ class _Text(logging.Formatter):
         added = "".join(f" {name}={_on_one_line(str(value))}" for name, value in _added(record).items())
         when = datetime.fromtimestamp(record.created, timezone.utc).strftime("%H:%M:%S")
         line = f"{when} {record.levelname.lower():7} {_on_one_line(record.getMessage())}{added}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        trace = self.formatException(record.exc_info).splitlines()
+        return "\n".join((line, *(f"  {_on_one_line(one)}" for one in trace)))
 
 
 def _on_one_line(text: str) -> str:
@@ -104,6 +108,12 @@ class FloodGate(logging.Filter):
 
 _gate = FloodGate()
 tell_left_out = _gate.tell
+
+
+def mute_grpc() -> None:
+    """gRPC's C library writes to stderr past this log, a line for each handshake that fails: anybody could fill it. To
+    be called before grpc is imported; ``GRPC_VERBOSITY=info`` in the environment brings its lines back."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 def configure(level: str, form: str) -> None:

@@ -1,12 +1,14 @@
 """Certificates for all ports, read again when their files change.
 
 A new pair serves new connections. One that cannot be used leaves the old one in place, and an error in the log: a
-certificate and its key are rarely replaced in the same instant.
+certificate and its key are rarely replaced in the same instant. So do files that changed while they were read, and a
+file whose last certificate is cut: OpenSSL would take the whole ones before it, and miss an authority.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from unskew.service.app.settings import Settings
 __all__ = ["Tls"]
 
 _log = logging.getLogger("unskew.service")
+_ENDS = re.compile(rb"-----END [A-Z0-9 ]+-----")
 
 
 class Tls:
@@ -27,10 +30,9 @@ class Tls:
     def __init__(self, settings: Settings) -> None:
         self._cert, self._key, self._ca = settings.tls_cert, settings.tls_key, settings.tls_client_ca
         self._read_stamps = self._stamps()
-        self.context = self._current = self._checked()
+        self.context, self._config = self._checked()
+        self._current, self._given = self.context, self._config
         self.context.sni_callback = self._set_context
-        self._config = self._grpc_config()
-        self._given = self._config
 
     def refresh(self) -> None:
         """Read the files again if they changed."""
@@ -38,8 +40,9 @@ class Tls:
             stamps = self._stamps()
             if stamps == self._read_stamps:
                 return
-            current = self._checked()  # a new context: an old one keeps authorities that were removed from their file
-            self._config, self._current, self._read_stamps = self._grpc_config(), current, stamps
+            # A new context: an old one keeps authorities that were removed from their file.
+            self._current, self._config = self._checked()
+            self._read_stamps = stamps
         except (OSError, ConfigError) as why:
             _log.error("certificates not taken, those before stay: %s", why)
         else:
@@ -59,11 +62,28 @@ class Tls:
         self._given = self._config
         return self._config
 
-    def _grpc_config(self) -> Any:
-        pair = (Path(self._key).read_bytes(), Path(self._cert).read_bytes())
-        return grpc.ssl_server_certificate_configuration([pair], Path(self._ca).read_bytes() if self._ca else None)
+    def _checked(self) -> tuple[ssl.SSLContext, Any]:
+        """The same bytes for both faces: OpenSSL reads files by itself, so they are read before and after it."""
+        read = self._bytes()
+        context = self._context()
+        if self._bytes() != read:
+            raise self._refusal("they changed while they were read")
+        key, cert, *ca = read
+        if not all(map(_is_whole, read)):
+            raise self._refusal("one is cut: a BEGIN without its END")
+        return context, grpc.ssl_server_certificate_configuration([(key, cert)], ca[0] if ca else None)
 
-    def _checked(self) -> ssl.SSLContext:
+    def _bytes(self) -> list[bytes]:
+        try:
+            return [Path(file).read_bytes() for file in (self._key, self._cert, self._ca) if file]
+        except OSError as why:
+            raise self._refusal(str(why)) from None
+
+    def _refusal(self, why: str) -> ConfigError:
+        files = ", ".join(file for file in (self._cert, self._key, self._ca) if file)
+        return ConfigError("--tls-cert, --tls-key, --tls-client-ca", files, f"PEM files that fit together ({why})")
+
+    def _context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         if self._ca:
@@ -76,10 +96,7 @@ class Tls:
             if self._ca:
                 context.load_verify_locations(self._ca)
         except (OSError, ssl.SSLError) as why:
-            files = ", ".join(file for file in (self._cert, self._key, self._ca) if file)
-            raise ConfigError(
-                "--tls-cert, --tls-key, --tls-client-ca", files, f"PEM files that fit together ({why})"
-            ) from None
+            raise self._refusal(str(why)) from None
         return context
 
     def _stamps(self) -> list[tuple[int, int]]:
@@ -90,3 +107,8 @@ class Tls:
                 "--tls-cert, --tls-key, --tls-client-ca", why.filename, "files that can be read"
             ) from None
         return [(stat.st_mtime_ns, stat.st_ino) for stat in stats]
+
+
+def _is_whole(pem: bytes) -> bool:
+    *_, rest = _ENDS.split(pem)
+    return pem.count(b"-----BEGIN ") == len(_ENDS.findall(pem)) and b"-" not in rest

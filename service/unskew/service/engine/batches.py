@@ -7,7 +7,6 @@ A report is kept under (source, batch, run, part): repeating it changes nothing,
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -29,7 +28,7 @@ from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.engine.way_advice import Batch
 from unskew.service.errors import ConflictError, QuotaError
 from unskew.service.events.events import WorkSeen
-from unskew.service.stores.part_bytes import HISTOGRAM, WORK, histogram_of, keys_in, pack, types_of, whole
+from unskew.service.stores.part_bytes import HISTOGRAM, WORK, histogram_of, key_types_of, keys_in, pack, whole
 from unskew.service.stores.records import PartKey, PartOutcome, StoredPart
 from unskew.wire.streams import work_to_bytes
 
@@ -203,7 +202,8 @@ def expected(keys: Iterable[PartKey]) -> dict[str, int]:
 
 def _merged(parts: Sequence[StoredPart], key_types: tuple[str, ...]) -> Histogram | None:
     """All parts that count keys of these types, as one."""
-    histograms = [histogram_of(part) for part in parts if tuple(json.loads(types_of(part))) == key_types]
+    counted = (histogram_of(part) for part in parts if key_types_of(part) == key_types)
+    histograms = [histogram for histogram in counted if histogram is not None]
     if len(histograms) > 1:
         return histograms[0].merge(*histograms[1:])
     return histograms[0] if histograms else None

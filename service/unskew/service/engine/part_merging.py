@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from unskew.core.errors import UnskewError
 from unskew.service.concurrency import SingleFlight
 from unskew.service.engine.base import Base
-from unskew.service.errors import QuotaError, ServiceError
+from unskew.service.errors import QuotaError
 from unskew.service.events.events import Skipped
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.part_bytes import empty_part, keys_in, merged_part, types_of
@@ -90,8 +90,8 @@ class PartMerging:
                         sizes.loose -= loose
                         sizes.merged = sum(len(data.get(part.key, part.data)) for part in seen.parts)
                         return bool(data)
-        except ServiceError as why:
-            base.observer(Skipped(stream, "report", f"its parts are merged later: {why.message}"))
+        except UnskewError as why:
+            base.observer(Skipped(stream, "report", f"its parts are merged later: {why}"))
         return False
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field, replace
 
+from unskew.core.errors import UnskewError
 from unskew.core.freshness.stream_planner import StreamPlanner
 from unskew.core.freshness.way_scores import WayChoice
 from unskew.core.histogram.histogram import Histogram
@@ -193,7 +194,7 @@ class Planning:
         self._base.observer(Skipped(stream, "plan", f"the last one is the answer: {why.message}"))
         self._base.observer(PlanServed(stream, None, stale=True))
         reason = f"no plan can be made now ({why.message}), this is the last one known here: {plan.info.reason}"
-        advice = choice_from_bytes(record.advice)
+        advice = self._choice(stream, record)
         return BuiltPlan(record.data, record.digest, record.version, KEPT, reason, advice, stale=True)
 
     async def explain(self, stream: str, key: int, version: Version | None) -> Explanation:
@@ -269,15 +270,26 @@ class Planning:
         return None
 
     async def _ways(self, stream: str, latest: PlanRecord, present: Plan) -> WayAdvice:
-        """What the latest plan's record has of them."""
-        choice = choice_from_bytes(latest.advice)
-        if not latest.ways:
+        """What the latest plan's record has of them; where it cannot be read it is learned anew."""
+        choice = self._choice(stream, latest)
+        try:
+            stored = ways_from_bytes(latest.ways) if latest.ways else None
+        except UnskewError as why:
+            self._base.observer(Skipped(stream, "advice", f"what was learned of the ways cannot be read: {why}"))
+            stored = None
+        if stored is None:
             return WayAdvice(choice)
-        stored = ways_from_bytes(latest.ways)
         if stored.previous == latest.version:
             return WayAdvice(choice, stored, present)
         record = await self._plan_cache.at(stream, stored.previous)
         return WayAdvice(choice, stored, None if record is None else await self._plan_cache.plan(stream, record))
+
+    def _choice(self, stream: str, record: PlanRecord) -> WayChoice | None:
+        try:
+            return choice_from_bytes(record.advice)
+        except UnskewError as why:
+            self._base.observer(Skipped(stream, "advice", f"the way of plan {record.version} cannot be read: {why}"))
+            return None
 
     async def _feedback(self, cached: CachedStream, batch: int | None) -> Feedback:
         feedback = await self._batches.feedback(cached, batch)
@@ -288,7 +300,7 @@ class Planning:
     async def _repeated(self, cached: CachedStream, record: PlanRecord, purpose: str, started: float) -> BuiltPlan:
         plan = await self._plan_cache.plan(cached.record.name, record)
         reason = f"the plan of {purpose} was made before: {plan.info.reason}"
-        again = Draft(plan, b"", REPEATED, reason, advice=choice_from_bytes(record.advice))
+        again = Draft(plan, b"", REPEATED, reason, advice=self._choice(cached.record.name, record))
         return self._built(cached, again, record, started)
 
     def _built(self, cached: CachedStream, made: Draft, record: PlanRecord, started: float) -> BuiltPlan:

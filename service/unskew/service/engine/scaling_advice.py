@@ -22,9 +22,8 @@ from unskew.service.engine.streams import Streams, no_stream
 from unskew.service.errors import NotFoundError
 from unskew.service.events.events import ScaleAdvised, Skipped
 from unskew.service.lru_cache import LruCache
-from unskew.service.stores.part_bytes import HISTOGRAM, WORK, whole
+from unskew.service.stores.part_bytes import HISTOGRAM, WORK, came_at, whole
 from unskew.service.stores.records import Marks, StoredPart
-from unskew.wire.streams import reported_at
 
 __all__ = ["Advice", "TimedBatch", "scale_of", "stats_of", "timed_of"]
 
@@ -209,7 +208,7 @@ def timed_of(parts: Sequence[StoredPart], now: float = 0.0) -> TimedBatch:
     """``now`` is taken for the time of reports of the last release, which do not have one."""
     batch = whole(parts)
     tasks = 1 + max((work.partition for work in batch.work), default=-1)
-    return TimedBatch(tasks, stats_of(batch), max((reported_at(part.data) or now for part in parts), default=0.0))
+    return TimedBatch(tasks, stats_of(batch), max((came_at(part) or now for part in parts), default=0.0))
 
 
 def scale_of(batches: Sequence[TimedBatch], partitions: int, map_tasks: int) -> ScaleAnswer:

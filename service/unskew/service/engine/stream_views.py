@@ -12,7 +12,7 @@ from unskew.service.engine.base import Base
 from unskew.service.engine.plan_cache import PlanCache
 from unskew.service.engine.rounds.rounds import Rounds
 from unskew.service.engine.streams import CachedStream, Streams
-from unskew.service.errors import NotFoundError
+from unskew.service.errors import DamagedError, NotFoundError
 from unskew.service.events.history import BatchNote, Expected, Observed, PlanNote, RoundNote
 from unskew.service.events.history_writer import HistoryWriter
 from unskew.service.lru_cache import LruCache
@@ -75,18 +75,17 @@ class StreamViews:
         streams: list[CachedStream] = []
         size = limit if allowed is None else max(limit, _PAGE)
         while True:
-            page = await self._streams.page(after, size)
+            page, after = await self._streams.page(after, size)
             streams.extend(stream for stream in page if allowed is None or allowed(stream.record.name))
-            if len(page) < size or len(streams) >= limit:
+            if not after or len(streams) >= limit:
                 return streams[:limit]
-            after = page[-1].record.name
 
     async def _line(self, stream: CachedStream) -> StreamInfo:
         """A stream that is deleted while the list is made stays on it as it was read: a list is of one moment, and the
         next page is asked for by the last name of this one."""
         try:
             return await self.info(stream)
-        except NotFoundError:
+        except (NotFoundError, DamagedError):
             record = stream.record
             return StreamInfo(record.name, stream.spec, record.created, None, "", 0, 0, stream.spec.dsync)
 

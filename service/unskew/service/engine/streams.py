@@ -10,11 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from unskew.core.errors import UnskewError
 from unskew.core.stream_spec import StreamSpec, check_name
 from unskew.service.concurrency import SingleFlight, monotonic
 from unskew.service.engine.base import Base
-from unskew.service.errors import NotFoundError, UnavailableError
-from unskew.service.events.events import StreamChanged
+from unskew.service.errors import DamagedError, NotFoundError, UnavailableError
+from unskew.service.events.events import Skipped, StreamChanged
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.records import StreamRecord
 from unskew.wire.streams import spec_from_bytes, spec_to_bytes
@@ -36,6 +37,15 @@ class CachedStream:
 
     record: StreamRecord
     spec: StreamSpec
+
+
+def _spec_of(record: StreamRecord) -> StreamSpec:
+    try:
+        return spec_from_bytes(record.spec)
+    except UnskewError as why:
+        raise DamagedError(
+            f"stream: the settings of stream {record.name!r} in the store cannot be read ({why}); put it again"
+        ) from None
 
 
 class Incarnations:
@@ -78,9 +88,20 @@ class Streams:
         self._base.observer(StreamChanged(stream, "created" if created else "put"))
         return cached, created
 
-    async def page(self, after: str, limit: int) -> Sequence[CachedStream]:
-        records = await self._base.store.streams(after, max(1, min(limit, _MOST_PAGE)))
-        return [self._take(record) for record in records]
+    async def page(self, after: str, limit: int) -> tuple[Sequence[CachedStream], str]:
+        """So many at most, and the ``after`` that asks for more; empty where there are none."""
+        limit = max(1, min(limit, _MOST_PAGE))
+        records = await self._base.store.streams(after, limit)
+        following = records[-1].name if len(records) >= limit else ""
+        return [cached for record in records if (cached := self._listed(record)) is not None], following
+
+    def _listed(self, record: StreamRecord) -> CachedStream | None:
+        """One stream that cannot be read must not hide the others."""
+        try:
+            return self._take(record)
+        except DamagedError as why:
+            self._base.observer(Skipped(record.name, "stream", why.message))
+            return None
 
     async def delete(self, stream: str) -> None:
         self._cache.pop(stream, None)
@@ -126,7 +147,7 @@ class Streams:
     def _take(self, record: StreamRecord) -> CachedStream:
         cached = self._cache.find(record.name)
         if cached is None or cached.record != record:
-            spec = cached.spec if cached and cached.record.spec == record.spec else spec_from_bytes(record.spec)
+            spec = cached.spec if cached and cached.record.spec == record.spec else _spec_of(record)
             cached = CachedStream(record, spec)
         self._cache.put(record.name, cached)
         self._read_at.put(record.name, monotonic())

@@ -1,21 +1,28 @@
 """What the bytes of a part mean, for the engine: stores never look into them. A histogram is kept with its key types,
-because values of other types have other hashes; work with when it was reported."""
+because values of other types have other hashes; work with when it was reported. A part that cannot be read, because the
+store cut it or another release wrote it, is told in the log and left out: plans are made from the others."""
 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from unskew.core.errors import UnskewError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.stream_spec import BatchWork, Work
 from unskew.service.stores.records import StoredPart
 from unskew.wire.histograms import histogram_from_bytes, histogram_to_bytes
 from unskew.wire.streams import reported_at, work_from_bytes, work_to_bytes
 
-__all__ = ["HISTOGRAM", "WORK", "empty_part", "histogram_of", "keys_in", "merged_part", "pack", "types_of", "whole"]
+__all__ = [
+    "HISTOGRAM", "WORK", "came_at", "empty_part", "histogram_of", "key_types_of", "keys_in", "merged_part", "pack",
+    "types_of", "whole",
+]  # fmt: skip
 
 HISTOGRAM, WORK = "histogram", "work"
+_log = logging.getLogger("unskew.service")
 _KEY_BYTES = 16  # a listed key: its hash and its count
 
 
@@ -25,7 +32,16 @@ def pack(histogram: Histogram, key_types: tuple[str, ...]) -> bytes:
 
 def types_of(part: StoredPart) -> bytes:
     """What must be alike in parts that are added up: the key types of a histogram, in JSON."""
-    return part.data[: part.data.index(b"\n")] if part.key.kind == HISTOGRAM else b""
+    return part.data.partition(b"\n")[0] if part.key.kind == HISTOGRAM else b""
+
+
+def key_types_of(part: StoredPart) -> tuple[str, ...] | None:
+    """Of the keys that this histogram counts; None where it cannot be read."""
+    try:
+        return tuple(json.loads(types_of(part)))
+    except (ValueError, TypeError):
+        _left_out(part, "its key types are gone")
+        return None
 
 
 def empty_part(part: StoredPart) -> bytes:
@@ -36,15 +52,38 @@ def empty_part(part: StoredPart) -> bytes:
 
 
 def merged_part(parts: Sequence[StoredPart]) -> bytes:
-    """All of these as one; of histograms their types are alike."""
+    """All of these as one; of histograms their types are alike. An error where one cannot be read."""
     if parts[0].key.kind == HISTOGRAM:
-        histograms = [histogram_of(part) for part in parts]
+        histograms = [_histogram(part) for part in parts]
         return histogram_to_bytes(histograms[0].merge(*histograms[1:]), types_of(parts[0]) + b"\n")
-    return work_to_bytes(whole(parts), max(reported_at(part.data) for part in parts))
+    came = max(reported_at(part.data) for part in parts)
+    return work_to_bytes(whole(parts), came)
 
 
-def histogram_of(part: StoredPart) -> Histogram:
-    return histogram_from_bytes(part.data[part.data.index(b"\n") + 1 :])
+def histogram_of(part: StoredPart) -> Histogram | None:
+    """None where it cannot be read."""
+    try:
+        return _histogram(part)
+    except UnskewError as why:
+        _left_out(part, why)
+        return None
+
+
+def _histogram(part: StoredPart) -> Histogram:
+    return histogram_from_bytes(part.data.partition(b"\n")[2])
+
+
+def came_at(part: StoredPart) -> float:
+    """When this work was reported; 0.0 where that cannot be read."""
+    try:
+        return reported_at(part.data)
+    except UnskewError:
+        return 0.0
+
+
+def _left_out(part: StoredPart, why: object) -> None:
+    key = part.key
+    _log.warning("a part of batch %d cannot be read and is left out: %s", key.batch, why, extra={"source": key.source})
 
 
 def keys_in(parts: Sequence[StoredPart]) -> int:
@@ -57,7 +96,11 @@ def whole(parts: Sequence[StoredPart]) -> BatchWork:
     by_partition: dict[int, Work] = {}
     whole = BatchWork(())
     for part in parts:
-        batch = work_from_bytes(part.data)
+        try:
+            batch = work_from_bytes(part.data)
+        except UnskewError as why:
+            _left_out(part, why)
+            continue
         for work in batch.work:
             earlier = by_partition.get(work.partition)
             by_partition[work.partition] = work if earlier is None else _plus(earlier, work)

@@ -24,11 +24,11 @@ from typing import Any, cast
 from unskew.core.errors import UnskewError
 from unskew.core.plan.plan import Version
 from unskew.service.concurrency import SingleFlight, monotonic
-from unskew.service.errors import NotFoundError, UnavailableError
+from unskew.service.errors import DamagedError, NotFoundError, UnavailableError
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.ports import Store
 from unskew.service.stores.records import News, NewsState, PlanOutcome, PlanRecord, StreamRecord
-from unskew.wire.plans import plan_from_bytes, plan_to_bytes
+from unskew.wire.plans import plan_from_bytes, plan_to_bytes, stream_and_version
 
 __all__ = ["RecoveringStore", "recovering"]
 
@@ -124,7 +124,7 @@ class RecoveringStore:
         page = await self._store.streams(after, limit)
         names, end = {record.name for record in page}, page[-1].name if len(page) >= limit else None
         lost = [name for name in self._streams if name not in names and name > after and (end is None or name < end)]
-        if any([await self.stream(name) for name in sorted(lost)[:limit]]):
+        if any([await self._is_there(name) for name in sorted(lost)[:limit]]):
             page = await self._store.streams(after, limit)
         for record in page:
             self._remember(record)
@@ -135,6 +135,12 @@ class RecoveringStore:
         read, lost = _LastRead(last, monotonic() - age), max(last.incarnation, floor - 1)
         record = await self._recoveries.once((last.name, lost), lambda: self._renew(read, lost))
         return None if record is None else (record, True)
+
+    async def _is_there(self, name: str) -> bool:
+        try:
+            return await self.stream(name) is not None
+        except DamagedError:
+            return False
 
     async def delete_stream(self, name: str) -> bool:
         remembered = name in self._streams
@@ -151,16 +157,57 @@ class RecoveringStore:
         return outcome
 
     async def plan(self, stream: str, version: Version | None = None) -> PlanRecord | None:
-        last = self._plans.get(stream) if version is None else None
-        record = await self._store.plan(stream, version)
+        if version is not None:
+            return self._checked_plan(stream, await self._repeating("plan")(stream, version))
+        last = self._plans.get(stream)
+        record = await self._latest_plan(stream)
         if last is not None and _is_behind(record, last):
             await self._recover(stream, last.version.incarnation)
-            record = await self._store.plan(stream)
-        if record is not None and version is None:
+            record = await self._latest_plan(stream)
+        if record is not None:
             self._remember_plan(stream, record)
             if stream not in self._streams:  # a replica that only watches plans has not read the settings yet
                 await self.stream(stream)
         return record
+
+    async def plan_for(self, stream: str, purpose: str) -> PlanRecord | None:
+        return self._checked_plan(stream, await self._repeating("plan_for")(stream, purpose))
+
+    async def _latest_plan(self, stream: str) -> PlanRecord | None:
+        """A latest plan that is damaged, or of an incarnation that the stream has not reached, is lost as one that is
+        gone: the stream begins anew."""
+        try:
+            record = self._checked_plan(stream, await self._store.plan(stream))
+            if record is None or record.version.incarnation <= self._incarnation(stream):
+                return record
+            current = await self.stream(stream)
+            if current is None or record.version.incarnation <= current.incarnation:
+                return record
+        except DamagedError as why:
+            _log.error("the plan of a stream is lost: %s", why.message, extra={"stream": stream})
+            current = await self.stream(stream)
+            if current is None:
+                raise
+        await self._recover(stream, current.incarnation)
+        return self._checked_plan(stream, await self._store.plan(stream))
+
+    def _checked_plan(self, stream: str, record: PlanRecord | None) -> PlanRecord | None:
+        """The record, where its bytes are whole, and of this stream and version; the remembered one was looked at."""
+        last = self._plans.get(stream)
+        if record is None or (last is not None and last.version == record.version and last.data == record.data):
+            return record
+        try:
+            named = stream_and_version(record.data)
+        except UnskewError as why:
+            raise DamagedError(f"store: plan {record.version} of stream {stream!r} is damaged ({why})") from None
+        if named not in (None, (stream, record.version)):
+            raise DamagedError(f"store: in place of plan {record.version} of stream {stream!r} is another one, {named}")
+        return record
+
+    def _incarnation(self, stream: str) -> int:
+        """The newest one that is remembered."""
+        last = self._streams.get(stream)
+        return -1 if last is None else last.record.incarnation
 
     async def note(self, stream: str, kind: str, data: bytes, keep: int) -> None:
         """Not repeated: an entry belongs to the incarnation that was lost."""
@@ -198,7 +245,7 @@ class RecoveringStore:
 
     async def _renew(self, last: _LastRead, lost: int) -> StreamRecord | None:
         stream = last.record.name
-        plans = [plan for plan in (self._plans.get(stream), await self._store.plan(stream)) if plan is not None]
+        plans = [plan for plan in (self._plans.get(stream), await self._plan_left(stream, lost)) if plan is not None]
         incarnations = [last.record.incarnation, lost, *(plan.version.incarnation for plan in plans[:1])]
         floor, age = max(self._floor(stream), *(number + 1 for number in incarnations)), monotonic() - last.at
         renewed = await self._store.renew_stream(replace(last.record, incarnation=lost), age, floor)
@@ -213,6 +260,14 @@ class RecoveringStore:
             if plans:
                 await self._store_again(record, max(plans, key=lambda plan: plan.version))
         return record
+
+    async def _plan_left(self, stream: str, lost: int) -> PlanRecord | None:
+        """The latest plan that the store still has, if it is one of the incarnation that ends."""
+        with contextlib.suppress(DamagedError):
+            record = self._checked_plan(stream, await self._store.plan(stream))
+            if record is not None and record.version.incarnation <= lost:
+                return record
+        return None
 
     async def _store_again(self, record: StreamRecord, plan: PlanRecord) -> None:
         """The last routes, as the first plan of this incarnation. Where that fails the next build makes one."""

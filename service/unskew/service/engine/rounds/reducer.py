@@ -17,11 +17,13 @@ from unskew.core.rounds.round_log import Commit, ReportKey, RoundView, StoredRep
 from unskew.core.rounds.rules import RoundRules
 from unskew.core.stream_spec import StreamSpec
 from unskew.service.engine.base import Tuning
+from unskew.service.errors import DamagedError
 from unskew.wire.round_messages import answer_from_bytes, answer_to_bytes, report_from_bytes
 
-__all__ = ["MergeJob", "RecentReports", "RoundResult", "merged_round", "reduce_round", "rules_of"]
+__all__ = ["MergeJob", "RecentReports", "RoundResult", "merged_round", "reduce_round", "rules_of", "stored_carryover"]
 
 _MOST_BYTES = 64 << 20
+_WAY_OUT = "upgrade this replica where others are newer, else delete the stream and put it again"
 
 
 def rules_of(spec: StreamSpec, tuning: Tuning) -> RoundRules:
@@ -35,10 +37,21 @@ def rules_of(spec: StreamSpec, tuning: Tuning) -> RoundRules:
     )
 
 
+def stored_carryover(keep: bytes, rules: RoundRules) -> RoundCarryover:
+    """What a round left, as the store has it; a ``DamagedError`` where it cannot be read."""
+    try:
+        return RoundCarryover.of(keep, rules)
+    except (UnskewError, ValueError, TypeError, LookupError, AttributeError) as why:
+        raise DamagedError(f"store: what the last round left is unreadable ({type(why).__name__}); {_WAY_OUT}") from why
+
+
 def merged_round(commit: Commit, rules: RoundRules) -> MergedRound:
-    """Read the answer of a round."""
-    carryover = RoundCarryover.of(commit.keep, rules)
-    answer = answer_from_bytes(commit.answer, commit.names)
+    """Read the answer of a round; a ``DamagedError`` where that cannot be."""
+    carryover = stored_carryover(commit.keep, rules)
+    try:
+        answer = answer_from_bytes(commit.answer, commit.names)
+    except UnskewError as why:
+        raise DamagedError(f"store: the answer of round {commit.epoch} cannot be read ({why}); {_WAY_OUT}") from why
     digest = digest_of(commit.digests, commit.epoch)
     answer = replace(answer, epoch=commit.epoch, incarnation=carryover.incarnation, digest=digest)
     return MergedRound(answer, frozenset(commit.names), carryover, commit.digests)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from unskew.core.dalton.qtable import QTable
 from unskew.core.errors import ConfigError
-from unskew.core.rounds.carryover import MergedRound, RoundCarryover
+from unskew.core.rounds.carryover import MergedRound
 from unskew.core.rounds.messages import Report
 from unskew.core.rounds.reduce_round import as_if_merged
 from unskew.core.rounds.round_digests import SeenRound
@@ -15,7 +15,7 @@ from unskew.core.rounds.rules import check_report
 from unskew.service.api.verbs import Synced
 from unskew.service.concurrency import finish, monotonic
 from unskew.service.engine.base import Base
-from unskew.service.engine.rounds.reducer import merged_round, rules_of
+from unskew.service.engine.rounds.reducer import merged_round, rules_of, stored_carryover
 from unskew.service.engine.rounds.round_driver import Recorder, RoundDriver, not_recorded
 from unskew.service.engine.streams import CachedStream, Streams
 from unskew.service.errors import ConflictError, UnavailableError
@@ -120,7 +120,7 @@ class Rounds:
     async def standing(self, record: CachedStream) -> tuple[int, int, float]:
         """The last merged epoch, the agents with a lease, and the interval."""
         view = await self._base.store.round(record.record.name)
-        carryover = RoundCarryover.of(view.keep, rules_of(record.spec, self._base.tuning))
+        carryover = stored_carryover(view.keep, rules_of(record.spec, self._base.tuning))
         return view.merged, len(view.live()), carryover.dsync
 
     async def table(self, record: CachedStream) -> QTable | None:

@@ -18,9 +18,9 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from unskew.service.errors import UnavailableError, WritesRefusedError
+from unskew.service.errors import DamagedError, UnavailableError, WritesRefusedError
 
-__all__ = ["FAILURES", "is_answer", "is_transient", "refuses_writes", "unavailable"]
+__all__ = ["FAILURES", "damaged", "is_answer", "is_damage", "is_transient", "refuses_writes", "unavailable"]
 
 FAILURES = (RedisError, RedisClusterException, OSError)
 _PERMANENT = (AuthenticationError, AuthorizationError, NoPermissionError, OutOfMemoryError)
@@ -32,6 +32,7 @@ _REFUSALS = {
     ("MISCONF",): "Redis cannot save to its disk and refuses writes; make room there, or see its log",
     ("NOREPLICAS",): "Redis has fewer replicas than min-replicas-to-write and refuses writes; bring them back",
 }
+_DAMAGE = ("WRONGTYPE", "user_script:", "is not an integer", "is not a valid float")
 _TRANSIENT_WORDS = ("MASTERDOWN", "NOREPLICAS", "CLUSTERDOWN", "UNKILLABLE", "BUSY", "LOADING", "READONLY", "TRYAGAIN")
 
 
@@ -46,6 +47,20 @@ def is_answer(error: Exception) -> bool:
     """Whether Redis understood the request and refused it: a fault of ours, and Redis is well."""
     explained = isinstance(error, _PERMANENT) or is_transient(error) or _says(error, ("OOM", "MISCONF"))
     return isinstance(error, ResponseError) and not explained
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether a script of ours met a value that no script of ours has written."""
+    return isinstance(error, ResponseError) and _says(error, _DAMAGE)
+
+
+def damaged(why: object) -> DamagedError:
+    """The same words whatever is read: the names of a stream's keys begin with its own, in braces."""
+    return DamagedError(
+        f"store: Redis has what this service cannot have written ({str(why)[:120]}). Does somebody else write under "
+        "its prefix, or was a file of Redis cut? Delete the keys of the stream (its name is in braces), and put "
+        "it again: it begins anew"
+    )
 
 
 def refuses_writes(error: BaseException) -> bool:
@@ -70,5 +85,5 @@ def unavailable(error: Exception) -> UnavailableError:
     return UnavailableError(f"store: no answer from Redis in time ({kind}); the request may be sent again")
 
 
-def _says(error: Exception, words: tuple[str, ...]) -> bool:
+def _says(error: BaseException, words: tuple[str, ...]) -> bool:
     return any(word in str(error) for word in words)

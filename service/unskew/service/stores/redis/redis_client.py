@@ -34,7 +34,15 @@ from unskew.core.errors import ConfigError
 from unskew.service.concurrency import SingleFlight
 from unskew.service.errors import UnavailableError
 from unskew.service.stores.address import Address
-from unskew.service.stores.redis.failures import FAILURES, is_answer, is_transient, refuses_writes, unavailable
+from unskew.service.stores.redis.failures import (
+    FAILURES,
+    damaged,
+    is_answer,
+    is_damage,
+    is_transient,
+    refuses_writes,
+    unavailable,
+)
 from unskew.service.stores.redis.pipelined_connection import PipelinedConnection
 from unskew.service.stores.redis.scripts import Script
 
@@ -273,6 +281,9 @@ class _Request:
         if error is not None and refuses_writes(error):
             breaker.success(self._ticket)
             raise unavailable(cast(Exception, error)) from error
+        if error is not None and is_damage(error):
+            breaker.success(self._ticket)
+            raise damaged(error) from error
         if isinstance(error, (*FAILURES, asyncio.TimeoutError)) and not is_answer(error):
             breaker.failure(time.monotonic(), self._ticket)
             raise unavailable(error) from error

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+from unskew.core.errors import UnskewError
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.round_log import Commit, Member, ReportKey, RoundView
-from unskew.service.stores.records import HistoryEntry, News, PartKey, PlanRecord, StreamRecord
+from unskew.service.stores.records import HistoryEntry, Marks, News, PartKey, PlanRecord, StreamRecord
+from unskew.service.stores.redis.failures import damaged
 
 __all__ = [
-    "MICROS", "Pairs", "commit_of", "digits", "groups", "history_entry_of", "memory_of", "micros", "news_of", "pairs",
-    "part_keys_of", "plan_of", "report_field", "report_key", "report_name", "round_of", "stream_of", "version_text",
+    "MICROS", "Pairs", "commit_of", "digits", "groups", "history_entry_of", "marks_of", "memory_of", "micros",
+    "news_of", "numbers_of", "pairs", "part_keys_of", "plan_of", "report_field", "report_key", "report_name",
+    "round_of", "stream_of", "version_text",
 ]  # fmt: skip
 
 MICROS = 1e6
@@ -22,7 +26,21 @@ _NEVER = "0" * 2 * _DIGITS
 _NEWS = re.compile(rb"(plan|round|stream) ([A-Za-z0-9._:/-]{1,200})(?: (\d{1,16}) (\d{1,16}))?(?: (db\d{1,10}))?")
 _MAX_FIELDS = 1000  # that Lua unpacks at once
 T = TypeVar("T")
+P = ParamSpec("P")
 Pairs = list[tuple[bytes, bytes]]
+
+
+def _read(read: Callable[P, T]) -> Callable[P, T]:
+    """For what reads a reply: a ``DamagedError`` where it is not as the scripts write it."""
+
+    @wraps(read)
+    def checked(*args: P.args, **named: P.kwargs) -> T:
+        try:
+            return read(*args, **named)
+        except (UnskewError, ValueError, TypeError, LookupError, AttributeError) as why:
+            raise damaged(f"{read.__name__}: {type(why).__name__}") from why
+
+    return checked
 
 
 def pairs(flat: Sequence[bytes]) -> Pairs:
@@ -53,6 +71,7 @@ def news_of(message: bytes) -> tuple[News, bytes] | None:
     return News(stream.decode(), what.decode(), rounds), db or b""
 
 
+@_read
 def memory_of(reply: Any) -> tuple[int, int]:
     """Bytes in use and ``maxmemory``, 0 where there is none. A cluster's client has read the reply already, perhaps of
     several nodes: then of the fullest one."""
@@ -97,22 +116,41 @@ def _named(agent: str, name: str) -> ReportKey:
     return ReportKey(agent, int(name[:_DIGITS]), int(name[_DIGITS:]))
 
 
+@_read
 def stream_of(name: str, reply: Sequence[bytes]) -> StreamRecord:
     spec, created, incarnation, owner = reply
     return StreamRecord(name, spec, int(created) / MICROS, int(incarnation), (owner or b"").decode())
 
 
-def part_keys_of(kind: str, batch: int, runs: Pairs, fields: Sequence[bytes]) -> list[PartKey]:
-    """``runs``: of each source the run that counts and its number of parts. ``fields``: the parts that are there."""
+@_read
+def part_keys_of(kind: str, batch: int, runs: Pairs, fields: Iterable[bytes]) -> dict[bytes, PartKey]:
+    """``runs``: of each source the run that counts and its number of parts. ``fields``: the parts that are there; one
+    whose source has no run does not count."""
     by_source = {source.decode(): line.decode().split(" ") for source, line in runs}
-    keys = []
+    keys = {}
     for field in fields:
         part, _, source = field.decode().partition(" ")
+        if source not in by_source:
+            continue
         run, parts = by_source[source]
-        keys.append(PartKey(kind, source, batch, int(run), int(part), int(parts)))
+        keys[field] = PartKey(kind, source, batch, int(run), int(part), int(parts))
     return keys
 
 
+@_read
+def numbers_of(texts: Sequence[bytes]) -> list[int]:
+    return [int(text) for text in texts]
+
+
+@_read
+def marks_of(reply: Sequence[Any], kinds: Sequence[str]) -> Marks:
+    incarnation, *scores = reply
+    marks = map(pairs, scores)
+    of = {kind: {int(n): int(mark) for n, mark in flat} for kind, flat in zip(kinds, marks, strict=True)}
+    return Marks(int(incarnation), of)
+
+
+@_read
 def plan_of(reply: Sequence[bytes] | None) -> PlanRecord | None:
     if reply is None:
         return None
@@ -122,6 +160,7 @@ def plan_of(reply: Sequence[bytes] | None) -> PlanRecord | None:
     return PlanRecord(of, digest.decode(), data, purpose.decode(), advice or b"", ways or b"")
 
 
+@_read
 def round_of(reply: Sequence[Any]) -> RoundView:
     now, incarnation, open_epoch, merged, opened, arrivals, leases, names, keep, digests = reply
     reported: dict[str, float] = {}
@@ -152,6 +191,7 @@ def _members(leases: Sequence[bytes], names: Sequence[bytes]) -> tuple[Member, .
     return tuple(members)
 
 
+@_read
 def commit_of(reply: Sequence[Any]) -> Commit | None:
     epoch, answer, keep, names, digests = reply
     if epoch is None:
@@ -159,6 +199,7 @@ def commit_of(reply: Sequence[Any]) -> Commit | None:
     return Commit(int(epoch), answer, tuple(ReportKey(*name) for name in json.loads(names)), keep, digests or b"")
 
 
+@_read
 def history_entry_of(line: bytes) -> HistoryEntry:
     at, _, data = line.partition(b" ")
     return HistoryEntry(int(at) / MICROS, data)

@@ -110,11 +110,9 @@ local function part_size(P, field) return #field + redis.call('HSTRLEN', P, fiel
 local function batch_size(kind, batch)
   local H, P = base .. 'h:' .. kind .. ':' .. batch, base .. 'p:' .. kind .. ':' .. batch
   local line = redis.call('HGET', base .. 'u:' .. kind, batch)
-  if line and redis.call('EXISTS', H) == 1 then
-    local bytes, parts, sources = string.match(line, '^(%d+) (%d+) (%d+)$')
-    return {{tonumber(bytes), tonumber(parts), tonumber(sources)}}
-  end
-  local bytes, parts, sources = 0, 0, 0
+  local bytes, parts, sources = string.match(line or '', '^(%d+) (%d+) (%d+)$')
+  if bytes and redis.call('EXISTS', H) == 1 then return {{tonumber(bytes), tonumber(parts), tonumber(sources)}} end
+  bytes, parts, sources = 0, 0, 0
   for _, field in ipairs(redis.call('HKEYS', P)) do bytes, parts = bytes + part_size(P, field), parts + 1 end
   for _, source in ipairs(redis.call('HKEYS', H)) do
     if string.sub(source, 1, 1) ~= ' ' then sources = sources + 1 end
@@ -357,7 +355,8 @@ local version = ARGV[4]
 if version == '' then version = redis.call('ZRANGE', base .. 'vs', -1, -1)[1] end
 if not version then return false end
 local at = redis.call('HMGET', base .. 'v:' .. version, 'digest', 'data', 'purpose', 'advice', 'ways')
-if not at[1] then return false end
+-- The latest has to be there: without its data the reply is not read as a plan.
+if not at[1] then return ARGV[4] == '' and {version} end
 return {version, unpack(at)}
 """,
     "plan_for": """

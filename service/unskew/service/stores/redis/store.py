@@ -20,7 +20,7 @@ from typing import Any
 from unskew.core.errors import ConfigError
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundView, StoredReport
-from unskew.service.errors import UnavailableError, WritesRefusedError
+from unskew.service.errors import DamagedError, UnavailableError, WritesRefusedError
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.address import Address
 from unskew.service.stores.fullness import Fullness
@@ -220,17 +220,24 @@ class RedisStore:
         while len(streams) < limit:
             start = f"({after}" if after else "-"
             page = await self._client.command("ZRANGEBYLEX", self._index, start, "+", "LIMIT", 0, _PAGE)
-            names = [name.decode() for name in page[: limit - len(streams)]]
-            records = await asyncio.gather(*(self.stream(name) for name in names))
-            for name, record in zip(names, records, strict=True):
-                if record is None:
-                    await self._unlist(name)
-                else:
-                    streams.append(record)
+            names = [name.decode(errors="replace") for name in page[: limit - len(streams)]]
+            records = await asyncio.gather(*(self._listed(name) for name in names))
+            streams.extend(record for record in records if record is not None)
             if len(page) < _PAGE and len(names) == len(page):
                 break
             after = names[-1]
         return tuple(streams)
+
+    async def _listed(self, name: str) -> StreamRecord | None:
+        """What is gone is taken off the list; what cannot be read must not hide the others."""
+        try:
+            record = await self.stream(name)
+        except DamagedError as why:
+            _log.warning("left out of the list of streams: %s", why.message, extra={"stream": name})
+            return None
+        if record is None:
+            await self._unlist(name)
+        return record
 
     async def delete_stream(self, name: str) -> bool:
         owner = await self._run("delete_stream", name)
@@ -340,7 +347,7 @@ class RedisStore:
 
     async def batch_sizes(self, stream: str, kind: str) -> Mapping[int, int]:
         flat = await self._run("batch_sizes", stream, kind)
-        return {int(number): size for number, size in zip(flat[::2], flat[1::2], strict=True)}
+        return dict(zip(replies.numbers_of(flat[::2]), flat[1::2], strict=True))
 
     async def parts(self, stream: str, kind: str, batch: int) -> Sequence[StoredPart]:
         return _stored_parts(kind, batch, *await self._hash(stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}"))
@@ -348,20 +355,17 @@ class RedisStore:
     async def part_keys(self, stream: str, kind: str, batch: int) -> Sequence[PartKey]:
         # However small the data is, it is more than -1 bytes: the names come without it.
         runs, fields, _ = await self._run("read_hash", stream, f"p:{kind}:{batch}", f"h:{kind}:{batch}", -1)
-        return tuple(sorted(replies.part_keys_of(kind, batch, replies.pairs(runs), fields)))
+        return tuple(sorted(replies.part_keys_of(kind, batch, replies.pairs(runs), fields).values()))
 
     async def batches(self, stream: str, kind: str, before: int | None, limit: int) -> Sequence[int]:
-        numbers = [int(text) for text in await self._run("batches", stream, kind)]
+        numbers = replies.numbers_of(await self._run("batches", stream, kind))
         return tuple(sorted((n for n in numbers if before is None or n < before), reverse=True)[:limit])
 
     async def marks(self, stream: str, kinds: Sequence[str]) -> Marks | None:
         reply = await self._run("marks", stream, *kinds)
         if reply is None:
             return None
-        incarnation, *scores = reply
-        marks = map(replies.pairs, scores)
-        of = {kind: {int(n): int(mark) for n, mark in flat} for kind, flat in zip(kinds, marks, strict=True)}
-        return Marks(int(incarnation), of)
+        return replies.marks_of(reply, kinds)
 
     # -- plans
 
@@ -421,6 +425,6 @@ class RedisStore:
 
 
 def _stored_parts(kind: str, batch: int, runs: replies.Pairs, data: replies.Pairs) -> tuple[StoredPart, ...]:
-    keys = replies.part_keys_of(kind, batch, runs, [field for field, _ in data])
-    parts = [StoredPart(key, value) for key, (_, value) in zip(keys, data, strict=True)]
+    values = dict(data)
+    parts = [StoredPart(key, values[field]) for field, key in replies.part_keys_of(kind, batch, runs, values).items()]
     return tuple(sorted(parts, key=lambda part: part.key))
