@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from benchmarks.serving import serving
 from tests.servers import MASTER, Followed, Sentinels, Server, cluster, followed, sentinels, wait_for
@@ -140,16 +141,24 @@ def cut_off(topology: Topology) -> None:
 def fail_over(topology: Topology, cause: str, meanwhile: Callable[[], None]) -> None:
     old = topology.master()
     if cause == "planned":
-        if isinstance(topology, Sentinels):
-            topology.sentinels[0].ask("SENTINEL", "FAILOVER", MASTER)
-        else:
-            topology.replica().ask("CLUSTER", "FAILOVER")
+        wait_for("a planned failover", lambda: hand_over(topology, old), _PATIENT)
     else:
         if cause != "killed":
             cut_off(topology)
             meanwhile()
         old.kill()
     topology.failed_over(old)
+
+
+def hand_over(topology: Topology, old: Server) -> bool:
+    """Ask for it; a busy machine gives up in the middle, and has to be asked again."""
+    if isinstance(topology, Sentinels):
+        topology.sentinels[0].ask("SENTINEL", "FAILOVER", MASTER)
+    else:
+        topology.replica().ask("CLUSTER", "FAILOVER")
+    with contextlib.suppress(pytest.fail.Exception):
+        wait_for("a planned failover", lambda: topology.master() is not old, 15.0)
+    return topology.master() is not old
 
 
 async def run(topology: Topology, url: str, times: int) -> Books:

@@ -293,7 +293,10 @@ class Followed:
     servers: list[Server]
 
     def master(self) -> Server:
-        return next(one for one in self.servers if one.running and one.info("replication")["role"] == "master")
+        masters = [one for one in self.servers if one.running and one.info("replication")["role"] == "master"]
+        if not masters:
+            raise redis.ConnectionError("neither is the master yet")
+        return masters[0]
 
     def replica(self) -> Server:
         master = self.master()
