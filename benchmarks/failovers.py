@@ -44,6 +44,7 @@ from unskew.service.stores.ports import Store
 STREAM, WORKERS, AGENTS, DSYNC = "clicks", 4, 6, 0.3
 CAUSES = ("planned", "killed", "cut off and killed")
 _PATIENT = 300.0
+_HASTY = 3_000  # milliseconds: a follower that was cut off for ten times as long is not promoted
 
 Topology = Sentinels | Followed
 
@@ -147,7 +148,7 @@ def fail_over(topology: Topology, cause: str, meanwhile: Callable[[], None]) -> 
             cut_off(topology)
             meanwhile()
         old.kill()
-    topology.failed_over(old)
+    topology.failed_over(old, _HASTY)
 
 
 def hand_over(topology: Topology, old: Server) -> bool:
