@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from benchmarks.serving import serving
 from tests.servers import MASTER, Followed, Sentinels, Server, cluster, followed, sentinels, wait_for
@@ -43,6 +44,7 @@ from unskew.service.stores.ports import Store
 STREAM, WORKERS, AGENTS, DSYNC = "clicks", 4, 6, 0.3
 CAUSES = ("planned", "killed", "cut off and killed")
 _PATIENT = 300.0
+_HASTY = 3_000  # milliseconds: a follower that was cut off for ten times as long is not promoted
 
 Topology = Sentinels | Followed
 
@@ -140,16 +142,24 @@ def cut_off(topology: Topology) -> None:
 def fail_over(topology: Topology, cause: str, meanwhile: Callable[[], None]) -> None:
     old = topology.master()
     if cause == "planned":
-        if isinstance(topology, Sentinels):
-            topology.sentinels[0].ask("SENTINEL", "FAILOVER", MASTER)
-        else:
-            topology.replica().ask("CLUSTER", "FAILOVER")
+        wait_for("a planned failover", lambda: hand_over(topology, old), _PATIENT)
     else:
         if cause != "killed":
             cut_off(topology)
             meanwhile()
         old.kill()
-    topology.failed_over(old)
+    topology.failed_over(old, _HASTY)
+
+
+def hand_over(topology: Topology, old: Server) -> bool:
+    """Ask for it; a busy machine gives up in the middle, and has to be asked again."""
+    if isinstance(topology, Sentinels):
+        topology.sentinels[0].ask("SENTINEL", "FAILOVER", MASTER)
+    else:
+        topology.replica().ask("CLUSTER", "FAILOVER")
+    with contextlib.suppress(pytest.fail.Exception):
+        wait_for("a planned failover", lambda: topology.master() is not old, 15.0)
+    return topology.master() is not old
 
 
 async def run(topology: Topology, url: str, times: int) -> Books:

@@ -205,11 +205,12 @@ class Sentinels:
         up = [one for one in fields if one.get("master-link-status") == "ok" and one.get("flags") == "slave"]
         return bool(ready) and int(known[1]) == self.servers[master].port and len(up) == 1
 
-    def failed_over(self, old: Server) -> None:
-        """Wait until all Sentinels name another master than this, it takes writes, and the old one does no longer."""
+    def failed_over(self, old: Server, hasty: int = _HASTY) -> None:
+        """Wait until all Sentinels name another master than this, it takes writes, and the old one does no longer. A
+        replica that was cut off for more than ten times ``hasty`` is not promoted."""
 
         if not old.running:
-            self.patience(_HASTY)
+            self.patience(hasty)
 
         def done() -> bool:
             ports = {int(one.ask("SENTINEL", "get-master-addr-by-name", MASTER)[1]) for one in self.sentinels}
@@ -293,7 +294,10 @@ class Followed:
     servers: list[Server]
 
     def master(self) -> Server:
-        return next(one for one in self.servers if one.running and one.info("replication")["role"] == "master")
+        masters = [one for one in self.servers if one.running and one.info("replication")["role"] == "master"]
+        if not masters:
+            raise redis.ConnectionError("neither is the master yet")
+        return masters[0]
 
     def replica(self) -> Server:
         master = self.master()
@@ -306,7 +310,9 @@ class Followed:
         seen = [_text(node.ask("CLUSTER", "NODES")) for node in self.cluster.nodes if node not in self.servers]
         return not any("fail" in nodes for nodes in seen)
 
-    def failed_over(self, old: Server) -> None:
+    def failed_over(self, old: Server, hasty: int = _HASTY) -> None:
+        """The nodes have a patience of their own."""
+
         def done() -> bool:
             return self.master() is not old and all(_serves(node) for node in self.cluster.nodes if node.running)
 

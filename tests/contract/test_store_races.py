@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import time
-from collections.abc import Awaitable, Coroutine, Iterator
+from collections.abc import Awaitable, Iterator
 from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from redis.exceptions import ConnectionError  # noqa: A004  # Redis's own
 
 from tests.contract.backends import LIMITS
+from tests.property.checked_rounds.replicated_store import at_once as now
 from tests.servers import Server
 from unskew.core.rounds.round_log import Commit, ReportKey
 from unskew.service.stores import open_store
@@ -72,15 +73,6 @@ class Lossy:
 
     async def aclose(self) -> None:
         await self._client.aclose()
-
-
-def now(asked: Coroutine[Any, Any, Any]) -> Any:
-    """What a coroutine returns that never waits."""
-    try:
-        asked.send(None)
-    except StopIteration as done:
-        return done.value
-    raise AssertionError("the memory store waits")
 
 
 async def state(store: Store) -> Any:

@@ -80,7 +80,7 @@ def check_bookkeeping(before: Decision, after: Decision) -> None:
         assert after.state.progress in AFTER[type(before.step)]
         return
     assert after.state.clock_ahead is not None
-    looked = before.state.after_look(after.view, after.view.now - after.state.clock_ahead, before.state.version)
+    looked = before.state.after_look(after.view, after.view.now - after.state.clock_ahead, before.state.seen)
     for name in ("incarnation", "restarts", "carryover", "keep", "progress"):
         if after.state.progress is Progress.LOOKED:
             assert getattr(looked, name) == getattr(after.state, name), name

@@ -108,6 +108,7 @@ async def sync_document(synced: Synced, tables: EncodedTables) -> dict[str, Any]
             "dsync_seconds": answer.dsync,
             "merged": synced.merged,
             "age_seconds": synced.age,
+            "digest": str(answer.digest),
         }
     }
 

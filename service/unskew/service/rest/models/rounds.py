@@ -11,7 +11,7 @@ from pydantic import Field
 from unskew.core.errors import WireError
 from unskew.core.limits import MAX_PARTITIONS
 from unskew.service.app.settings import MAX_JSON_KEYS
-from unskew.service.rest.models.arrays import AllHashes, Count, Counts, Hashes, Matrix, PerWorker, no_numbers
+from unskew.service.rest.models.arrays import AllHashes, Count, Counts, Hash, Hashes, Matrix, PerWorker, no_numbers
 from unskew.service.rest.models.base import Model, packed
 from unskew.v1 import partitioner_pb2 as pb
 
@@ -88,12 +88,13 @@ class SyncReport(Model):
 
 
 class SyncRequest(Model):
-    """A report, and how long to wait for its round; ``incarnation`` and ``epoch`` of the newest answer there is."""
+    """A report, how long to wait for its round, and ``incarnation``, ``epoch`` and ``digest`` of the newest answer."""
 
     report: SyncReport
     wait_seconds: float = Field(0.0, ge=0.0, le=60.0)
     incarnation: int = Field(0, ge=0, lt=2**64)
     epoch: int = Field(0, ge=0, lt=2**64)
+    digest: Hash = 0
 
     def message(self, stream: str) -> pb.SyncRequest:
         return pb.SyncRequest(**{**vars(self), "stream": stream, "report": self.report.message()})
@@ -112,6 +113,7 @@ class SyncAnswer(Model):
     dsync_seconds: float
     merged: bool
     age_seconds: float
+    digest: Hash
 
 
 class SyncResponse(Model):
