@@ -109,13 +109,13 @@ def random_join(spark: SparkSession, seed: int) -> tuple[DataFrame, DataFrame, O
             f"if(pmod(k, {nulls}) = {nulls - 1}, null, {KEYS[kind]}) {name}"
             for kind, name in zip(kinds, names, strict=True)
         ]
-        wide = ", ".join(f"'{other}{at}', id + {at}" for at in range(60))
-        payload = rng.choice(["id", "array(id, null)", "named_struct('a', id, 'b', string(id))", f"map({wide})"])
-        df = base.selectExpr(*keys, f"{payload} {other}")
+        payload = rng.choice(["id", "array(id, null)", "named_struct('a', id, 'b', string(id))", "map('x', id)"])
+        wide = [f"id + {at} {other}{at}" for at in range(rng.choice([0, 0, 0, 40]))]
+        df = base.selectExpr(*keys, f"{payload} {other}", *wide)
         df = df.repartition(rng.choice([1, 3])) if rng.random() < 0.2 else df
         return df.unionAll(df) if rng.random() < 0.2 else df
 
-    counts = rng.choice([(0, 40), (40, 0), (1, 1), (300, 1), (1, 300), (400, 150), (150, 400)])
+    counts = rng.choice([(0, 40), (40, 0), (1, 1), (200, 1), (1, 200), (120, 40), (40, 120)])
     left, right = side(counts[0], "v"), side(counts[1], "w")
     if rng.random() < 0.5:
         return left, right, names, how
