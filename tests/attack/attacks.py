@@ -20,8 +20,12 @@ from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import histograms
 
-__all__ = ["GET_PLAN", "Filled", "HeldBodies", "fill", "flood", "held_messages", "request", "slow_connections"]
+__all__ = [
+    "GET_PLAN", "GREETING", "Filled", "HeldBodies", "fill", "flood", "held_messages", "request", "slow_connections",
+    "still_open",
+]  # fmt: skip
 
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # with empty settings
 GET_PLAN = "/unskew.v1.PartitionerService/GetPlan"
 _SHORT = 100  # bytes that are missing at the end
 
@@ -107,19 +111,31 @@ class HeldBodies:
 
 
 @contextlib.contextmanager
-def slow_connections(port: int, count: int, first: bytes) -> Iterator[list[socket.socket]]:
-    """Connections that send this and then nothing of use."""
+def slow_connections(port: int, count: int, first: bytes, source: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
+    """Connections from this address that send this and then nothing of use."""
     found: list[socket.socket] = []
     try:
         for _ in range(count):
             with contextlib.suppress(OSError):
-                one = socket.create_connection(("127.0.0.1", port), 2)
+                one = socket.create_connection(("127.0.0.1", port), 2, (source, 0))
                 found.append(one)
                 one.sendall(first)
         yield found
     finally:
         for one in found:
             one.close()
+
+
+def still_open(one: socket.socket) -> bool:
+    one.setblocking(False)
+    try:
+        while one.recv(1 << 16):
+            pass
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 def flood(port: int, seconds: float, first: bytes, keep: int = 4000, tick: Callable[[], None] = lambda: None) -> int:

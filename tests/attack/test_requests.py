@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.attack.attacks import GET_PLAN, HeldBodies, held_messages, request, slow_connections
+from tests.attack.attacks import GET_PLAN, HeldBodies, held_messages, request, slow_connections, still_open
 from tests.attack.measure import FEW, FULL, HISTOGRAMS, redis_of_600_mb, suffered
 from tests.attack.victim import ATTACKER, STREAM, VICTIM, Victim, victim
 from tests.planning import some_histogram
@@ -96,18 +95,6 @@ def test_slow_connections_make_room_and_are_ended(attacked: Victim, first: bytes
         while any(still_open(one) for one in opened):
             assert time.monotonic() < end
             time.sleep(0.1)
-
-
-def still_open(one: socket.socket) -> bool:
-    one.setblocking(False)
-    try:
-        while one.recv(1 << 16):
-            pass
-        return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
 
 
 def test_a_second_message_is_not_read_and_no_message_is_refused(attacked: Victim) -> None:

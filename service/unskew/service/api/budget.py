@@ -37,12 +37,13 @@ class ByteBudget:
 
 
 class Reservation:
-    """What one request of this identity holds; a ``with`` block gives it back."""
+    """What one request of this identity holds; a ``with`` block gives it back. ``most``: bytes of the identity, if not
+    as many as of any."""
 
-    __slots__ = ("_budget", "_name", "size")
+    __slots__ = ("_budget", "_most", "_name", "size")
 
-    def __init__(self, budget: ByteBudget, name: str) -> None:
-        self._budget, self._name, self.size = budget, name, 0
+    def __init__(self, budget: ByteBudget, name: str, most: int | None = None) -> None:
+        self._budget, self._name, self._most, self.size = budget, name, most or budget.most_each, 0
 
     def __enter__(self) -> Reservation:
         return self
@@ -52,9 +53,7 @@ class Reservation:
 
     def fits(self, size: int) -> bool:
         budget, more = self._budget, size - self.size
-        return more <= 0 or (
-            budget.taken + more <= budget.most and budget.of.get(self._name, 0) + more <= budget.most_each
-        )
+        return more <= 0 or (budget.taken + more <= budget.most and budget.of.get(self._name, 0) + more <= self._most)
 
     def resize(self, size: int) -> None:
         """Hold so many bytes; a ``LimitError`` where there is no room for them."""
@@ -62,7 +61,7 @@ class Reservation:
         if not self.fits(size):
             raise LimitError(
                 f"{self._name or 'callers without a credential'} or all callers together have more bytes in flight "
-                f"here than are allowed, {budget.most_each:,} and {budget.most:,}; try again in a second, or send less",
+                f"here than are allowed, {self._most:,} and {budget.most:,}; try again in a second, or send less",
                 reason="bytes",
                 retry=1.0,
             )

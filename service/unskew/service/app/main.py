@@ -18,6 +18,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,7 @@ from unskew.service.concurrency import finish
 from unskew.service.errors import WritesRefusedError
 from unskew.service.events.events import Observer, together
 from unskew.service.events.metrics import Metrics
+from unskew.service.grpc.connections import Connections
 from unskew.service.grpc.reads import Reads
 from unskew.service.grpc.server import GrpcServer, options
 from unskew.service.rest.app import RestApp
@@ -155,7 +157,7 @@ async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telem
         news: Callable[[], NewsState] = NewsState
         burst: Callable[[], bool] = bool
         if verbs is None:
-            engine = await _engine(settings, together(*observers), owned)
+            engine = await _engine(settings, access, together(*observers), owned)
             verbs, ping, news, burst = engine, engine.ping, engine.news_state, engine.forget_burst
             metrics.store_bytes(engine.store_bytes)
         budget = ByteBudget(settings.max_bytes_in_flight, settings.max_identity_bytes_in_flight)
@@ -178,12 +180,12 @@ class _ServiceParts:
     telemetry: Telemetry | None
 
 
-async def _engine(settings: Settings, observer: Observer, owned: contextlib.AsyncExitStack) -> Engine:
+async def _engine(settings: Settings, access: Access, observer: Observer, owned: contextlib.AsyncExitStack) -> Engine:
     from unskew.service.engine.base import Tuning
     from unskew.service.engine.engine import Engine
     from unskew.service.stores import open_store
 
-    store = open_store(settings.store, limits=_limits(settings))
+    store = open_store(settings.store, limits=_limits(settings, access))
     owned.push_async_callback(store.close)
     engine = Engine(store, observer=observer, tuning=Tuning(plan_bytes=settings.max_plan_bytes))
     owned.push_async_callback(engine.close)
@@ -191,7 +193,7 @@ async def _engine(settings: Settings, observer: Observer, owned: contextlib.Asyn
     return engine
 
 
-def _limits(settings: Settings) -> Limits:
+def _limits(settings: Settings, access: Access) -> Limits:
     """What the store keeps at most."""
     return Limits(
         plans=settings.max_plans,
@@ -201,6 +203,7 @@ def _limits(settings: Settings) -> Limits:
         parts=settings.max_parts,
         sources=settings.max_sources,
         agents=settings.max_agents,
+        own_owner_bytes=access.bytes_of,
     )
 
 
@@ -214,12 +217,15 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     rest = RestApp(calls, parts.access, ready.trouble, *faces, *sizes, *door, admission=parts.admission)
     reads = Reads(parts.budget, settings.max_message_bytes, settings.body_timeout)
     limits = settings.max_watchers, settings.max_watch, parts.admission
-    grpc_handlers = GrpcServer(calls, parts.access, reads, parts.metrics.call, *limits)
+    connections = _connections(settings, parts)
+    grpc_handlers = GrpcServer(calls, parts.access, reads, parts.metrics.call, *limits, connections)
     sockets = [_bound_socket(settings, name) for name in ("http_port", "metrics_port")]
     for bound in sockets:
         owned.callback(bound.close)
     grpc_server, grpc_port = await _grpc(settings, grpc_handlers, parts)
     owned.push_async_callback(grpc_server.stop, 0)
+    if connections is not None:
+        owned.push_async_callback(finish, asyncio.ensure_future(connections.watch(grpc_port)))
     web_app = rest.app if parts.telemetry is None else parts.telemetry.http(rest.app)
     metrics_web = metrics_app(parts.metrics, parts.access, cross_site)
     apps = (web_app, settings.max_http_connections), (metrics_web, METRICS_CONNECTIONS)
@@ -249,6 +255,12 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
         checking,
         owned.pop_all(),
     )
+
+
+def _connections(settings: Settings, parts: _ServiceParts) -> Connections | None:
+    if parts.access.open:
+        return None
+    return Connections(settings.max_grpc_connections, partial(parts.metrics.rejected, "connections"))
 
 
 # -- ports ----------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from unskew.service.app.settings import Settings
 from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Identity
 from unskew.service.grpc import codec, keda
+from unskew.service.grpc.connections import Connections
 from unskew.service.grpc.health import Health
 from unskew.service.grpc.reads import SMALL, STREAM_WINDOW, EndedError, Reads
 from unskew.service.grpc.watchers import Watchers
@@ -90,6 +91,7 @@ class GrpcServer:
     max_watchers: int = 10_000
     max_watch: float = 600.0
     admission: Admission = field(default_factory=lambda: Admission(0.0))
+    connections: Connections | None = None  # not where nobody needs a credential
 
     def __post_init__(self) -> None:
         self._health = Health(self.reads)
@@ -194,8 +196,9 @@ class GrpcServer:
     def _reservation(self, request: codec.Request) -> Reservation:
         """Who asks, before anything is read of what they send."""
         request.who = codec.identity(self.access, request.context)
-        self.admission.admit(request.who)
-        request.reservation = Reservation(self.reads.budget, request.who.name)
+        self._known(request)
+        most = request.who.allowance.max_identity_bytes_in_flight
+        request.reservation = Reservation(self.reads.budget, request.who.name, most)
         return request.reservation
 
     async def _opened(self, request: codec.Request) -> tuple[Any, Identity]:
@@ -211,8 +214,14 @@ class GrpcServer:
             return await self._opened(request)
         message = codec.parsed(request.kind, await self.reads.message_of_unknown(context))
         request.who = self.access.identify(keda.bearer(message))
-        self.admission.admit(request.who)
+        self._known(request)
         return message, request.who
+
+    def _known(self, request: codec.Request) -> None:
+        """Its sender is known: so is the connection; the call is let in or refused."""
+        if self.connections is not None:
+            self.connections.called(request.context.peer(), request.who.name)
+        self.admission.admit(request.who)
 
     async def _opened_sync(self, request: codec.Request) -> tuple[Any, Identity, float | None]:
         return *await self._opened(request), request.context.time_remaining()
@@ -238,7 +247,7 @@ class GrpcServer:
                 request = codec.Request(kind, context, SMALL)
                 try:
                     arguments = await opened(request)
-                    with self._watchers.one_more(request.who.name):
+                    with self._watchers.one_more(request.who.name, request.who.allowance.max_watchers):
                         async with contextlib.aclosing(self._until_old(watch(*arguments))) as messages:
                             async for message in messages:
                                 await context.write(message.SerializeToString())
