@@ -14,6 +14,7 @@ import grpc
 import numpy as np
 
 from tests.attack.http2 import Attacker
+from unskew.client import Client
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.stream_spec import Part
 from unskew.v1 import partitioner_pb2 as pb
@@ -21,8 +22,8 @@ from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import histograms
 
 __all__ = [
-    "GET_PLAN", "GREETING", "Filled", "HeldBodies", "fill", "flood", "held_messages", "request", "slow_connections",
-    "still_open",
+    "GET_PLAN", "GREETING", "LARGE", "Filled", "HeldBodies", "fill", "flood", "held_messages", "put_large_plan", "request", "slow_connections",
+    "still_open", "unread_answers",
 ]  # fmt: skip
 
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # with empty settings
@@ -43,6 +44,39 @@ def held_messages(
         yield attacker
     finally:
         attacker.close()
+
+
+LARGE = "large"
+
+
+def put_large_plan(port: int, token: str) -> None:
+    """A stream whose plan has nearly a megabyte."""
+    hashes = np.unique(np.random.default_rng(1).integers(0, 2**64, 60_000, np.uint64))
+    counts = Histogram.from_counts(hashes, 1 + np.arange(len(hashes)) % 1000)
+    with Client(f"grpc://127.0.0.1:{port}", token=token, timeout=60) as client:
+        client.put_stream(LARGE, partitions=8192, policy="balanced")
+        client.build_plan(LARGE, histogram=counts)
+
+
+@contextlib.contextmanager
+def unread_answers(port: int, calls: int, seconds: float, token: str, path: str = GET_PLAN) -> Iterator[list[Attacker]]:
+    """Calls whose large answers nobody takes, on as many connections as they need."""
+    message = pb.GetPlanRequest(stream=LARGE).SerializeToString()
+    attackers: list[Attacker] = []
+    try:
+        while calls:
+            one = Attacker(port)
+            attackers.append(one)
+            at_once = min(calls, one.most_streams - 1)
+            for _ in range(at_once):
+                one.ask(path, message, token)
+            calls -= at_once
+        for one in attackers:
+            one.push(seconds / len(attackers))
+        yield attackers
+    finally:
+        for one in attackers:
+            one.close()
 
 
 def request(path: str, length: int, token: str = "", method: str = "POST") -> bytes:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
 import pytest
 
-from tests.attack.attacks import GET_PLAN, HeldBodies, held_messages, request, slow_connections, still_open
+from tests.attack.attacks import (
+    GET_PLAN,
+    LARGE,
+    HeldBodies,
+    held_messages,
+    put_large_plan,
+    request,
+    slow_connections,
+    still_open,
+    unread_answers,
+)
 from tests.attack.measure import FEW, FULL, HISTOGRAMS, redis_of_600_mb, suffered
 from tests.attack.victim import ATTACKER, STREAM, VICTIM, Victim, victim
 from tests.planning import some_histogram
@@ -74,11 +84,39 @@ def test_bodies_over_http_have_the_same_share(attacked: Victim) -> None:
     until_memory_is_back(attacked)
 
 
-def until_memory_is_back(attacked: Victim) -> None:
-    end = time.monotonic() + 15
-    while attacked.memory > attacked.idle + LITTLE:
-        assert time.monotonic() < end, (attacked.idle, attacked.memory)
+@pytest.mark.parametrize("verb", ["GetPlan", "WatchPlans"])
+def test_answers_that_nobody_takes_have_a_share(attacked: Victim, verb: str) -> None:
+    """Each of nearly a megabyte: some are sent, some wait, the others are refused; all of it is given back."""
+    put_large_plan(attacked.grpc, ATTACKER)
+    attacked.forget_peak()
+    with unread_answers(attacked.grpc, 400, 4.0, ATTACKER, GET_PLAN.replace("GetPlan", verb)) as attackers:
+        assert len([one for attacker in attackers for one in attacker.open_streams()]) < 200
+        with Client(f"grpc://127.0.0.1:{attacked.grpc}", token=VICTIM, timeout=30) as client:
+            assert client.get_plan(LARGE).plan is not None
+    assert attacked.peak < attacked.idle + 600
+    until_memory_is_back(attacked)
+
+
+def test_answers_over_http_that_nobody_takes_are_cut(attacked: Victim) -> None:
+    """More of them on each connection than the system buffers."""
+    put_large_plan(attacked.grpc, ATTACKER)
+    before = attacked.descriptors
+    first = b"GET /v1/streams/large/plans/latest HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\n\r\n"
+    with slow_connections(attacked.http, 10, 20 * (first % ATTACKER.encode())):
+        until(lambda: attacked.descriptors > before + 5)
+        until(lambda: attacked.descriptors <= before + 2)
+    assert attacked.healthy()
+
+
+def until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < end
         time.sleep(0.1)
+
+
+def until_memory_is_back(attacked: Victim) -> None:
+    until(lambda: attacked.memory <= attacked.idle + LITTLE)
 
 
 @pytest.mark.parametrize(

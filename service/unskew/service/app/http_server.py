@@ -1,9 +1,9 @@
 """The HTTP server: uvicorn, with bounds on connections and on the time that a request takes to come.
 
 uvicorn itself bounds the silence between two requests only. Here a connection has ``header_timeout`` for the headers of
-a request, the first one too, and ``body_timeout`` for its body. Where there are too many connections, the one that has
-waited longest for a whole request is closed for the new one: so whoever sends at once is served in a flood of others
-that do not.
+a request, the first one too, ``body_timeout`` for its body, and as long for its caller to take a large answer. Where
+there are too many connections, the one that has waited longest for a whole request is closed for the new one: so
+whoever sends at once is served in a flood of others that do not. Answers that nobody takes are bounded, too.
 """
 
 from __future__ import annotations
@@ -28,17 +28,29 @@ __all__ = ["HttpServer", "http_server"]
 
 _BACKLOG = 2048  # connections that the system keeps until they are accepted
 _ACCEPTED_AT_ONCE = 16  # by asyncio, which also tries as often where there is no descriptor left, and logs each
+_LARGE_ANSWER = 1 << 16  # bytes that are not taken yet
 _TICKS = 10  # of uvicorn, ten a second
 
 
 @dataclass(eq=False)
 class Connections:
-    """The bounds of a port, and the connections on which no whole request is under way, the oldest first."""
+    """The bounds of a port, the connections on which no whole request is under way, and those whose large answers are
+    not taken yet, the oldest first."""
 
     most: int
     within: dict[str, float]
     rejected: Callable[[str], None]
+    most_unread: int
     waiting: dict[HttpProtocol, None] = field(default_factory=dict)
+    unread: dict[HttpProtocol, int] = field(default_factory=dict)
+
+    def keep_unread(self, connection: HttpProtocol, size: int) -> None:
+        """This connection's answer has so many bytes that its caller has not taken yet. Where those of all are too
+        much, whoever has been at it longest loses its connection."""
+        self.unread[connection] = size
+        while sum(self.unread.values()) > self.most_unread and len(self.unread) > 1:
+            self.rejected("slow answer")
+            next(iter(self.unread)).cut()
 
 
 class HttpProtocol(H11Protocol):
@@ -63,6 +75,7 @@ class HttpProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._limits.waiting.pop(self, None)
+        self._limits.unread.pop(self, None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -73,17 +86,27 @@ class HttpProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         self._limits.waiting.pop(self, None)
         self._limits.waiting[self] = None
+        if (size := self.transport.get_write_buffer_size()) > _LARGE_ANSWER:
+            self._limits.keep_unread(self, size)
         super().on_response_complete()
 
     def cut(self) -> None:
         self._limits.waiting.pop(self, None)
+        self._limits.unread.pop(self, None)
         self.connections.discard(self)
         self.transport.abort()
 
     def end_if_late(self, now: float) -> None:
         """Once a second. What is waited for is a part of one request: with the next one the time begins anew."""
         their, name = self.conn.their_state, ""
-        if their is h11.SEND_BODY:
+        if self in self._limits.unread:
+            size = self.transport.get_write_buffer_size()
+            if size:
+                name = "answer"
+                self._limits.unread[self] = size
+            else:
+                del self._limits.unread[self]
+        elif their is h11.SEND_BODY:
             name = "body"
         elif their is h11.IDLE and (self.cycle is None or self.conn.trailing_data[0]):
             name = "headers"
@@ -118,10 +141,10 @@ def http_server(
     settings: Settings, app: ASGIApp, tls: Tls | None, most: int, rejected: Callable[[str], None]
 ) -> HttpServer:
     """A server of this application with at most so many connections."""
-    within = {"headers": settings.header_timeout, "body": settings.body_timeout}
+    within = {"headers": settings.header_timeout, "body": settings.body_timeout, "answer": settings.body_timeout}
     config = uvicorn.Config(
         app,
-        http=partial(HttpProtocol, Connections(most, within, rejected)),  # type: ignore[arg-type]  # uvicorn calls it
+        http=partial(HttpProtocol, Connections(most, within, rejected, settings.max_bytes_in_flight // 2)),  # type: ignore[arg-type]  # uvicorn calls it
         ws="none",
         lifespan="off",
         log_config=None,

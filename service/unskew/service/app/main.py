@@ -64,6 +64,7 @@ system call, five or more for one request: with Python's own 0.005 a health chec
 _GC_THRESHOLD = 20_000  # new objects before a collection: most live no longer than their call
 _SETTLE = 1.0  # seconds after the last handler ended for gRPC to send its answer
 _CHECK_INTERVAL = 2.0  # seconds between two checks of the store and the certificates
+_ANSWERS_WAITING = 50  # large ones, which are in memory while they wait
 _BURST = 8 << 20  # bytes in flight after which memory is given back
 
 
@@ -161,9 +162,12 @@ async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telem
             verbs, ping, news, burst = engine, engine.ping, engine.news_state, engine.forget_burst
             metrics.store_bytes(engine.store_bytes)
         budget = ByteBudget(settings.max_bytes_in_flight, settings.max_identity_bytes_in_flight)
+        answers = ByteBudget(settings.max_bytes_in_flight, most_waiting=_ANSWERS_WAITING)
         # Where nobody needs a credential all are one identity: a limit of it would let one keep out all others.
         admission = Admission(0.0 if access.open else settings.max_calls_per_second, metrics.shed)
-        parts = _ServiceParts(verbs, access, metrics, budget, admission, _Ready(ping, news), burst, tls, telemetry)
+        parts = _ServiceParts(
+            verbs, access, metrics, budget, answers, admission, _Ready(ping, news), burst, tls, telemetry
+        )
         return await _listening(settings, parts, owned)
 
 
@@ -173,6 +177,7 @@ class _ServiceParts:
     access: Access
     metrics: Metrics
     budget: ByteBudget
+    answers: ByteBudget
     admission: Admission
     ready: _Ready
     burst: Callable[[], bool]
@@ -218,7 +223,7 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     reads = Reads(parts.budget, settings.max_message_bytes, settings.body_timeout)
     limits = settings.max_watchers, settings.max_watch, parts.admission
     connections = _connections(settings, parts)
-    grpc_handlers = GrpcServer(calls, parts.access, reads, parts.metrics.call, *limits, connections)
+    grpc_handlers = GrpcServer(calls, parts.access, reads, parts.answers, parts.metrics.call, *limits, connections)
     sockets = [_bound_socket(settings, name) for name in ("http_port", "metrics_port")]
     for bound in sockets:
         owned.callback(bound.close)
@@ -366,7 +371,7 @@ async def _keep_checking(parts: _ServiceParts, handlers: GrpcServer) -> None:
         if parts.tls is not None:
             parts.tls.refresh()
         tell_left_out()
-        if parts.burst() | (parts.budget.forget_peak() >= _BURST):
+        if parts.burst() | (parts.budget.forget_peak() + parts.answers.forget_peak() >= _BURST):
             await asyncio.to_thread(give_back)
 
 

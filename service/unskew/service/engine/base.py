@@ -11,9 +11,10 @@ from typing import ParamSpec, TypeVar
 
 from unskew.service.concurrency import monotonic
 from unskew.service.engine.store_silence import StoreSilence
-from unskew.service.engine.turns import Places, Turns
+from unskew.service.engine.turns import Turns
 from unskew.service.errors import UnavailableError
 from unskew.service.events.events import Observer
+from unskew.service.places import Places
 from unskew.service.stores.ports import Store
 
 __all__ = ["Base", "Tuning"]
