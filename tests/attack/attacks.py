@@ -7,7 +7,7 @@ import selectors
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import grpc
@@ -22,8 +22,8 @@ from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import histograms
 
 __all__ = [
-    "GET_PLAN", "GREETING", "LARGE", "Filled", "HeldBodies", "fill", "flood", "held_messages", "put_large_plan", "request", "slow_connections",
-    "still_open", "unread_answers",
+    "GET_PLAN", "GREETING", "LARGE", "LATEST", "Filled", "HeldBodies", "fill", "flood", "held_messages",
+    "put_large_plan", "request", "slow_connections", "still_open", "unread_answers",
 ]  # fmt: skip
 
 GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # with empty settings
@@ -47,6 +47,7 @@ def held_messages(
 
 
 LARGE = "large"
+LATEST = b"GET /v1/streams/large/plans/latest HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\n\r\n"
 
 
 def put_large_plan(port: int, token: str) -> None:
@@ -172,13 +173,13 @@ def still_open(one: socket.socket) -> bool:
         return False
 
 
-def flood(port: int, seconds: float, first: bytes, keep: int = 4000, tick: Callable[[], None] = lambda: None) -> int:
-    """Open connections as fast as they are taken and keep the newest; how many were opened."""
+def flood(port: int, seconds: float, first: bytes, keep: int = 4000, source: str = "127.0.0.1") -> int:
+    """Open connections from this address as fast as they are taken and keep the newest; how many were opened."""
     kept: list[socket.socket] = []
     end, opened = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         try:
-            one = socket.create_connection(("127.0.0.1", port), 1)
+            one = socket.create_connection(("127.0.0.1", port), 1, (source, 0))
             kept.append(one)
             one.sendall(first)
             opened += 1
@@ -186,7 +187,6 @@ def flood(port: int, seconds: float, first: bytes, keep: int = 4000, tick: Calla
             time.sleep(0.001)
         if len(kept) > keep:
             kept.pop(0).close()
-        tick()
     for one in kept:
         one.close()
     return opened

@@ -14,6 +14,7 @@ import pytest
 from tests.attack.attacks import (
     GET_PLAN,
     LARGE,
+    LATEST,
     HeldBodies,
     held_messages,
     put_large_plan,
@@ -44,6 +45,11 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     flags = ("--body-timeout", "2", "--header-timeout", "1", "--max-http-connections", "50")
     with victim(tmp_path_factory.mktemp("attacked"), *flags) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def large_plan(attacked: Victim) -> None:
+    put_large_plan(attacked.grpc, ATTACKER)
 
 
 @pytest.mark.parametrize("verb", ["GetPlan", "BuildPlan", "ReportHistogram", "WatchPlans"])
@@ -85,9 +91,8 @@ def test_bodies_over_http_have_the_same_share(attacked: Victim) -> None:
 
 
 @pytest.mark.parametrize("verb", ["GetPlan", "WatchPlans"])
-def test_answers_that_nobody_takes_have_a_share(attacked: Victim, verb: str) -> None:
+def test_answers_that_nobody_takes_have_a_share(attacked: Victim, large_plan: None, verb: str) -> None:
     """Each of nearly a megabyte: some are sent, some wait, the others are refused; all of it is given back."""
-    put_large_plan(attacked.grpc, ATTACKER)
     attacked.forget_peak()
     with unread_answers(attacked.grpc, 400, 4.0, ATTACKER, GET_PLAN.replace("GetPlan", verb)) as attackers:
         assert len([one for attacker in attackers for one in attacker.open_streams()]) < 200
@@ -97,12 +102,10 @@ def test_answers_that_nobody_takes_have_a_share(attacked: Victim, verb: str) -> 
     until_memory_is_back(attacked)
 
 
-def test_answers_over_http_that_nobody_takes_are_cut(attacked: Victim) -> None:
+def test_answers_over_http_that_nobody_takes_are_cut(attacked: Victim, large_plan: None) -> None:
     """More of them on each connection than the system buffers."""
-    put_large_plan(attacked.grpc, ATTACKER)
     before = attacked.descriptors
-    first = b"GET /v1/streams/large/plans/latest HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\n\r\n"
-    with slow_connections(attacked.http, 10, 20 * (first % ATTACKER.encode())):
+    with slow_connections(attacked.http, 10, 20 * (LATEST % ATTACKER.encode())):
         until(lambda: attacked.descriptors > before + 5)
         until(lambda: attacked.descriptors <= before + 2)
     assert attacked.healthy()

@@ -30,7 +30,7 @@ from unskew.service.api.admission import Admission
 from unskew.service.api.budget import ByteBudget
 from unskew.service.api.calls import Calls
 from unskew.service.api.verbs import Verbs
-from unskew.service.app.http_server import HttpServer, http_server
+from unskew.service.app.http_server import HttpServer, ListeningSocket, http_server
 from unskew.service.app.kernels import seed, shipped
 from unskew.service.app.logs import EventLog, configure, tell_left_out
 from unskew.service.app.metrics_app import metrics_app
@@ -236,7 +236,7 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     apps = (web_app, settings.max_http_connections), (metrics_web, METRICS_CONNECTIONS)
     web = []
     for (app, most), bound in zip(apps, sockets, strict=True):
-        server = http_server(settings, app, parts.tls, most, parts.metrics.rejected)
+        server = http_server(settings, app, parts.tls, bound, most, parts.metrics.rejected)
         web.append((server, asyncio.ensure_future(server.serve([bound]))))
     while not all(server.started for server, _ in web):
         for _, task in web:
@@ -271,13 +271,15 @@ def _connections(settings: Settings, parts: _ServiceParts) -> Connections | None
 # -- ports ----------------------------------------------------------------------------------------------------
 
 
-def _bound_socket(settings: Settings, name: str) -> socket.socket:
+def _bound_socket(settings: Settings, name: str) -> ListeningSocket:
     port = getattr(settings, name)
     host = settings.host.strip("[]")
-    bound: socket.socket | None = None
+    bound: ListeningSocket | None = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)  # without the protocol asyncio sets no TCP_NODELAY: 40 ms a call
+        bound = ListeningSocket(
+            family, kind, protocol
+        )  # without the protocol asyncio sets no TCP_NODELAY: 40 ms a call
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as why:

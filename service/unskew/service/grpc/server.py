@@ -42,7 +42,7 @@ __all__ = ["SERVICE", "GrpcServer", "options"]
 SERVICE = "unskew.v1.PartitionerService"
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
-_PUSHES = 16  # that begin in one turn of the loop
+_PUSHES = 4  # that begin in one turn of the loop
 Opened = Callable[[codec.Request], Awaitable[tuple[Any, ...]]]  # what a call takes: a message, its sender, ...
 
 
