@@ -33,6 +33,7 @@ _BACKLOG = 2048  # connections that the system keeps until they are accepted
 _ACCEPTED_AT_ONCE = 16  # by asyncio, which also tries as often where there is no descriptor left, and logs each
 _REFUSED_AT_ONCE = 64
 _NEW, _NEW_BURST = 200.0, 1.0  # connections a second of an address where there are many, and seconds' worth at once
+_HEADERS = 1 << 14
 _LARGE_ANSWER = 1 << 16  # bytes that are not taken yet
 _TICKS = 10  # of uvicorn, ten a second
 
@@ -52,10 +53,7 @@ class Connections:
 
     def admits(self, host: str) -> bool:
         """Whether to take a new connection from this address. Where there are many already, some of each a second."""
-        if len(self.waiting) <= self.most // 2 or not self.new.take(network_of(host), monotonic()):
-            return True
-        self.rejected("connections")
-        return False
+        return len(self.waiting) <= self.most // 2 or not self.new.take(network_of(host), monotonic())
 
     def keep_unread(self, connection: HttpProtocol, size: int) -> None:
         """This connection's answer has so many bytes that its caller has not taken yet. Where those of all are too
@@ -67,18 +65,25 @@ class Connections:
 
 
 class ListeningSocket(socket.socket):
-    """Closes at once the connections that ``admits`` refuses: that costs a tenth of what taking and cutting them does.
-    Between so many of them all else has its turn."""
+    """Closes at once the connections that its ``limits`` do not admit, but for those that have sent a whole request's
+    headers: that costs a tenth of what taking and cutting them does. Between so many of them all else has its turn."""
 
-    admits: Callable[[str], bool] = staticmethod(lambda _host: True)
+    limits: Connections | None = None
 
     def accept(self) -> tuple[socket.socket, Any]:
         for _ in range(_REFUSED_AT_ONCE):
             one, address = super().accept()
-            if self.admits(address[0]):
+            if self.limits is None or self.limits.admits(address[0]) or _has_headers(one):
                 return one, address
+            self.limits.rejected("connections")
             one.close()
         raise BlockingIOError  # asyncio comes again for the others
+
+
+def _has_headers(one: socket.socket) -> bool:
+    with contextlib.suppress(OSError):
+        return b"\r\n\r\n" in one.recv(_HEADERS, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    return False
 
 
 class HttpProtocol(H11Protocol):
@@ -155,6 +160,8 @@ class HttpServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for bound in sockets or ():
+            if hasattr(socket, "TCP_DEFER_ACCEPT"):  # a connection is taken when it has sent something, or in a second
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, 1)
             bound.listen(_BACKLOG)
 
     async def on_tick(self, counter: int) -> bool:
@@ -176,7 +183,7 @@ def http_server(
     """A server of this application on this socket, with at most so many connections."""
     within = {"headers": settings.header_timeout, "body": settings.body_timeout, "answer": settings.body_timeout}
     limits = Connections(most, within, rejected, settings.max_bytes_in_flight // 2)
-    bound.admits = limits.admits
+    bound.limits = limits
     config = uvicorn.Config(
         app,
         http=partial(HttpProtocol, limits),  # type: ignore[arg-type]  # uvicorn calls it
