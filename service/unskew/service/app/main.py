@@ -43,7 +43,7 @@ from unskew.service.concurrency import finish
 from unskew.service.errors import WritesRefusedError
 from unskew.service.events.events import Observer, together
 from unskew.service.events.metrics import Metrics
-from unskew.service.grpc.connections import Connections
+from unskew.service.grpc.connections import GrpcConnections
 from unskew.service.grpc.reads import Reads
 from unskew.service.grpc.server import GrpcServer, options
 from unskew.service.rest.app import RestApp
@@ -262,10 +262,10 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     )
 
 
-def _connections(settings: Settings, parts: _ServiceParts) -> Connections | None:
+def _connections(settings: Settings, parts: _ServiceParts) -> GrpcConnections | None:
     if parts.access.open:
         return None
-    return Connections(settings.max_grpc_connections, partial(parts.metrics.rejected, "connections"))
+    return GrpcConnections(settings.max_grpc_connections, partial(parts.metrics.rejected, "connections"))
 
 
 # -- ports ----------------------------------------------------------------------------------------------------

@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterable
 from unskew.core.fairness.surplus import surplus
 from unskew.service.api.admission import address_of
 
-__all__ = ["Connections"]
+__all__ = ["GrpcConnections"]
 
 _LOOK = 0.2  # seconds between two looks
 _DESCRIPTORS = "/dev/fd"
 _STRANGERS, _SPARE = 4, 16  # one in so many of the bound: for strangers, and kept free
 
 
-class Connections:
+class GrpcConnections:
     """``most``: gRPC's own bound. ``closed`` is called for each connection that is closed."""
 
     def __init__(self, most: int, closed: Callable[[], None]) -> None:

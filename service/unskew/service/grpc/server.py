@@ -29,7 +29,7 @@ from unskew.service.app.settings import Settings
 from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Identity
 from unskew.service.grpc import codec, keda
-from unskew.service.grpc.connections import Connections
+from unskew.service.grpc.connections import GrpcConnections
 from unskew.service.grpc.health import Health
 from unskew.service.grpc.reads import SMALL, STREAM_WINDOW, EndedError, Reads
 from unskew.service.grpc.watchers import Watchers
@@ -94,7 +94,7 @@ class GrpcServer:
     max_watchers: int = 10_000
     max_watch: float = 600.0
     admission: Admission = field(default_factory=lambda: Admission(0.0))
-    connections: Connections | None = None  # not where nobody needs a credential
+    connections: GrpcConnections | None = None  # not where nobody needs a credential
 
     def __post_init__(self) -> None:
         self._health = Health(self.reads)
