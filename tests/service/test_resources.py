@@ -73,7 +73,7 @@ def test_who_waits_for_room_gets_it_when_it_is_there() -> None:
 def test_in_a_flood_of_connections_those_with_a_whole_request_are_taken() -> None:
     """Of the others an address gets so many a second; where there are few connections each gets all."""
     refused: list[str] = []
-    limits = Connections(8, {}, refused.append, 1 << 20, new=TokenBuckets(1.0, 3.0))
+    limits = Connections(8, {}, refused.append, ByteBudget(1 << 20), new=TokenBuckets(1.0, 3.0))
     with ListeningSocket() as port, contextlib.ExitStack() as callers:
         port.bind(("127.0.0.1", 0))
         port.listen(64)

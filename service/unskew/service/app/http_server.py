@@ -23,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from unskew.core.fairness.token_bucket import TokenBuckets
 from unskew.service.api.admission import network_of
+from unskew.service.api.budget import ByteBudget
 from unskew.service.app.settings import Settings
 from unskew.service.app.tls import Tls
 from unskew.service.concurrency import monotonic
@@ -46,7 +47,7 @@ class Connections:
     most: int
     within: dict[str, float]
     rejected: Callable[[str], None]
-    most_unread: int
+    answers: ByteBudget
     new: TokenBuckets = field(default_factory=lambda: TokenBuckets(_NEW, _NEW_BURST))
     waiting: dict[HttpProtocol, None] = field(default_factory=dict)
     unread: dict[HttpProtocol, int] = field(default_factory=dict)
@@ -59,7 +60,8 @@ class Connections:
         """This connection's answer has so many bytes that its caller has not taken yet. Where those of all are too
         much, whoever has been at it longest loses its connection."""
         self.unread[connection] = size
-        while sum(self.unread.values()) > self.most_unread and len(self.unread) > 1:
+        self.answers.peak = max(self.answers.peak, sum(self.unread.values()))  # so that the memory is given back
+        while sum(self.unread.values()) > self.answers.most // 2 and len(self.unread) > 1:
             self.rejected("slow answer")
             next(iter(self.unread)).cut()
 
@@ -178,11 +180,13 @@ def http_server(
     tls: Tls | None,
     bound: ListeningSocket,
     most: int,
+    answers: ByteBudget,
     rejected: Callable[[str], None],
 ) -> HttpServer:
-    """A server of this application on this socket, with at most so many connections."""
+    """A server of this application on this socket, with at most so many connections; half of what ``answers`` allows is
+    for those that nobody takes."""
     within = {"headers": settings.header_timeout, "body": settings.body_timeout, "answer": settings.body_timeout}
-    limits = Connections(most, within, rejected, settings.max_bytes_in_flight // 2)
+    limits = Connections(most, within, rejected, answers)
     bound.limits = limits
     config = uvicorn.Config(
         app,

@@ -236,7 +236,7 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     apps = (web_app, settings.max_http_connections), (metrics_web, METRICS_CONNECTIONS)
     web = []
     for (app, most), bound in zip(apps, sockets, strict=True):
-        server = http_server(settings, app, parts.tls, bound, most, parts.metrics.rejected)
+        server = http_server(settings, app, parts.tls, bound, most, parts.answers, parts.metrics.rejected)
         web.append((server, asyncio.ensure_future(server.serve([bound]))))
     while not all(server.started for server, _ in web):
         for _, task in web:
