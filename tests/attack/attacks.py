@@ -7,21 +7,26 @@ import selectors
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import grpc
 import numpy as np
 
 from tests.attack.http2 import Attacker
+from unskew.client import Client
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.stream_spec import Part
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
 from unskew.wire import histograms
 
-__all__ = ["GET_PLAN", "Filled", "HeldBodies", "fill", "flood", "held_messages", "request", "slow_connections"]
+__all__ = [
+    "GET_PLAN", "GREETING", "LARGE", "LATEST", "Filled", "HeldBodies", "fill", "flood", "held_messages",
+    "put_large_plan", "request", "slow_connections", "still_open", "unread_answers",
+]  # fmt: skip
 
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # with empty settings
 GET_PLAN = "/unskew.v1.PartitionerService/GetPlan"
 _SHORT = 100  # bytes that are missing at the end
 
@@ -39,6 +44,40 @@ def held_messages(
         yield attacker
     finally:
         attacker.close()
+
+
+LARGE = "large"
+LATEST = b"GET /v1/streams/large/plans/latest HTTP/1.1\r\nhost: x\r\nauthorization: Bearer %b\r\n\r\n"
+
+
+def put_large_plan(port: int, token: str) -> None:
+    """A stream whose plan has nearly a megabyte."""
+    hashes = np.unique(np.random.default_rng(1).integers(0, 2**64, 60_000, np.uint64))
+    counts = Histogram.from_counts(hashes, 1 + np.arange(len(hashes)) % 1000)
+    with Client(f"grpc://127.0.0.1:{port}", token=token, timeout=60) as client:
+        client.put_stream(LARGE, partitions=8192, policy="balanced")
+        client.build_plan(LARGE, histogram=counts)
+
+
+@contextlib.contextmanager
+def unread_answers(port: int, calls: int, seconds: float, token: str, path: str = GET_PLAN) -> Iterator[list[Attacker]]:
+    """Calls whose large answers nobody takes, on as many connections as they need."""
+    message = pb.GetPlanRequest(stream=LARGE).SerializeToString()
+    attackers: list[Attacker] = []
+    try:
+        while calls:
+            one = Attacker(port)
+            attackers.append(one)
+            at_once = min(calls, one.most_streams - 1)
+            for _ in range(at_once):
+                one.ask(path, message, token)
+            calls -= at_once
+        for one in attackers:
+            one.push(seconds / len(attackers))
+        yield attackers
+    finally:
+        for one in attackers:
+            one.close()
 
 
 def request(path: str, length: int, token: str = "", method: str = "POST") -> bytes:
@@ -107,13 +146,13 @@ class HeldBodies:
 
 
 @contextlib.contextmanager
-def slow_connections(port: int, count: int, first: bytes) -> Iterator[list[socket.socket]]:
-    """Connections that send this and then nothing of use."""
+def slow_connections(port: int, count: int, first: bytes, source: str = "127.0.0.1") -> Iterator[list[socket.socket]]:
+    """Connections from this address that send this and then nothing of use."""
     found: list[socket.socket] = []
     try:
         for _ in range(count):
             with contextlib.suppress(OSError):
-                one = socket.create_connection(("127.0.0.1", port), 2)
+                one = socket.create_connection(("127.0.0.1", port), 2, (source, 0))
                 found.append(one)
                 one.sendall(first)
         yield found
@@ -122,13 +161,25 @@ def slow_connections(port: int, count: int, first: bytes) -> Iterator[list[socke
             one.close()
 
 
-def flood(port: int, seconds: float, first: bytes, keep: int = 4000, tick: Callable[[], None] = lambda: None) -> int:
-    """Open connections as fast as they are taken and keep the newest; how many were opened."""
+def still_open(one: socket.socket) -> bool:
+    one.setblocking(False)
+    try:
+        while one.recv(1 << 16):
+            pass
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def flood(port: int, seconds: float, first: bytes, keep: int = 4000, source: str = "127.0.0.1") -> int:
+    """Open connections from this address as fast as they are taken and keep the newest; how many were opened."""
     kept: list[socket.socket] = []
     end, opened = time.monotonic() + seconds, 0
     while time.monotonic() < end:
         try:
-            one = socket.create_connection(("127.0.0.1", port), 1)
+            one = socket.create_connection(("127.0.0.1", port), 1, (source, 0))
             kept.append(one)
             one.sendall(first)
             opened += 1
@@ -136,7 +187,6 @@ def flood(port: int, seconds: float, first: bytes, keep: int = 4000, tick: Calla
             time.sleep(0.001)
         if len(kept) > keep:
             kept.pop(0).close()
-        tick()
     for one in kept:
         one.close()
     return opened

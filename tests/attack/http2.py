@@ -57,6 +57,14 @@ class Attacker:
         self._send(_frame(_HEADERS, _END_HEADERS, number, _head(path, token)))
         return stream
 
+    def ask(self, path: str, message: bytes, token: str = "") -> None:
+        """A whole call. What comes of it is read, and no window is opened for more."""
+        number, self._next = self._next, self._next + 2
+        self.streams[number] = Stream(len(message), 0, 0)
+        head = b"\0" + struct.pack(">I", len(message))
+        self._send(_frame(_HEADERS, _END_HEADERS, number, _head(path, token)))
+        self._send(_frame(_DATA, _END_STREAM, number, head + message))
+
     def push(self, seconds: float) -> None:
         """Send what the windows allow, and take what comes, for so long."""
         end = time.monotonic() + seconds

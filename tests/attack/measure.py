@@ -16,10 +16,34 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.attack.attacks import GET_PLAN, HeldBodies, fill, flood, held_messages, request, slow_connections
+from tests.attack.attacks import (
+    GET_PLAN,
+    LATEST,
+    HeldBodies,
+    fill,
+    flood,
+    held_messages,
+    put_large_plan,
+    request,
+    slow_connections,
+    unread_answers,
+)
 from tests.attack.lying import LYING
-from tests.attack.tenants import Beside, agents, beside, flood_of, get_plan, large_plans, one_round, small_plan
-from tests.attack.victim import ATTACKER, STREAM, Victim, victim
+from tests.attack.tenants import (
+    OWN_LARGE,
+    Beside,
+    agents,
+    beside,
+    flood_of,
+    get_plan,
+    large_plan,
+    large_plans,
+    one_round,
+    pushed,
+    report_large,
+    small_plan,
+)
+from tests.attack.victim import ATTACKER, STREAM, VICTIM, Victim, victim
 from tests.servers import Server, single
 
 __all__ = [
@@ -36,6 +60,8 @@ __all__ = [
     "slow_headers",
     "suffered",
     "tenants",
+    "unread",
+    "unread_over_http",
 ]
 
 _MESSAGE, _BODY = 16 << 20, 64 << 20
@@ -141,11 +167,11 @@ def accept_flood(descriptors: int, seconds: float, grpc: bool = False) -> Attack
     return attack
 
 
-def connection_flood(seconds: float, grpc: bool = False) -> Attack:
+def connection_flood(seconds: float, grpc: bool = False, source: str = "127.0.0.1") -> Attack:
     """(e): connections as fast as they are taken; the descriptors suffice, and ``FEW`` is set."""
 
     def attack(on: Victim) -> tuple[bool, str]:
-        opened = flood(on.grpc if grpc else on.http, seconds, b"" if grpc else b"GET / HTTP/1.1\r\nx: ", 400)
+        opened = flood(on.grpc if grpc else on.http, seconds, b"" if grpc else b"GET / HTTP/1.1\r\nx: ", 400, source)
         return on.healthy(), f"{opened} opened, {on.descriptors} descriptors"
 
     return attack
@@ -158,6 +184,30 @@ def filled(parts: int, keys: int = 1 << 16) -> Attack:
         found = fill(on.grpc, ATTACKER, "flooded", parts, keys)
         refused = ", ".join(f"{count} {code}" for code, count in found.refused.items())
         return on.healthy(), f"{found.taken} taken, refused {refused or 0}, plan {found.plan} in {found.seconds:.1f} s"
+
+    return attack
+
+
+def unread(calls: int, seconds: float, path: str = GET_PLAN) -> Attack:
+    """(k): calls whose answers of nearly a megabyte nobody takes."""
+
+    def attack(on: Victim) -> tuple[bool, str]:
+        put_large_plan(on.grpc, ATTACKER)
+        with unread_answers(on.grpc, calls, seconds, ATTACKER, path) as attackers:
+            held = sum(len(one.open_streams()) for one in attackers)
+            return on.healthy(), f"{calls} asked, {held} not taken"
+
+    return attack
+
+
+def unread_over_http(connections: int, seconds: float) -> Attack:
+    """(k): the same over HTTP, four on each connection."""
+
+    def attack(on: Victim) -> tuple[bool, str]:
+        put_large_plan(on.grpc, ATTACKER)
+        with slow_connections(on.http, connections, 4 * (LATEST % ATTACKER.encode())):
+            time.sleep(seconds)
+            return on.healthy(), f"{on.descriptors} descriptors"
 
     return attack
 
@@ -179,10 +229,14 @@ FULL: Mapping[str, Attack] = {
     "d  flood at the descriptor limit, HTTP": accept_flood(100, 10),
     "d  flood at the descriptor limit, gRPC": accept_flood(100, 10, grpc=True),
     "e  flood at the connection limit, HTTP": connection_flood(10),
+    "e  the same from elsewhere, HTTP": connection_flood(10, source="127.0.0.3"),
     "e  flood at the connection limit, gRPC": connection_flood(10, grpc=True),
     "f  a plan of 4,000,000 keys": filled(1, 4_000_000),
     "f  2,160 parts of 1 MB, in memory": filled(2160),
     "f  2,160 parts of 1 MB, Redis of 600 MB": filled(2160),
+    "k  2,700 answers of 1 MB that nobody takes": unread(2700, 12),
+    "k  2,700 pushes of 1 MB that nobody takes": unread(2700, 12, GET_PLAN.replace("GetPlan", "WatchPlans")),
+    "k  900 times 14 MB over HTTP that nobody takes": unread_over_http(900, 12),
 }
 OVERLOADED = ("--max-calls-per-second", "300")
 
@@ -190,6 +244,12 @@ OVERLOADED = ("--max-calls-per-second", "300")
 def tenants() -> Mapping[str, tuple[tuple[str, ...], Callable[[Victim], Beside]]]:
     """What a tenant does to another: the service's flags, and the measurement."""
     prepare, plan = large_plans(10, 4_000_000, 30)
+    prepare_four, four = large_plans(4, 1_000_000, 30)
+
+    def large_beside_large(on: Victim) -> Beside:
+        prepare_four(on)
+        report_large(on, VICTIM, OWN_LARGE, 1_000_000)
+        return beside(on, large_plan, four, rate=0.5)
 
     def beside_large(on: Victim) -> Beside:
         prepare(on)
@@ -197,6 +257,8 @@ def tenants() -> Mapping[str, tuple[tuple[str, ...], Callable[[Victim], Beside]]
 
     return {
         "j  ten plans of 4 M keys; small plans": ((), beside_large),
+        "l  four plans of 1 M keys; such a plan": ((), large_beside_large),
+        "m  1,500 watches, 3 plans a second; GetPlan": ((), lambda on: beside(on, get_plan, pushed(1500, 15))),
         "g  a wrong token, 400 in flight; GetPlan": (
             (),
             lambda on: beside(on, get_plan, flood_of("GetPlan", "wrong", 2, 200, 10)),
@@ -226,7 +288,7 @@ def main() -> None:
     more = {"PYTHONPATH": given.paths} if given.paths else {}
     for name, attack in FULL.items():
         if given.only in name:
-            flags = FEW if name.startswith("e") and not more else ()
+            flags = FEW if name.startswith("e") else ()
             with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
                 if "Redis" in name:
                     flags = ("--store", stack.enter_context(redis_of_600_mb(Path(folder))).url)

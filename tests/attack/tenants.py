@@ -13,7 +13,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from statistics import quantiles
 from typing import Any
@@ -30,9 +30,20 @@ from unskew.core.stream_spec import Part
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.wire import histogram_to_message, report_to_message
 
-__all__ = ["Beside", "agents", "beside", "flood_of", "get_plan", "large_plans", "one_round", "small_plan"]
+__all__ = [
+    "Beside",
+    "agents",
+    "beside",
+    "flood_of",
+    "get_plan",
+    "large_plan",
+    "large_plans",
+    "one_round",
+    "pushed",
+    "small_plan",
+]
 
-OWN = "own"
+OWN, OWN_LARGE = "own", "own-large"
 Call = Callable[[Client], object]
 Attack = Callable[[Victim], tuple[float, str]]  # when it began, and what it did
 
@@ -125,6 +136,11 @@ def small_plan(client: Client) -> object:
     return client.build_plan(OWN, histogram=some_histogram(100, 20))
 
 
+def large_plan(client: Client) -> object:
+    """From what ``report_large`` has reported."""
+    return client.build_plan(OWN_LARGE, fresh=True)
+
+
 def get_plan(client: Client) -> object:
     return client.get_plan(OWN)
 
@@ -140,16 +156,20 @@ def one_round(client: Client) -> object:
 # -- what the attacker does ---------------------------------------------------------------------------------
 
 
+def report_large(on: Victim, token: str, stream: str, keys: int) -> None:
+    hashes = np.unique(np.random.default_rng(7).integers(0, 2**64, keys, np.uint64))
+    counts = Histogram.from_counts(hashes, np.ones(len(hashes), np.int64))
+    with Client(f"grpc://127.0.0.1:{on.grpc}", token=token, timeout=120) as client:
+        client.put_stream(stream, partitions=64)
+        client.report_histogram(stream, Part("app", 1), counts)
+
+
 def large_plans(streams: int, keys: int, seconds: float) -> tuple[Callable[[Victim], None], Attack]:
     """Report so many keys for each of the streams; then plans of all of them at once, over and over."""
 
     def prepare(on: Victim) -> None:
-        hashes = np.unique(np.random.default_rng(7).integers(0, 2**64, keys, np.uint64))
-        counts = Histogram.from_counts(hashes, np.ones(len(hashes), np.int64))
-        with Client(f"grpc://127.0.0.1:{on.grpc}", token=ATTACKER, timeout=120) as client:
-            for number in range(streams):
-                client.put_stream(f"large-{number}", partitions=64)
-                client.report_histogram(f"large-{number}", Part("app", 1), counts)
+        for number in range(streams):
+            report_large(on, ATTACKER, f"large-{number}", keys)
 
     def attack(on: Victim) -> tuple[float, str]:
         began, built, told = time.monotonic(), Counter[str](), threading.Lock()
@@ -198,6 +218,32 @@ def flood_of(what: str, token: str, processes: int, in_flight: int, seconds: flo
     return attack
 
 
+def pushed(watches: int, seconds: float) -> Attack:
+    """Watches of one stream from a process of its own, and a new plan for all of them, over and over."""
+
+    def attack(on: Victim) -> tuple[float, str]:
+        command = [sys.executable, "-m", "tests.attack.tenants", str(on.grpc), "WatchPlans", ATTACKER, str(watches)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with Client(f"grpc://127.0.0.1:{on.grpc}", token=ATTACKER, timeout=30) as client:
+            run = subprocess.Popen([*command, str(seconds + 10)], **pipes)
+            assert run.stdout is not None
+            assert run.stdin is not None
+            run.stdout.readline()
+            run.stdin.write("go\n")
+            run.stdin.flush()
+            time.sleep(10.0)
+            began, made = time.monotonic(), 0
+            while time.monotonic() < began + seconds:
+                histogram = some_histogram(3000, 300, seed=made + 100)
+                client.build_plan(STREAM, histogram=histogram)
+                made += 1
+                time.sleep(0.3)
+            told = json.loads(run.communicate(timeout=60)[0])
+        return began, f"{made} plans, {told}"
+
+    return attack
+
+
 def agents(count: int, seconds: float) -> Attack:
     """Reports of so many agents, each under another name."""
     return flood_of(f"agents:{count}", ATTACKER, 2, 100, seconds)
@@ -216,6 +262,30 @@ def _requests(what: str) -> tuple[str, Iterator[bytes]]:
     return verb, _same(pb.GetPlanRequest(stream=STREAM))
 
 
+async def _watch(port: int, token: str, watches: int, seconds: float) -> Mapping[str, int]:
+    """How many pushes came."""
+    metadata, counts = (("authorization", f"Bearer {token}"),), Counter[str]()
+    asked = pb.WatchPlansRequest(stream=STREAM).SerializeToString()
+
+    async def run(channel: Any) -> None:
+        call = channel.unary_stream("/unskew.v1.PartitionerService/WatchPlans")(asked, metadata=metadata)
+        try:
+            async for _ in call:
+                counts["pushes"] += 1
+        except grpc.RpcError as why:
+            counts[why.code().name] += 1  # type: ignore[attr-defined]  # each is a call
+
+    async with AsyncExitStack() as stack:
+        local = [("grpc.use_local_subchannel_pool", 1)]
+        address = f"127.0.0.1:{port}"
+        channels = [await stack.enter_async_context(grpc.aio.insecure_channel(address, local)) for _ in range(10)]
+        runs = [asyncio.ensure_future(run(channels[number % 10])) for number in range(watches)]
+        await asyncio.sleep(seconds)
+        for one in runs:
+            one.cancel()
+    return counts
+
+
 def _same(message: Any) -> Iterator[bytes]:
     data = message.SerializeToString()
     while True:
@@ -230,6 +300,8 @@ def _reports(most: int) -> Iterator[bytes]:
 
 
 async def _flood(port: int, what: str, token: str, in_flight: int, seconds: float) -> Mapping[str, int]:
+    if what == "WatchPlans":
+        return await _watch(port, token, in_flight, seconds)
     verb, requests = _requests(what)
     codes, end = Counter[str](), time.monotonic() + seconds
     metadata = (("authorization", f"Bearer {token}"),)

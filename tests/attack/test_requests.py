@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
 import pytest
 
-from tests.attack.attacks import GET_PLAN, HeldBodies, held_messages, request, slow_connections
+from tests.attack.attacks import (
+    GET_PLAN,
+    LARGE,
+    LATEST,
+    HeldBodies,
+    held_messages,
+    put_large_plan,
+    request,
+    slow_connections,
+    still_open,
+    unread_answers,
+)
 from tests.attack.lying import LYING
 from tests.attack.measure import FEW, FULL, HISTOGRAMS, redis_of_600_mb, suffered
 from tests.attack.victim import ATTACKER, STREAM, VICTIM, Victim, victim
@@ -36,6 +46,11 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     flags = ("--body-timeout", "2", "--header-timeout", "1", "--max-http-connections", "50")
     with victim(tmp_path_factory.mktemp("attacked"), *flags) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def large_plan(attacked: Victim) -> None:
+    put_large_plan(attacked.grpc, ATTACKER)
 
 
 @pytest.mark.parametrize("verb", ["GetPlan", "BuildPlan", "ReportHistogram", "WatchPlans"])
@@ -76,11 +91,39 @@ def test_bodies_over_http_have_the_same_share(attacked: Victim) -> None:
     until_memory_is_back(attacked)
 
 
-def until_memory_is_back(attacked: Victim) -> None:
-    end = time.monotonic() + 15
-    while attacked.memory > attacked.idle + LITTLE:
-        assert time.monotonic() < end, (attacked.idle, attacked.memory)
+@pytest.mark.parametrize("verb", ["GetPlan", "WatchPlans"])
+def test_answers_that_nobody_takes_have_a_share(attacked: Victim, large_plan: None, verb: str) -> None:
+    """Each of nearly a megabyte: some are sent, some wait, the others are refused; all of it is given back."""
+    attacked.forget_peak()
+    with unread_answers(attacked.grpc, 300, 0.0, ATTACKER, GET_PLAN.replace("GetPlan", verb)) as (attacker,):
+        end = time.monotonic() + 60
+        while len(attacker.open_streams()) >= 150:
+            assert time.monotonic() < end
+            attacker.push(0.2)
+        with Client(f"grpc://127.0.0.1:{attacked.grpc}", token=VICTIM, timeout=30) as client:
+            assert client.get_plan(LARGE).plan is not None
+    assert attacked.peak < attacked.idle + 600
+    until_memory_is_back(attacked)
+
+
+def test_answers_over_http_that_nobody_takes_are_cut(attacked: Victim, large_plan: None) -> None:
+    """More of them on each connection than the system buffers."""
+    before = attacked.descriptors
+    with slow_connections(attacked.http, 10, 20 * (LATEST % ATTACKER.encode())):
+        until(lambda: attacked.descriptors > before + 5)
+        until(lambda: attacked.descriptors <= before + 2)
+    assert attacked.healthy()
+
+
+def until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < end
         time.sleep(0.1)
+
+
+def until_memory_is_back(attacked: Victim) -> None:
+    until(lambda: attacked.memory <= attacked.idle + LITTLE)
 
 
 @pytest.mark.parametrize(
@@ -97,18 +140,6 @@ def test_slow_connections_make_room_and_are_ended(attacked: Victim, first: bytes
         while any(still_open(one) for one in opened):
             assert time.monotonic() < end
             time.sleep(0.1)
-
-
-def still_open(one: socket.socket) -> bool:
-    one.setblocking(False)
-    try:
-        while one.recv(1 << 16):
-            pass
-        return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
 
 
 def test_a_second_message_is_not_read_and_no_message_is_refused(attacked: Victim) -> None:

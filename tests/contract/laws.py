@@ -374,7 +374,7 @@ async def batches_that_were_longest_silent_make_room(backend: Backend) -> None:
 async def an_owner_keeps_so_many_bytes(backend: Backend) -> None:
     """Of all its streams, over all replicas; a deleted stream makes room, a retry takes none, older batches of the
     same stream make room where there is no other. Others are not concerned."""
-    limits = Limits(owner_bytes=2000)
+    limits = Limits(owner_bytes=2000, own_owner_bytes={"bob": 900}.get)
     store, other = backend.open(limits), backend.open(limits)
     for name, owner in (("a", "ann"), ("b", "ann"), ("of bob", "bob")):
         await store.put_stream(name, b"", owner=owner)
@@ -386,6 +386,8 @@ async def an_owner_keeps_so_many_bytes(backend: Backend) -> None:
         await other.put_part("b", part(0, 1), b"x" * 400)
     assert (await kept(other, "a"), await kept(other, "b")) == before
     assert await other.put_part("of bob", part(0, 1), b"x" * 400) is PartOutcome.STORED
+    with pytest.raises(QuotaError, match="may hold 900: "):
+        await store.put_part("of bob", part(1, 2, source="b"), b"x" * 500)
     assert await other.put_part("a", part(0, 1, batch=4), b"x" * 400) is PartOutcome.STORED
     assert await store.batches("a", "histogram", None, 9) == (4, 2, 1)
     record = await store.stream("b")

@@ -21,9 +21,12 @@ from unskew.core.stream_spec import BatchWork, Part, StreamSpec, Work
 from unskew.service.api.admission import Admission, address_of
 from unskew.service.auth.credentials import Allowance, Identity
 from unskew.service.caller import set_caller
+from unskew.service.engine.base import Base, Tuning
 from unskew.service.engine.turns import SMALL_KEYS, Turns
 from unskew.service.errors import LimitError, UnauthenticatedError
+from unskew.service.events.events import ignore
 from unskew.service.grpc.watchers import Watchers
+from unskew.service.stores.memory import MemoryStore
 from unskew.v1 import partitioner_pb2 as pb
 
 TOKENS = (
@@ -171,6 +174,11 @@ def test_no_identity_takes_all_watches() -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(4):
             stack.enter_context(watchers.one_more("two"))
+        with contextlib.ExitStack() as own:
+            own.enter_context(watchers.one_more("three", 1))
+            with pytest.raises(LimitError, match="may not have more than 1;"):
+                own.enter_context(watchers.one_more("three", 1))
+            own.enter_context(watchers.one_more("two", 6))
 
 
 def test_a_small_computation_does_not_wait_for_large_ones_of_another_identity() -> None:
@@ -193,6 +201,36 @@ def test_a_small_computation_does_not_wait_for_large_ones_of_another_identity() 
         turns.shut()
 
     asyncio.run(run())
+
+
+def test_large_plans_come_into_memory_by_identity() -> None:
+    """Of the memory for one large plan at a time the second tenant has the second turn, however many are ahead of it;
+    and whoever leaves while it waits, or while it has its turn, holds up nobody."""
+    large, begun = 9 << 20, list[str]()
+
+    async def plan(base: Base, name: str, over: asyncio.Event) -> None:
+        set_caller(name)
+        async with base.room(large):
+            begun.append(name)
+            await over.wait()
+
+    async def run() -> None:
+        base, over = Base(MemoryStore(time.time), time.time, ignore, Tuning()), asyncio.Event()
+        plans = [asyncio.ensure_future(plan(base, "greedy", over)) for _ in range(6)]
+        await asyncio.sleep(0)
+        plans.append(asyncio.ensure_future(plan(base, "other", over)))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        async with base.room(1 << 20):  # smaller work has room beside it
+            assert begun == ["greedy"]
+        plans[1].cancel()
+        plans[0].cancel()
+        over.set()
+        await asyncio.gather(*plans, return_exceptions=True)
+        base.shut()
+
+    asyncio.run(run())
+    assert begun == ["greedy", "other", "greedy", "greedy", "greedy", "greedy"]
 
 
 def test_too_many_waiting_computations_are_refused_with_a_time() -> None:
@@ -221,8 +259,8 @@ def test_the_engine_plans_by_turns(running: Served) -> None:
     seen: list[str] = []
     with served("engine", tokens=TOKENS) as service:
         turns = service.running._grpc_handlers.calls.verbs._base._turns
-        put = turns._queue.put
-        turns._queue.put = lambda name, cost, job: seen.append(name) or put(name, cost, job)
+        put = turns._places._queue.put
+        turns._places._queue.put = lambda name, cost, job: seen.append(name) or put(name, cost, job)
         with Client(f"grpc://{service.target}", token="third") as client:
             client.put_stream("clicks", partitions=4)
             client.report_histogram("clicks", Part("app", 1), histogram())

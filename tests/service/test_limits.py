@@ -19,6 +19,7 @@ from tests.service.faces import Served, digest_of, served, web
 from unskew.core.errors import ConfigError
 from unskew.core.histogram.histogram import Histogram
 from unskew.core.stream_spec import Part
+from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Allowance, read_credentials
 from unskew.v1 import partitioner_pb2 as pb
 from unskew.v1.partitioner_pb2_grpc import PartitionerServiceStub
@@ -44,6 +45,13 @@ def test_lines_and_json_say_the_same_limits() -> None:
     assert read_credentials(line, "x") == read_credentials(as_json, "x")
     (entry,) = read_credentials(line + f"{digest_of('a')} etl reader b 2099-01-01 max_histogram_keys=7\n", "x")
     assert entry.identity.allowance == Allowance(5, 7, 1000)
+
+
+def test_the_bytes_of_an_identity_are_the_most_that_one_of_its_credentials_says() -> None:
+    """Its streams are there whoever calls, so the store asks by its name."""
+    lines = [f"{digest_of(token)} {name} admin *" for token, name in (("a", "etl"), ("b", "etl"), ("c", "web"))]
+    access = Access(tokens=f"{lines[0]} max_identity_bytes=5\n{lines[1]} max_identity_bytes=9\n{lines[2]}\n")
+    assert [access.bytes_of(name) for name in ("etl", "web", "nobody")] == [9, None, None]
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import resource
+import socket
 from dataclasses import dataclass
 
 import pytest
 
 from unskew.core.errors import ConfigError
+from unskew.core.fairness.token_bucket import TokenBuckets
 from unskew.service.api.budget import ByteBudget, Reservation
 from unskew.service.app import resources
+from unskew.service.app.http_server import Connections, ListeningSocket
 from unskew.service.app.logs import FloodGate
 from unskew.service.app.resources import fitted
 from unskew.service.app.settings import Settings, parse
@@ -36,6 +40,20 @@ def test_an_identity_has_a_share_and_all_together_have_a_bound() -> None:
     assert (budget.forget_peak(), budget.forget_peak()) == (100, 0)
 
 
+def test_without_a_share_of_its_own_an_identity_has_no_more_than_is_left() -> None:
+    """Alone half, the second one a third of it all; a credential may say otherwise."""
+    budget = ByteBudget(100)
+    one, other = Reservation(budget, "one"), Reservation(budget, "other")
+    with one, other:
+        one.resize(50)
+        with pytest.raises(LimitError, match="than are allowed, 50 and 100"):
+            one.resize(51)
+        other.resize(25)
+        with pytest.raises(LimitError):
+            other.resize(26)
+        Reservation(budget, "other", 40).resize(15)
+
+
 def test_who_waits_for_room_gets_it_when_it_is_there() -> None:
     async def scene() -> None:
         budget = ByteBudget(100, 100)
@@ -50,6 +68,35 @@ def test_who_waits_for_room_gets_it_when_it_is_there() -> None:
         assert budget.of == {"a": 50, "b": 50}
 
     asyncio.run(scene())
+
+
+def test_in_a_flood_of_connections_those_with_a_whole_request_are_taken() -> None:
+    """Of the others an address gets so many a second; where there are few connections each gets all."""
+    refused: list[str] = []
+    limits = Connections(8, {}, refused.append, ByteBudget(1 << 20), new=TokenBuckets(1.0, 3.0))
+    with ListeningSocket() as port, contextlib.ExitStack() as callers:
+        port.bind(("127.0.0.1", 0))
+        port.listen(64)
+        port.settimeout(0.2)  # where it takes none there is none
+
+        def taken(first: bytes, count: int = 10) -> int:
+            for _ in range(count):
+                one = callers.enter_context(socket.create_connection(port.getsockname()))
+                one.sendall(first)
+            found = 0
+            with contextlib.suppress(TimeoutError):
+                while True:
+                    callers.enter_context(port.accept()[0])
+                    found += 1
+            return found
+
+        assert taken(b"") == 10
+        port.limits = limits
+        assert taken(b"") == 10
+        limits.waiting = dict.fromkeys(range(5))  # type: ignore[arg-type]  # as many connections as this
+        assert 3 <= taken(b"GET / HTTP/1.1\r\nx: ") < 10
+        assert refused
+        assert taken(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n") == 10
 
 
 @pytest.mark.parametrize("flags", [("--max-identity-bytes-in-flight", "300000000"), ("--max-body-bytes", "200000000")])

@@ -8,5 +8,6 @@
 - ``events``: what has happened, and its observers. **A new metric is in** ``events.metrics``.
 - ``app``: the process: settings, ports, logs, TLS.
 
-Here: ``errors``, whose call this is (``caller``), and helpers of no folder (``concurrency``, ``lru_cache``).
+Here: ``errors``, whose call this is (``caller``) and whose turn (``places``), and helpers of no folder
+(``concurrency``, ``lru_cache``).
 """

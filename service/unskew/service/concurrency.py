@@ -104,9 +104,10 @@ class SingleFlight(Generic[V]):
         return await asyncio.shield(self.begin(key, ask))
 
     def begin(self, key: Hashable, ask: Callable[[], Awaitable[V]]) -> asyncio.Task[V]:
-        """The call that is under way, or a new one."""
+        """The call that is under way, or a new one. One that has ended may not be removed yet: whoever asks over and
+        over until it is content would get the same answer for ever, and nothing else would run any more."""
         task = self._tasks.get(key)
-        if task is None:
+        if task is None or task.done():
             task = self._tasks[key] = asyncio.ensure_future(ask())
             task.add_done_callback(lambda done: self._remove(key, done))
         return task

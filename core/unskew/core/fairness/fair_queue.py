@@ -5,7 +5,7 @@ A job has a cost. Identities that wait have their work done in equal shares of c
 however large its jobs are: of two that both wait all the time none is ahead by more than one job of each. An identity
 that had nothing waiting begins at the present share; it saves up nothing.
 
-A job that has begun cannot be stopped, so small jobs have a slot that large ones never get: a small job waits for small
+A job that has begun cannot be stopped, so small jobs have slots that large ones never get: a small job waits for small
 ones alone. The other slots take a large job first, and a small one where no large one waits. So neither kind can keep
 the other from its slots, and no slot is idle that a waiting job may have.
 """
@@ -67,7 +67,8 @@ class _Jobs(Generic[J]):
 
 
 class FairQueue(Generic[J]):
-    """``slots`` for jobs of any cost, one more for jobs that cost at most ``small``; at most ``most`` jobs wait.
+    """``slots`` for jobs of any cost, ``small_slots`` more for jobs that cost at most ``small``; at most ``most`` jobs
+    wait.
 
     >>> queue = FairQueue(slots=1, small=10, most=100)
     >>> for job in range(3):
@@ -81,14 +82,14 @@ class FairQueue(Generic[J]):
     'web'
     """
 
-    def __init__(self, slots: int, small: float, most: int) -> None:
+    def __init__(self, slots: int, small: float, most: int, small_slots: int = 1) -> None:
         self.small, self._most = small, most
-        self._free, self._free_for_small = slots, 1
+        self._free, self._free_for_small = slots, small_slots
         self._large: _Jobs[J] = _Jobs()
         self._small: _Jobs[J] = _Jobs()
         self._waiting: dict[J, tuple[str, _Jobs[J]]] = {}
         self._waiting_of: dict[str, int] = {}
-        self._running: dict[J, bool] = {}  # whether it has the slot for small jobs
+        self._running: dict[J, bool] = {}  # whether it has a slot for small jobs
 
     def __len__(self) -> int:
         """Jobs that wait."""

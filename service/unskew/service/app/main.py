@@ -18,6 +18,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from unskew.service.api.admission import Admission
 from unskew.service.api.budget import ByteBudget
 from unskew.service.api.calls import Calls
 from unskew.service.api.verbs import Verbs
-from unskew.service.app.http_server import HttpServer, http_server
+from unskew.service.app.http_server import HttpServer, ListeningSocket, http_server
 from unskew.service.app.kernels import seed, shipped
 from unskew.service.app.logs import EventLog, configure, tell_left_out
 from unskew.service.app.metrics_app import metrics_app
@@ -42,6 +43,7 @@ from unskew.service.concurrency import finish
 from unskew.service.errors import WritesRefusedError
 from unskew.service.events.events import Observer, together
 from unskew.service.events.metrics import Metrics
+from unskew.service.grpc.connections import GrpcConnections
 from unskew.service.grpc.reads import Reads
 from unskew.service.grpc.server import GrpcServer, options
 from unskew.service.rest.app import RestApp
@@ -62,6 +64,7 @@ system call, five or more for one request: with Python's own 0.005 a health chec
 _GC_THRESHOLD = 20_000  # new objects before a collection: most live no longer than their call
 _SETTLE = 1.0  # seconds after the last handler ended for gRPC to send its answer
 _CHECK_INTERVAL = 2.0  # seconds between two checks of the store and the certificates
+_ANSWERS_WAITING = 50  # large ones, which are in memory while they wait
 _BURST = 8 << 20  # bytes in flight after which memory is given back
 
 
@@ -155,13 +158,16 @@ async def build(settings: Settings, verbs: Verbs | None = None, telemetry: Telem
         news: Callable[[], NewsState] = NewsState
         burst: Callable[[], bool] = bool
         if verbs is None:
-            engine = await _engine(settings, together(*observers), owned)
+            engine = await _engine(settings, access, together(*observers), owned)
             verbs, ping, news, burst = engine, engine.ping, engine.news_state, engine.forget_burst
             metrics.store_bytes(engine.store_bytes)
         budget = ByteBudget(settings.max_bytes_in_flight, settings.max_identity_bytes_in_flight)
+        answers = ByteBudget(settings.max_bytes_in_flight, most_waiting=_ANSWERS_WAITING)
         # Where nobody needs a credential all are one identity: a limit of it would let one keep out all others.
         admission = Admission(0.0 if access.open else settings.max_calls_per_second, metrics.shed)
-        parts = _ServiceParts(verbs, access, metrics, budget, admission, _Ready(ping, news), burst, tls, telemetry)
+        parts = _ServiceParts(
+            verbs, access, metrics, budget, answers, admission, _Ready(ping, news), burst, tls, telemetry
+        )
         return await _listening(settings, parts, owned)
 
 
@@ -171,6 +177,7 @@ class _ServiceParts:
     access: Access
     metrics: Metrics
     budget: ByteBudget
+    answers: ByteBudget
     admission: Admission
     ready: _Ready
     burst: Callable[[], bool]
@@ -178,12 +185,12 @@ class _ServiceParts:
     telemetry: Telemetry | None
 
 
-async def _engine(settings: Settings, observer: Observer, owned: contextlib.AsyncExitStack) -> Engine:
+async def _engine(settings: Settings, access: Access, observer: Observer, owned: contextlib.AsyncExitStack) -> Engine:
     from unskew.service.engine.base import Tuning
     from unskew.service.engine.engine import Engine
     from unskew.service.stores import open_store
 
-    store = open_store(settings.store, limits=_limits(settings))
+    store = open_store(settings.store, limits=_limits(settings, access))
     owned.push_async_callback(store.close)
     engine = Engine(store, observer=observer, tuning=Tuning(plan_bytes=settings.max_plan_bytes))
     owned.push_async_callback(engine.close)
@@ -191,7 +198,7 @@ async def _engine(settings: Settings, observer: Observer, owned: contextlib.Asyn
     return engine
 
 
-def _limits(settings: Settings) -> Limits:
+def _limits(settings: Settings, access: Access) -> Limits:
     """What the store keeps at most."""
     return Limits(
         plans=settings.max_plans,
@@ -201,6 +208,7 @@ def _limits(settings: Settings) -> Limits:
         parts=settings.max_parts,
         sources=settings.max_sources,
         agents=settings.max_agents,
+        own_owner_bytes=access.bytes_of,
     )
 
 
@@ -214,18 +222,21 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     rest = RestApp(calls, parts.access, ready.trouble, *faces, *sizes, *door, admission=parts.admission)
     reads = Reads(parts.budget, settings.max_message_bytes, settings.body_timeout)
     limits = settings.max_watchers, settings.max_watch, parts.admission
-    grpc_handlers = GrpcServer(calls, parts.access, reads, parts.metrics.call, *limits)
+    connections = _connections(settings, parts)
+    grpc_handlers = GrpcServer(calls, parts.access, reads, parts.answers, parts.metrics.call, *limits, connections)
     sockets = [_bound_socket(settings, name) for name in ("http_port", "metrics_port")]
     for bound in sockets:
         owned.callback(bound.close)
     grpc_server, grpc_port = await _grpc(settings, grpc_handlers, parts)
     owned.push_async_callback(grpc_server.stop, 0)
+    if connections is not None:
+        owned.push_async_callback(finish, asyncio.ensure_future(connections.watch(grpc_port)))
     web_app = rest.app if parts.telemetry is None else parts.telemetry.http(rest.app)
     metrics_web = metrics_app(parts.metrics, parts.access, cross_site)
     apps = (web_app, settings.max_http_connections), (metrics_web, METRICS_CONNECTIONS)
     web = []
     for (app, most), bound in zip(apps, sockets, strict=True):
-        server = http_server(settings, app, parts.tls, most, parts.metrics.rejected)
+        server = http_server(settings, app, parts.tls, bound, most, parts.answers, parts.metrics.rejected)
         web.append((server, asyncio.ensure_future(server.serve([bound]))))
     while not all(server.started for server, _ in web):
         for _, task in web:
@@ -251,16 +262,24 @@ async def _listening(settings: Settings, parts: _ServiceParts, owned: contextlib
     )
 
 
+def _connections(settings: Settings, parts: _ServiceParts) -> GrpcConnections | None:
+    if parts.access.open:
+        return None
+    return GrpcConnections(settings.max_grpc_connections, partial(parts.metrics.rejected, "connections"))
+
+
 # -- ports ----------------------------------------------------------------------------------------------------
 
 
-def _bound_socket(settings: Settings, name: str) -> socket.socket:
+def _bound_socket(settings: Settings, name: str) -> ListeningSocket:
     port = getattr(settings, name)
     host = settings.host.strip("[]")
-    bound: socket.socket | None = None
+    bound: ListeningSocket | None = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)  # without the protocol asyncio sets no TCP_NODELAY: 40 ms a call
+        bound = ListeningSocket(
+            family, kind, protocol
+        )  # without the protocol asyncio sets no TCP_NODELAY: 40 ms a call
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as why:
@@ -354,7 +373,7 @@ async def _keep_checking(parts: _ServiceParts, handlers: GrpcServer) -> None:
         if parts.tls is not None:
             parts.tls.refresh()
         tell_left_out()
-        if parts.burst() | (parts.budget.forget_peak() >= _BURST):
+        if parts.burst() | (parts.budget.forget_peak() + parts.answers.forget_peak() >= _BURST):
             await asyncio.to_thread(give_back)
 
 

@@ -83,7 +83,10 @@ class Settings(BaseSettings):
         "have its own; 0: as many as come. It is not looked at where there are no credentials",
     )
     max_bytes_in_flight: int = Field(
-        256 << 20, ge=1 << 20, le=1 << 40, description="bytes of requests that are read or answered, of all callers"
+        256 << 20,
+        ge=1 << 20,
+        le=1 << 40,
+        description="bytes of requests that are read or answered, of all callers; and as many of answers that are sent",
     )
     max_identity_bytes_in_flight: int = Field(
         160 << 20,
@@ -103,7 +106,9 @@ class Settings(BaseSettings):
     header_timeout: float = Field(
         10.0, gt=0.0, description="time for an HTTP request's headers, and for the handshake of a connection"
     )
-    body_timeout: float = Field(30.0, gt=0.0, description="time for a request's body, or all messages of a gRPC call")
+    body_timeout: float = Field(
+        30.0, gt=0.0, description="time for a request's body, all messages of a gRPC call, or taking an HTTP answer"
+    )
 
     keepalive: float = Field(60.0, ge=1.0, description="silence after which a gRPC connection is pinged")
     keepalive_timeout: float = Field(20.0, ge=1.0, description="silence after the ping that ends the connection")

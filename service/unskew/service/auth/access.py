@@ -73,6 +73,10 @@ class Access:
             raise self._rejection("unknown credential", _UNKNOWN)
         return caller
 
+    def bytes_of(self, name: str) -> int | None:
+        """How many bytes the streams of this identity may have, if not as many as the settings say."""
+        return self._callers.bytes_of.get(name)
+
     def require(self, who: Identity, verb: str, stream: str | None = None) -> None:
         """Raises a ``DeniedError``, the same whether the stream exists or not. A verb without a stream needs its role
         on any stream; metrics need it on all."""

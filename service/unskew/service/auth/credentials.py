@@ -38,6 +38,9 @@ class Allowance:
     max_histogram_keys: int | None = None
     max_message_bytes: int | None = None
     max_calls_per_second: int | None = None
+    max_identity_bytes: int | None = None
+    max_identity_bytes_in_flight: int | None = None
+    max_watchers: int | None = None
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,12 @@ class CallerTable:
         self._key = secrets.token_bytes(32)
         self._by_token: dict[bytes, tuple[str, Identity]] = {}
         self.by_san: dict[str, Identity] = {}
+        self.bytes_of: dict[str, int] = {}
+        """``max_identity_bytes`` by identity: the most that one of its credentials says."""
         for entry in entries:
+            name, own = entry.identity.name, entry.identity.allowance.max_identity_bytes
+            if own is not None:
+                self.bytes_of[name] = max(own, self.bytes_of.get(name, 0))
             if entry.san:
                 self.by_san[entry.san] = entry.identity
             else:

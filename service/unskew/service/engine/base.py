@@ -14,6 +14,7 @@ from unskew.service.engine.store_silence import StoreSilence
 from unskew.service.engine.turns import Turns
 from unskew.service.errors import DamagedError, UnavailableError
 from unskew.service.events.events import Observer
+from unskew.service.places import Places
 from unskew.service.stores.ports import Store
 
 __all__ = ["Base", "Tuning"]
@@ -54,7 +55,7 @@ class Base:
         self.silence = StoreSilence()
         self._turns = Turns(max(1, min(4, os.cpu_count() or 1) - 1))
         self.burst = False  # whether large work was done: its memory should go back to the system
-        self._large, self._medium = asyncio.Semaphore(1), asyncio.Semaphore(_MEDIUM_AT_ONCE)
+        self._room = Places(1, _LARGE - 1, _MEDIUM_AT_ONCE)
 
     async def run(self, work: Callable[P, V], *args: P.args, **named: P.kwargs) -> V:
         """Off the loop."""
@@ -67,12 +68,15 @@ class Base:
     @asynccontextmanager
     async def room(self, size: int) -> AsyncGenerator[None, None]:
         """Around work on reports of so many bytes, from before they are read: what is large goes one at a time, so that
-        the memory of all together has a bound."""
+        the memory of all together has a bound; whose is next, the fair queue says."""
         if size < _SMALL:
             yield
-        else:
-            async with self._large if size >= _LARGE else self._medium:
-                yield
+            return
+        place = await self._room.take(float(size))
+        try:
+            yield
+        finally:
+            self._room.give_back(place)
             self.burst = self.burst or size >= _LARGE
 
     async def soon(self, reading: asyncio.Task[V], patience: float | None) -> V:

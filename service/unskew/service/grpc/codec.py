@@ -31,18 +31,24 @@ M = TypeVar("M", bound=Message)
 
 class Request:
     """A call before its message is read: which kind that is and how many bytes it may have; then who sent it, and the
-    reservation of its bytes."""
+    reservations of its bytes and of the answer's."""
 
-    __slots__ = ("context", "kind", "most", "reservation", "who")
+    __slots__ = ("answer", "context", "kind", "most", "reservation", "who")
 
     def __init__(self, kind: type[Any], context: Context, most: int) -> None:
         self.kind, self.context, self.most = kind, context, most
         self.who = ANYBODY
         self.reservation: Reservation | None = None
+        self.answer: Reservation | None = None
 
     def end(self) -> None:
         if self.reservation is not None and self.reservation.size:
             self.reservation.resize(0)
+
+    def sent(self, _context: Context = None) -> None:
+        """The caller has taken the answer, or has left."""
+        if self.answer is not None and self.answer.size:
+            self.answer.resize(0)
 
 
 def parsed(kind: type[M], data: bytes) -> M:

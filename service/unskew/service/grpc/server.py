@@ -22,16 +22,18 @@ from grpc_health.v1 import health, health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from unskew.service.api.admission import Admission
-from unskew.service.api.budget import Reservation
+from unskew.service.api.budget import ByteBudget, Reservation
 from unskew.service.api.calls import Calls, check_size, synced_in_bytes
 from unskew.service.api.verbs import BuiltPlan
 from unskew.service.app.settings import Settings
 from unskew.service.auth.access import Access
 from unskew.service.auth.credentials import Identity
 from unskew.service.grpc import codec, keda
+from unskew.service.grpc.connections import GrpcConnections
 from unskew.service.grpc.health import Health
 from unskew.service.grpc.reads import SMALL, STREAM_WINDOW, EndedError, Reads
 from unskew.service.grpc.watchers import Watchers
+from unskew.service.places import Places
 from unskew.v1 import keda_pb2
 from unskew.v1 import partitioner_pb2 as pb
 
@@ -40,6 +42,7 @@ __all__ = ["SERVICE", "GrpcServer", "options"]
 SERVICE = "unskew.v1.PartitionerService"
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
+_PUSHES = 4  # that begin in one turn of the loop
 Opened = Callable[[codec.Request], Awaitable[tuple[Any, ...]]]  # what a call takes: a message, its sender, ...
 
 
@@ -86,16 +89,19 @@ class GrpcServer:
     calls: Calls
     access: Access
     reads: Reads
+    answers: ByteBudget
     observe: codec.Observe = lambda _method, _code, _seconds: None
     max_watchers: int = 10_000
     max_watch: float = 600.0
     admission: Admission = field(default_factory=lambda: Admission(0.0))
+    connections: GrpcConnections | None = None  # not where nobody needs a credential
 
     def __post_init__(self) -> None:
         self._health = Health(self.reads)
         self._watching: set[asyncio.Future[Any]] = set()
         self._under_way: set[codec.TimedCall] = set()
         self._watchers = Watchers(self.max_watchers, fair=not self.access.open)
+        self._pushes = Places(_PUSHES, 0.0, most=2 * self.max_watchers + 2)  # so that all of one identity may wait
         self._draining = False
 
     def add_to(self, server: Any) -> None:
@@ -177,7 +183,10 @@ class GrpcServer:
             with codec.TimedCall(self.observe, verb, self._under_way) as timed:
                 request = codec.Request(kind, context, most)
                 try:
-                    return encode(await call(*await opened(request)))
+                    answer = encode(await call(*await opened(request)))
+                    if len(answer) > SMALL:
+                        await self._hold(request, answer)
+                    return answer
                 except EndedError as why:
                     timed.failed(why)
                     raise why.ended from None
@@ -194,8 +203,9 @@ class GrpcServer:
     def _reservation(self, request: codec.Request) -> Reservation:
         """Who asks, before anything is read of what they send."""
         request.who = codec.identity(self.access, request.context)
-        self.admission.admit(request.who)
-        request.reservation = Reservation(self.reads.budget, request.who.name)
+        self._known(request)
+        most = request.who.allowance.max_identity_bytes_in_flight
+        request.reservation = Reservation(self.reads.budget, request.who.name, most)
         return request.reservation
 
     async def _opened(self, request: codec.Request) -> tuple[Any, Identity]:
@@ -211,8 +221,14 @@ class GrpcServer:
             return await self._opened(request)
         message = codec.parsed(request.kind, await self.reads.message_of_unknown(context))
         request.who = self.access.identify(keda.bearer(message))
-        self.admission.admit(request.who)
+        self._known(request)
         return message, request.who
+
+    def _known(self, request: codec.Request) -> None:
+        """Its sender is known: so is the connection; the call is let in or refused."""
+        if self.connections is not None:
+            self.connections.called(request.context.peer(), request.who.name)
+        self.admission.admit(request.who)
 
     async def _opened_sync(self, request: codec.Request) -> tuple[Any, Identity, float | None]:
         return *await self._opened(request), request.context.time_remaining()
@@ -221,6 +237,13 @@ class GrpcServer:
         reservation = self._reservation(request)
         chunks = self.reads.chunks(request.context, reservation)
         return _parsed_chunks(request.kind, chunks, request.who), request.who
+
+    async def _hold(self, request: codec.Request, answer: bytes) -> None:
+        """Count a large answer until its caller has taken it; gRPC has a copy of it until then."""
+        if request.answer is None:
+            request.answer = Reservation(self.answers, request.who.name)
+            request.context.add_done_callback(request.sent)
+        await request.answer.wait(2 * len(answer), self.reads.within)
 
     # -- watches ----------------------------------------------------------------------------------------------
 
@@ -238,10 +261,10 @@ class GrpcServer:
                 request = codec.Request(kind, context, SMALL)
                 try:
                     arguments = await opened(request)
-                    with self._watchers.one_more(request.who.name):
+                    with self._watchers.one_more(request.who.name, request.who.allowance.max_watchers):
                         async with contextlib.aclosing(self._until_old(watch(*arguments))) as messages:
                             async for message in messages:
-                                await context.write(message.SerializeToString())
+                                await self._push(request, message.SerializeToString())
                     return
                 except EndedError as why:
                     timed.failed(why)
@@ -254,6 +277,17 @@ class GrpcServer:
                 await codec.abort(context, fault)
 
         return grpc.stream_stream_rpc_method_handler(handler)
+
+    async def _push(self, request: codec.Request, answer: bytes) -> None:
+        """Not all at once, and in turns by identity: another call has its turn between them."""
+        turn = await self._pushes.take(len(answer))
+        asyncio.get_running_loop().call_soon(self._pushes.give_back, turn)
+        try:
+            if len(answer) > SMALL:
+                await self._hold(request, answer)
+            await request.context.write(answer)
+        finally:
+            request.sent()
 
     async def _until_old(self, watch: AsyncIterator[M]) -> AsyncGenerator[M, None]:
         """Each message, until the watch is old or the service drains."""

@@ -21,13 +21,15 @@ class Watchers:
         self._of: Counter[str] = Counter()
 
     @contextmanager
-    def one_more(self, name: str) -> Iterator[None]:
-        """A watch of this identity while the block lasts; a ``LimitError`` where there is no room for it."""
+    def one_more(self, name: str, own: int | None = None) -> Iterator[None]:
+        """A watch of this identity while the block lasts; a ``LimitError`` where there is no room for it. ``own``: how
+        many it may have, if its credential says so."""
         left = self._most - self._of.total()
-        if left <= 0 or (self._fair and self._of[name] >= left):
+        if left <= 0 or self._of[name] >= (own or (left if self._fair else self._most)):
+            bound = "than there is room left" if own is None else f"than {own}"
             raise LimitError(
                 f"{self._of.total()} of at most {self._most} watches are open here, {self._of[name]} of {name}, which "
-                "may not have more than there is room left; try again, perhaps elsewhere",
+                f"may not have more {bound}; try again, perhaps elsewhere",
                 reason="watches",
                 retry=1.0,
             )

@@ -82,7 +82,9 @@ def guarded_routes(access: Access, admission: Admission, budget: ByteBudget, obs
                 try:
                     if verb in ROLE_OF:
                         _admit(access, admission, request, verb)
-                        request.scope[_RESERVATION] = Reservation(budget, who_asks(request).name)
+                        who = who_asks(request)
+                        most = who.allowance.max_identity_bytes_in_flight
+                        request.scope[_RESERVATION] = Reservation(budget, who.name, most)
                     response = await inner(request)
                     status = response.status_code
                 except Exception as why:  # noqa: BLE001 - every error becomes a problem

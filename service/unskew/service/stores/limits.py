@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from unskew.core.errors import ConfigError
@@ -26,6 +26,10 @@ _MOST_NEWS = 4096
 _WORK_SHARE, _PLAN_SHARE = 16, 4  # of a stream's bytes: work of a partition takes ten times as much once it is read
 
 
+def _none(_owner: str) -> None:
+    """No owner has a bound of its own."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """What is kept of a stream: so many latest plans, so many batches of each kind that were reported last, and for how
@@ -33,7 +37,8 @@ class Limits:
 
     Of a batch there are at most so many ``parts`` and ``sources``. Where the reports of a stream are more than
     ``stream_bytes`` those of the batches that were longest silent go. ``owner_bytes`` are of all streams that one
-    identity has created; ``store_bytes`` of the whole memory store."""
+    identity has created, where ``own_owner_bytes`` names no other number for it; ``store_bytes`` of the whole memory
+    store."""
 
     plans: int = 64
     batches: int = 64
@@ -44,6 +49,7 @@ class Limits:
     parts: int = 20_000
     sources: int = 1_000
     agents: int = 5_000
+    own_owner_bytes: Callable[[str], int | None] = _none
 
     def __post_init__(self) -> None:
         for name in ("plans", "batches", "stream_bytes", "owner_bytes", "store_bytes", "parts", "sources", "agents"):
@@ -51,6 +57,10 @@ class Limits:
                 raise ConfigError(name, getattr(self, name), "a whole number, at least 1")
         if not 0.0 < self.forget <= 1e9:
             raise ConfigError("forget", self.forget, "seconds above 0, at most 1e9")
+
+    def bytes_of(self, owner: str) -> int:
+        """Of all streams of this owner: ``own_owner_bytes`` where it says so, else as of all others."""
+        return self.own_owner_bytes(owner) or self.owner_bytes
 
     def kind_bytes(self, kind: str) -> int:
         """Bytes of reports of this kind."""
@@ -97,7 +107,7 @@ def owner_full(owner: str, used: int, size: int, most: int) -> QuotaError:
     return QuotaError(
         "identity bytes",
         f"stream: {whose} hold {used:,} bytes of reports and plans, and may hold {most:,}: {size:,} more have no room; "
-        "delete a stream, list fewer keys, or have --max-identity-bytes raised",
+        "delete a stream, list fewer keys, or have --max-identity-bytes raised, for all or with the credential",
         field="stream",
     )
 

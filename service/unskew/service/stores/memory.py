@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.round_digests import begun
 from unskew.core.rounds.round_log import Commit, ReportKey, ReportOutcome, RoundLog, RoundView, StoredReport
+from unskew.service.errors import QuotaError
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.fullness import Fullness
 from unskew.service.stores.limits import (
@@ -108,6 +109,9 @@ class _StoredStream:
         of_parts = sum(batch.size for kind in self.batches.values() for batch in kind.values())
         return of_parts + sum(map(_plan_size, self.plans.values()))
 
+    def _owner_full(self, used: int, size: int, limits: Limits) -> QuotaError:
+        return owner_full(self.record.owner, used, size, limits.bytes_of(self.record.owner))
+
     def put_part(self, key: PartKey, data: bytes, limits: Limits, owner_used: int) -> PartOutcome:
         kind = self.batches.setdefault(key.kind, {})
         batch = kind.get(key.batch) or _Batch()
@@ -125,7 +129,7 @@ class _StoredStream:
                 raise batch_full(self.record.name, key, quota, used, limits)
         total = sum(other.size for other in kind.values())
         left, many = total - batch.size + size, len(kind) + (key.batch not in kind)
-        grow, silent = owner_used + _size(key, data) <= limits.owner_bytes, []
+        grow, silent = owner_used + _size(key, data) <= limits.bytes_of(self.record.owner), []
         for number, other in kind.items():
             if many <= limits.batches and left <= limits.kind_bytes(key.kind) and (grow or left <= total):
                 break
@@ -133,7 +137,7 @@ class _StoredStream:
                 left, many = left - other.size, many - 1
                 silent.append(number)
         if not grow and left > total:
-            raise owner_full(self.record.owner, owner_used, _size(key, data), limits.owner_bytes)
+            raise self._owner_full(owner_used, _size(key, data), limits)
         batch.put(key, data, size)
         for number in (key.batch, *silent):
             kind.pop(number, None)
@@ -170,14 +174,14 @@ class _StoredStream:
             return PlanOutcome.NOT_NEXT
         total = sum(map(_plan_size, self.plans.values()))
         left, many = total + _plan_size(plan) - (0 if latest is None else len(latest.ways)), len(self.plans) + 1
-        grow, silent = owner_used + _plan_size(plan) <= limits.owner_bytes, []
+        grow, silent = owner_used + _plan_size(plan) <= limits.bytes_of(self.record.owner), []
         for old in self.plans.values():
             if many <= limits.plans and left <= limits.plan_bytes and (grow or left <= total):
                 break
             left, many = left - len(old.data), many - 1
             silent.append(old)
         if not grow and left > total:
-            raise owner_full(self.record.owner, owner_used, _plan_size(plan), limits.owner_bytes)
+            raise self._owner_full(owner_used, _plan_size(plan), limits)
         if latest is not None:
             self.plans[latest.version] = replace(latest, ways=b"")
         self.plans[plan.version] = plan

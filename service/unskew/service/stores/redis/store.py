@@ -298,7 +298,8 @@ class RedisStore:
         if owner is None:
             record = await self.stream(stream)
             owner = "" if record is None else record.owner
-        used = await self._charges.charge(owner, stream, size, self._limits.owner_bytes)
+        most = self._limits.bytes_of(owner)
+        used = await self._charges.charge(owner, stream, size, most)
         charged = size if used is None else 0
         try:
             answer = await write(int(used is None))
@@ -309,7 +310,7 @@ class RedisStore:
         if answer[0] == b"gone":
             raise missing(stream)
         if answer[0] == b"full":
-            raise owner_full(owner, used or 0, size, self._limits.owner_bytes)
+            raise owner_full(owner, used or 0, size, most)
         return answer
 
     async def _settle(self, stream: str, owner: str, charged: int, answer: Sequence[Any]) -> None:
