@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import DecodeError
 
 from unskew.cli.events import messages
-from unskew.cli.events.messages import NodeInfo, StageInfo, TaskEnd
+from unskew.cli.events.messages import NodeInfo, PlanUpdate, QueryStart, StageInfo, TaskEnd
 from unskew.core.arrays.types import F64
 from unskew.core.diagnosis.findings import (
+    LEAST_SECONDS,
     Application,
     Finding,
     Query,
@@ -71,7 +73,7 @@ class ApplicationLog:
         self._names: dict[int, str] = {}
         self._query_of: dict[int, int] = {}
         self._queries: dict[int, Query] = {}
-        self._plans: dict[int, PlanNode] = {}
+        self._plans: dict[int, bytes] = {}  # the newest line with the query's plan
         self._lossy: dict[int | None, list[_Lossy]] = {}
         self._judged: list[SkewedStage] = []
         self._intervals = (array("d"), array("d"))
@@ -85,6 +87,8 @@ class ApplicationLog:
         self.events += 1
         if isinstance(event, TaskEnd):
             self._task_ended(event, line)
+        elif isinstance(event, QueryStart | PlanUpdate):
+            self._planned(event, line)
         else:
             _HANDLERS[type(event)](self, event)
 
@@ -119,16 +123,15 @@ class ApplicationLog:
         if query is not None and query.isascii() and query.isdigit():
             self._query_of.update(dict.fromkeys(event.stages, int(query[:18])))
 
-    def _query_started(self, event: messages.QueryStart) -> None:
-        self._queries[event.number] = Query(event.number, _text(event.description))
-        self._plans[event.number] = _node(event.plan)
-
-    def _plan_updated(self, event: messages.PlanUpdate) -> None:
-        self._plans[event.number] = _node(event.plan)
+    def _planned(self, event: QueryStart | PlanUpdate, line: bytes) -> None:
+        self._plans[event.number] = line
+        if isinstance(event, QueryStart):
+            self._queries[event.number] = Query(event.number, _text(event.description))
 
     def _query_ended(self, event: messages.QueryEnd) -> None:
         self._judge(event.number)
         self._plans.pop(event.number, None)
+        self._queries.pop(event.number, None)
 
     def _task_ended(self, event: TaskEnd, line: bytes) -> None:
         key, info, metrics = (event.stage, event.attempt), event.info, event.metrics
@@ -169,9 +172,13 @@ class ApplicationLog:
         tasks = self._open.pop(key, None)
         if tasks is None or not tasks.columns["index"]:
             return
-        run = self._run(info, tasks)
-        self._intervals[0].append(run.submitted)
-        self._intervals[1].append(run.completed or self._last / 1e3)
+        columns = tasks.columns
+        submitted = (info.submitted or 0) / 1e3 or min(columns["launched"])
+        self._intervals[0].append(submitted)
+        self._intervals[1].append((info.completed or self._last) / 1e3)
+        if max(columns["seconds"]) < LEAST_SECONDS:  # list scheduling never loses more than its longest task
+            return
+        run = self._run(info, tasks, submitted)
         lost = worth_keeping(run)
         if lost is None:
             return
@@ -180,12 +187,11 @@ class ApplicationLog:
         stage = _Lossy(run, lost, frozenset(one.id for one in moved))
         self._lossy.setdefault(query, []).append(stage)
 
-    def _run(self, info: StageInfo, tasks: _StageTasks) -> StageRun:
+    def _run(self, info: StageInfo, tasks: _StageTasks, submitted: float) -> StageRun:
         columns = {name: np.array(column) for name, column in tasks.columns.items()}
         index, order = np.unique(columns.pop("index"), return_index=True)  # the first success of a task counts
         launched, finished = columns.pop("launched"), columns.pop("finished")
         parts = {name: column[order] for name, column in columns.items()}
-        submitted = (info.submitted or 0) / 1e3 or float(launched.min())
         verbs = tuple(self._names[parent] for parent in info.parents if parent in self._names)
         completed = None if info.completed is None else info.completed / 1e3
         return StageRun(
@@ -197,10 +203,11 @@ class ApplicationLog:
     # -- results ----------------------------------------------------------------------------------------------
 
     def _judge(self, query: int | None) -> None:
-        plan = None if query is None else self._plans.get(query)
-        for stage in self._lossy.pop(query, ()):
-            operator = operator_for(stage.run, plan, stage.accumulators)
-            about = None if query is None else self._queries.get(query)
+        stages = self._lossy.pop(query, ())
+        plan = _plan(self._plans[query]) if stages and query in self._plans else None
+        for stage in stages:
+            about = None if query is None else self._queries.get(query) or Query(query, "")
+            operator = operator_for(stage.run, about, plan, stage.accumulators)
             self._judged.append(SkewedStage(stage.run, stage.lost, operator, about))
 
     def application(self) -> Application:
@@ -220,6 +227,14 @@ class ApplicationLog:
             self._judge(query)
         intervals = list(zip(*self._intervals, strict=True))
         return findings(self.application(), self._judged, intervals)
+
+
+def _plan(line: bytes) -> PlanNode | None:
+    """The plan in a line; None where it cannot be read."""
+    try:
+        return _node(messages.QUERY_PLAN.decode(line).plan)
+    except (DecodeError, RecursionError):
+        return None
 
 
 def _text(text: str) -> str:
@@ -250,7 +265,5 @@ _HANDLERS: dict[type, Callable[[ApplicationLog, Any], None]] = {
     messages.ExecutorRemoved: ApplicationLog._executor_removed,
     messages.JobStart: ApplicationLog._job_started,
     messages.StageEvent: ApplicationLog._stage,
-    messages.QueryStart: ApplicationLog._query_started,
-    messages.PlanUpdate: ApplicationLog._plan_updated,
     messages.QueryEnd: ApplicationLog._query_ended,
 }

@@ -100,7 +100,7 @@ def picture(finding: Finding) -> str:
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{_safe(label)}">{bars}'
         f'<line class="even" x1="0" x2="{_WIDTH}" y1="{level:.1f}" y2="{level:.1f}"/>'
-        f'<text class="even-text" x="{_WIDTH}" y="{max(level - 5, 12):.1f}" text-anchor="end">even: {even:,.2f} s</text>'
+        f'<text class="level" x="{_WIDTH}" y="{max(level - 5, 12):.1f}" text-anchor="end">even: {even:,.2f} s</text>'
         f'<text x="0" y="{_TOP - 7}">longest: {highest:,.2f} s</text>'
         f'<text x="0" y="{_HEIGHT - 5}">{_safe(shown)}, longest first</text></svg>'
     )

@@ -27,7 +27,7 @@ a { color: inherit; }
 svg { width: 100%; height: auto; display: block; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--faint); }
 .task { fill: var(--task); } .over { fill: var(--over); } .even { stroke: var(--even); stroke-width: 2; }
-svg text.even-text { fill: var(--even); }
+svg text.level { fill: var(--even); }
 pre { font: 13px/1.5 ui-monospace, monospace; margin: 0 0 10px; white-space: pre-wrap; overflow-wrap: anywhere; }
 dl { margin: 0; } dt { color: var(--faint); } dd { margin: 0 0 8px; overflow-wrap: anywhere; }
 """

@@ -13,6 +13,8 @@ from msgspec.json import Decoder
 
 __all__ = [
     "DECODERS",
+    "FIRST_TASK",
+    "QUERY_PLAN",
     "ApplicationEnd",
     "ApplicationStart",
     "Environment",
@@ -166,12 +168,16 @@ class NodeInfo(Struct):
 
 class QueryStart(Struct):
     number: int = field(name="executionId")
-    plan: NodeInfo = field(name="sparkPlanInfo")
     description: str = ""
 
 
 class PlanUpdate(Struct):
     number: int = field(name="executionId")
+
+
+class QueryPlan(Struct):
+    """The plan in the line of either, looked at where a stage of the query lost time."""
+
     plan: NodeInfo = field(name="sparkPlanInfo")
 
 
@@ -199,3 +205,4 @@ DECODERS: Mapping[bytes, Decoder[Any]] = {
     }.items()
 }
 FIRST_TASK = Decoder(FirstTaskEnd)
+QUERY_PLAN = Decoder(QueryPlan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -20,6 +21,7 @@ BOUND = (
     "them. sk = Unskew(spark, stream=..., partitions=...), see docs/spark.md."
 )
 _WIDE = 100
+_FOLDERS = re.compile(r"(?<= at )[^ ]*/")
 
 
 def ranked(reports: Sequence[ApplicationReport], top: int) -> tuple[list[tuple[ApplicationReport, Finding]], int]:
@@ -90,7 +92,7 @@ def operator_text(finding: Finding) -> str:
     """The operator and its key, as ``join on user = uid``."""
     operator = finding.operator
     key = f" on {operator.key_text}" if operator.key_text else ""
-    call = f" {operator.node}" if operator.kind in ("rdd", "scan") and operator.node else ""
+    call = f" {_FOLDERS.sub('', operator.node)}" if operator.kind in ("rdd", "scan") and operator.node else ""
     return f"{operator.kind}{key}{call}"
 
 

@@ -9,15 +9,16 @@ import numpy as np
 
 from unskew.core.arrays.types import F64
 from unskew.core.diagnosis import spark_operator as kinds
-from unskew.core.diagnosis.cause import FEW, ROWS, Cause, cause_of
+from unskew.core.diagnosis.cause import COSTLY, FEW, ROWS, Cause, cause_of
 from unskew.core.diagnosis.lost_time import LostTime, lost_time
 from unskew.core.diagnosis.remedy import Remedy, remedy_of
 from unskew.core.diagnosis.spark_operator import NO_OPERATOR, Operator, PlanNode, operator_of
 from unskew.core.diagnosis.stage_run import StageRun
 
-__all__ = ["Application", "Finding", "Query", "SkewedStage", "findings", "worth_keeping"]
+__all__ = ["LEAST_SECONDS", "Application", "Finding", "Query", "SkewedStage", "findings", "worth_keeping"]
 
-LEAST_SECONDS, LEAST_SHARE = 0.5, 0.1  # a stage that lost less is not spoken of
+LEAST_SECONDS, LEAST_SHARE = 0.5, 0.1  # a stage that lost less, alone or of its own time, is not spoken of
+LEAST_REFUSED = 0.01  # of the application: what lost less to something else than skew is not spoken of
 _CROWDED = 0.25  # of a stage's time in which other stages ran, from which its idle slots may have been used
 _PICTURED = 200  # task times that a picture shows
 
@@ -88,10 +89,12 @@ def worth_keeping(run: StageRun) -> LostTime | None:
     return lost if enough else None
 
 
-def operator_for(run: StageRun, plan: PlanNode | None, accumulators: frozenset[int]) -> Operator:
+def operator_for(run: StageRun, query: Query | None, plan: PlanNode | None, accumulators: frozenset[int]) -> Operator:
     """The operator of a stage: from the plan of its query, else from the call site of the shuffle it read."""
     if plan is not None:
         return operator_of(plan, accumulators)
+    if query is not None:
+        return NO_OPERATOR
     if run.reads_shuffle and run.verbs:
         return Operator(kinds.RDD, run.verbs[0], partitions=run.count)
     return NO_OPERATOR if run.reads_shuffle else Operator(kinds.SCAN, run.name)
@@ -104,7 +107,8 @@ def findings(
     began = np.array([interval[0] for interval in intervals])
     ended = np.array([interval[1] for interval in intervals])
     made = (_finding(application, stage, began, ended) for stage in stages)
-    return tuple(sorted(made, key=lambda one: (not one.is_skew, -one.lost, one.stage, one.attempt)))
+    told = (one for one in made if one.is_skew or one.share >= LEAST_REFUSED)
+    return tuple(sorted(told, key=lambda one: (not one.is_skew, -one.lost, one.stage, one.attempt)))
 
 
 def _finding(application: Application, stage: SkewedStage, began: F64, ended: F64) -> Finding:
@@ -127,7 +131,9 @@ def _finding(application: Application, stage: SkewedStage, began: F64, ended: F6
 def _remedy(cause: Cause, operator: Operator) -> Remedy:
     if cause.kind == ROWS:
         return remedy_of(operator)
-    return Remedy(words=_ELSE.get(cause.kind, "no rows are unevenly placed: a plan of unskew would change nothing"))
+    if cause.kind == FEW:
+        return Remedy(words=_MORE_TASKS.get(operator.kind, _FEWER_MERGED))
+    return Remedy(words=_WEIGH if cause.kind == COSTLY else _NOTHING)
 
 
 def _notes(run: StageRun, operator: Operator) -> tuple[str, ...]:
@@ -150,8 +156,11 @@ def _crowded(run: StageRun, began: F64, ended: F64) -> bool:
     return bool(shared[~same & (shared > 0)].sum() > _CROWDED * span)
 
 
-_ELSE = {
-    FEW: "more tasks, not another placement: "
-    "spark.sql.adaptive.coalescePartitions.enabled=false, or more shuffle partitions",
-    "costly rows": "if some rows cost more than others, count them by what they cost: sk.advise(..., weight=...)",
+_FEWER_MERGED = "more tasks help: spark.sql.adaptive.coalescePartitions.enabled=false, or more shuffle partitions"
+_MORE_TASKS = {
+    kinds.SCAN: "more tasks help: smaller splits (spark.sql.files.maxPartitionBytes), or more slices of the input",
+    kinds.RDD: "more tasks help: numPartitions of the call that shuffles",
+    kinds.SINGLE: "more tasks help, and need a key: without one all rows go to one task",
 }
+_WEIGH = "if some rows cost more than others, count them by what they cost: sk.advise(..., weight=...)"
+_NOTHING = "no rows are unevenly placed: a plan of unskew would change nothing"
