@@ -28,7 +28,7 @@ SETTINGS = {
     "spark.eventLog.enabled": "true",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.adaptive.coalescePartitions.enabled": "false",
-    "spark.sql.codegen.wholeStage": "true",
+    "spark.eventLog.compress": "false",
 }
 LEFT_OUT = ("Start", "BlockManager", "DriverAccumUpdates", "ResourceProfile", "JobEnd", "UnpersistRDD", "BlockUpdated")
 DROPPED = {

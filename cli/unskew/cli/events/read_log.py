@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -16,7 +17,7 @@ from unskew.core.diagnosis.findings import Application, Finding
 __all__ = ["ApplicationReport", "Tick", "read_log"]
 
 Tick = Callable[[int], None]
-_PREFIX = b'{"Event":"'
+_EVENT = re.compile(rb'\s*\{\s*"Event"\s*:\s*"([^"]*)"')
 
 
 @dataclass(frozen=True)
@@ -77,16 +78,16 @@ def read_log(
 
 
 def _read(file: BinaryIO, gathered: ApplicationLog, skipped: _Skipped, tick: Tick) -> None:
-    start = len(_PREFIX)
     for line in lines_of(file):
         if line is None:
             skipped.too_long += 1
             continue
         tick(len(line) + 1)
-        if not line.startswith(_PREFIX):
+        kind = _EVENT.match(line)
+        if kind is None:
             skipped.foreign += bool(line.strip())
             continue
-        decoder = DECODERS.get(line[start : line.find(b'"', start)])
+        decoder = DECODERS.get(kind[1])
         if decoder is None:
             continue
         try:

@@ -39,7 +39,7 @@ def as_table(reports: Sequence[ApplicationReport], top: int) -> str:
     console = Console(file=out, width=wide, force_terminal=False, no_color=True, highlight=False)
     console.print(Text(heading(reports)))
     if shown:
-        console.print(_table(shown, many=len(reports) > 1))
+        console.print(_table(shown, narrow=wide < _WIDE, many=len(reports) > 1))
         for number, (_, finding) in enumerate(shown, 1):
             for line in _explained(number, finding):
                 console.print(Text(line), soft_wrap=True)
@@ -57,7 +57,7 @@ def heading(reports: Sequence[ApplicationReport]) -> str:
     """How much was read, and what was found."""
     skewed = [finding for report in reports for finding in report.findings if finding.is_skew]
     tasks = sum(report.tasks for report in reports)
-    read = f"{_many(len(reports), 'application')}, {_many(tasks, 'task')}"
+    read = f"{_many(sum(report.events > 0 for report in reports), 'application')}, {_many(tasks, 'task')}"
     if not skewed:
         return f"{read}: no stage waits for a task that has more rows than the others"
     lost = sum(finding.lost for finding in skewed)
@@ -68,15 +68,16 @@ def _many(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _table(shown: Sequence[tuple[ApplicationReport, Finding]], *, many: bool) -> Table:
+def _table(shown: Sequence[tuple[ApplicationReport, Finding]], *, narrow: bool, many: bool) -> Table:
+    """A narrow terminal gets the columns that say most."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name, right in _COLUMNS:
-        table.add_column(name, justify="right" if right else "left", no_wrap=right, overflow="fold")
-    if many:
-        table.add_column("application", overflow="fold")
+    kept = [name for name in _COLUMNS if not (narrow and name in _WIDE_ONLY) and (many or name != _MANY_ONLY)]
+    for name in kept:
+        left = name in _TEXTS
+        table.add_column(name, justify="left" if left else "right", no_wrap=name not in _FOLDED, overflow="fold")
     for number, (report, finding) in enumerate(shown, 1):
-        cells = [str(number), *_cells(finding)]
-        table.add_row(*(Text(cell) for cell in (*cells, *([_name(report)] if many else []))))
+        cells = dict(zip(_COLUMNS, (str(number), *_cells(finding), _name(report)), strict=True))
+        table.add_row(*(Text(cells[name]) for name in kept))
     return table
 
 
@@ -117,7 +118,10 @@ def clean(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
+_MANY_ONLY = "application"
 _COLUMNS = (
-    ("", True), ("lost", True), ("of app", True), ("takes", True), ("even", True), ("tasks", True), ("slots", True),
-    ("stage", True), ("operator", False), ("cause", False), ("how sure", False),
+    "", "lost", "of app", "takes", "even", "tasks", "slots", "stage", "operator", "cause", "how sure", _MANY_ONLY,
 )  # fmt: skip
+_TEXTS = {"operator", "cause", "how sure", _MANY_ONLY}
+_FOLDED = {"operator", _MANY_ONLY}
+_WIDE_ONLY = {"takes", "even", "tasks", "slots"}

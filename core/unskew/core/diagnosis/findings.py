@@ -91,10 +91,9 @@ def worth_keeping(run: StageRun) -> LostTime | None:
 
 def operator_for(run: StageRun, query: Query | None, plan: PlanNode | None, accumulators: frozenset[int]) -> Operator:
     """The operator of a stage: from the plan of its query, else from the call site of the shuffle it read."""
-    if plan is not None:
-        return operator_of(plan, accumulators)
+    operator = NO_OPERATOR if plan is None else operator_of(plan, accumulators)
     if query is not None:
-        return NO_OPERATOR
+        return NO_OPERATOR if run.reads_shuffle and operator.kind == kinds.SCAN else operator
     if run.reads_shuffle and run.verbs:
         return Operator(kinds.RDD, run.verbs[0], partitions=run.count)
     return NO_OPERATOR if run.reads_shuffle else Operator(kinds.SCAN, run.name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from unskew.core.diagnosis.expressions import KeyColumn, key_column, partitioning
 
@@ -108,14 +109,29 @@ def _bare(exchange: PlanNode) -> str:
 
 def _down(plan: PlanNode) -> Iterator[list[PlanNode]]:
     """Each way from a root or an Exchange down to the next Exchange. Without recursion: plans can be deep."""
-    stack: list[tuple[PlanNode, tuple[PlanNode, ...]]] = [(plan, ())]
+    stack: list[_WayDown] = [_WayDown(plan, None)]
     while stack:
-        node, above = stack.pop()
-        way = (*above, node)
-        if above and node.is_exchange:
-            yield list(way)
-        below = () if node.is_exchange else way
-        stack.extend((child, below) for child in reversed(node.children))
+        step = stack.pop()
+        node = step.node
+        if node.is_exchange and step.above is not None:
+            yield step.way()
+        stack.extend(_WayDown(child, None if node.is_exchange else step) for child in reversed(node.children))
+
+
+class _WayDown(NamedTuple):
+    """A node on the way down, and the step above it."""
+
+    node: PlanNode
+    above: _WayDown | None
+
+    def way(self) -> list[PlanNode]:
+        """From the top down to here."""
+        steps: list[PlanNode] = []
+        step: _WayDown | None = self
+        while step is not None:
+            steps.append(step.node)
+            step = step.above
+        return steps[::-1]
 
 
 def _kind(above: list[PlanNode], exchange: PlanNode) -> tuple[str, PlanNode]:
