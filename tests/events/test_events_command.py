@@ -296,7 +296,7 @@ def test_a_stage_whose_job_is_not_sql_goes_by_its_call_site(capsys: pytest.Captu
     """The stage before it is named after the call that shuffles."""
     lines = [line for line in events() if "sql" not in line["Event"]]
     lines[3] = {"Event": "SparkListenerJobStart", "Stage IDs": [9, 0], "Properties": {}}
-    lines.insert(4, stage_info("Submitted", stage=9, name="groupByKey at /home/me/job.py:7"))
+    lines.insert(4, stage_info("Submitted", stage=9, name="groupByKey at /jobs/nightly/job.py:7"))
     done = run(capsys, write(tmp_path / "log", lines))
     assert "rdd groupByKey at job.py:7" in done.out
     assert "sk.partition_by(" in done.out

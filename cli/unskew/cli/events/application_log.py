@@ -33,7 +33,7 @@ from unskew.core.diagnosis.stage_run import StageRun, TaskColumns
 
 __all__ = ["ApplicationLog"]
 
-_COLUMNS = ("seconds", "gc", "fetch", "records", "bytes", "written", "spilled", "host", "index", "launched", "finished")
+_COLUMNS = ("seconds", "gc", "fetch", "records", "bytes", "written", "spilled", "host", "index", "launched")
 _SHOWN = 400  # characters of a name or of a node's text that are kept
 _NODE = 4000
 _RECORDS_READ = "records read"  # counted where an Exchange is read, not where it is written
@@ -151,7 +151,7 @@ class ApplicationLog:
         values = (
             metrics.run / 1e3, metrics.gc / 1e3, read.wait / 1e3, read.records + metrics.input.records,
             read.remote + read.local + metrics.input.bytes, metrics.write.records + metrics.output.records,
-            metrics.spilled, host, info.index, info.launched / 1e3, info.finished / 1e3,
+            metrics.spilled, host, info.index, info.launched / 1e3,
         )  # fmt: skip
         for column, value in zip(tasks.columns.values(), values, strict=True):
             column.append(value if value > 0 else 0.0)
@@ -190,13 +190,13 @@ class ApplicationLog:
     def _run(self, info: StageInfo, tasks: _StageTasks, submitted: float) -> StageRun:
         columns = {name: np.array(column) for name, column in tasks.columns.items()}
         index, order = np.unique(columns.pop("index"), return_index=True)  # the first success of a task counts
-        launched, finished = columns.pop("launched"), columns.pop("finished")
+        launched = columns.pop("launched")
         parts = {name: column[order] for name, column in columns.items()}
         verbs = tuple(self._names[parent] for parent in info.parents if parent in self._names)
         completed = None if info.completed is None else info.completed / 1e3
         return StageRun(
             info.id, info.attempt, _text(info.name), max(info.count, len(index)), TaskColumns.of(**parts),
-            tasks.slots or _at_once(launched, finished), submitted, completed,
+            tasks.slots or _at_once(launched, launched + columns["seconds"]), submitted, completed,
             tasks.failed + len(launched) - len(index), verbs, bool(info.parents),
         )  # fmt: skip
 
@@ -248,10 +248,11 @@ def _node(info: NodeInfo) -> PlanNode:
     return PlanNode(info.name[:_SHOWN], info.text[:_NODE], metrics, reads, children)
 
 
-def _at_once(launched: F64, finished: F64) -> int:
-    """How many tasks ran at a time, where no executor says how many could."""
-    times = np.concatenate([launched, finished])
-    steps = np.concatenate([np.ones(len(launched)), -np.ones(len(finished))])
+def _at_once(launched: F64, ended: F64) -> int:
+    """How many tasks ran at a time, where no executor says how many could. ``ended`` is by run time: Spark's own finish
+    is when the driver heard of it, and by then the slot may have its next task."""
+    times = np.concatenate([launched, ended])
+    steps = np.concatenate([np.ones(len(launched)), -np.ones(len(ended))])
     order = np.lexsort((steps, times))
     return max(int(steps[order].cumsum().max(initial=1)), 1)
 
