@@ -133,6 +133,36 @@ def whatif(
 
 
 @app.command()
+def events(
+    paths: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="PATH...",
+            help="Event logs, folders of them, or zips from a history server; with --history-server applications.",
+        ),
+    ] = None,
+    history_server: Annotated[
+        str, Option(metavar="URL", help="Read the newest 20 logs of this history server, or those of PATH.")
+    ] = "",
+    top: Annotated[str, Option(metavar="N", help="Stages to show, those that lost most first.")] = "20",
+    as_json: Json = False,
+    html: Annotated[
+        str | None, Option(metavar="FILE", help="Write a page with pictures of task times beside even ones.")
+    ] = None,
+    fail_above: Annotated[
+        str, Option(metavar="SHARE", help="Exit code 1 if an application lost more of its time to skew, as 20%.")
+    ] = "",
+) -> None:
+    """Say which stages of past Spark jobs waited for their longest task, why, and what to write. Needs no Spark."""
+    from unskew.cli.events.command import EventsOptions, run
+
+    options = EventsOptions.of(
+        paths=paths or (), server=history_server, top=top, fail_above=fail_above, as_json=as_json, html=html
+    )
+    raise typer.Exit(run(options))
+
+
+@app.command()
 def demo(
     batches: Annotated[str, Option(metavar="N", help="Batches of the stream.  [9]")] = "",
     rows: Annotated[str, Option(metavar="N", help="Rows of a batch.  [120000]")] = "",

@@ -12,6 +12,7 @@ What is decided where, from the bottom up:
 - ``freshness``: **which plan the next micro-batch gets**, by its own counts or by those before it;
 - ``scaling``: **how many partitions the next batches get**;
 - ``fairness``: who is served next, and who has to wait, where many share one service;
+- ``diagnosis``: which stages of a past job waited for their longest task, and why;
 - ``operators``: what joins, groups, keyed state and ``sk.advise`` need decided.
 
 >>> from unskew.core import Histogram, hash_keys, make_planner
