@@ -7,6 +7,7 @@ answered counts as infinitely long.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from benchmarks.reliability.taken import Dose, Taken
@@ -30,7 +31,8 @@ def overloaded(dose: Dose) -> Taken:
         f"{1000 * one.before[1]:.0f} to {1000 * one.during[1]:.0f} ms"
         for name, (one, flood) in found.items()
     )
-    values = {"offered": offered, "goodput": goodput, "slower": slower, "cases": {n: str(o) for n, (o, _) in found.items()}}
+    values = {"offered": offered, "goodput": goodput, "slower": slower}
+    values["cases"] = {name: str(one) for name, (one, _) in found.items()}
     return Taken(said, offered >= _TIMES and goodput >= _GOODPUT and slower <= _SLOWER, values)
 
 
@@ -39,4 +41,4 @@ def one(folder: Path, verb: str, call: Call, seconds: float) -> tuple[Beside, fl
     folder.mkdir()
     with victim(folder, "--max-calls-per-second", str(_LIMIT)) as on:
         found = beside(on, call, flood_of(verb, ATTACKER, 2, 400, seconds), alone=seconds)
-    return found, found.offered
+    return found, sum(float(number.replace(",", "")) for number in re.findall(r"([\d,]+)/s", found.more))

@@ -49,7 +49,9 @@ def entry(figure: Figure, taken: Taken, dose: Dose, seconds: float) -> dict[str,
 
 
 def _commit() -> str:
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
+    )
     return found.stdout.strip()
 
 
@@ -64,20 +66,21 @@ def write(entries: Entries, file: Path) -> None:
     file.write_text(json.dumps([entries[number] for number in sorted(entries)], indent=1) + "\n", "utf-8")
 
 
-def _verdict(met: bool | None) -> str:
-    return {True: "met", False: "**missed**", None: "not measured"}[met]
+_VERDICTS = {True: "met", False: "**missed**", None: "not measured"}
 
 
 def table(entries: Entries) -> str:
     """As the page has it."""
     rows = [
-        f"| {one['number']} | {one['figure']} | {one['mark']} | {one['measured']} | {_verdict(one['met'])} "
+        f"| {one['number']} | {one['figure']} | {one['mark']} | {one['measured']} | {_VERDICTS[one['met']]} "
         f"| {one['seconds']} | {one['date']}, {one['commit']}, load {one['load']} |"
         for one in (entries[number] for number in sorted(entries))
     ]
     head = ["| # | figure | mark | measured | | seconds | when, commit, load |", "|---|---|---|---|---|---|---|"]
     machines = sorted({one["machine"] for one in entries.values()})
-    return "\n".join([*head, *rows, "", f"Machine: {'; '.join(machines)}, shared with other work.", "", missed(entries)])
+    return "\n".join(
+        [*head, *rows, "", f"Machine: {'; '.join(machines)}, shared with other work.", "", missed(entries)]
+    )
 
 
 def missed(entries: Entries) -> str:
