@@ -22,7 +22,7 @@ from unskew.core.plan.plan import Plan, PlanInfo
 from unskew.v1 import plan_pb2 as pb
 from unskew.wire.streams import version_from_message, version_to_message
 
-__all__ = ["FORMAT", "plan_from_bytes", "plan_to_bytes"]
+__all__ = ["FORMAT", "check_plan_bytes", "plan_from_bytes", "plan_to_bytes"]
 
 MAGIC = 0x756E736B
 FORMAT = 1
@@ -55,6 +55,11 @@ def plan_from_bytes(data: bytes) -> Plan:
         return _plan(pb.Plan.FromString(file.body))
     except (DecodeError, UnskewError, ValueError, OverflowError) as why:
         raise PlanFormatError(f"the bytes are whole but hold no usable plan: {why}") from None
+
+
+def check_plan_bytes(data: bytes) -> None:
+    """Refuse what is not the whole of a plan's bytes; its tables are not read."""
+    _opened(data)
 
 
 def _opened(data: bytes) -> pb.PlanFile:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from unskew.core.errors import UnskewError
 
 __all__ = [
-    "ConflictError", "DeniedError", "FieldError", "LimitError", "NotFoundError", "QuotaError", "ServiceError",
-    "UnauthenticatedError", "UnavailableError", "WritesRefusedError",
+    "ConflictError", "DamagedError", "DeniedError", "FieldError", "LimitError", "NotFoundError", "QuotaError",
+    "ServiceError", "UnauthenticatedError", "UnavailableError", "WritesRefusedError",
 ]  # fmt: skip
 
 
@@ -83,6 +83,16 @@ class UnavailableError(ServiceError):
     """The store does not answer: the same request may be sent again."""
 
     code = "UNAVAILABLE"
+
+
+class DamagedError(UnavailableError):
+    """The store answers, and what it has of a stream cannot be read."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"store: what it has of this stream's {what} is damaged; restore the store from a copy, or delete the "
+            "stream: a job then puts it again"
+        )
 
 
 class WritesRefusedError(UnavailableError):

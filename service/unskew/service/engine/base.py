@@ -12,7 +12,7 @@ from typing import ParamSpec, TypeVar
 from unskew.service.concurrency import monotonic
 from unskew.service.engine.store_silence import StoreSilence
 from unskew.service.engine.turns import Turns
-from unskew.service.errors import UnavailableError
+from unskew.service.errors import DamagedError, UnavailableError
 from unskew.service.events.events import Observer
 from unskew.service.stores.ports import Store
 
@@ -88,7 +88,10 @@ class Base:
         return reading.result()
 
     def _read(self, reading: asyncio.Task[V]) -> None:
-        if not reading.cancelled() and not isinstance(reading.exception(), UnavailableError):
+        if reading.cancelled():
+            return
+        why = reading.exception()
+        if not isinstance(why, UnavailableError) or isinstance(why, DamagedError):
             self.silence.answered()
 
     def shut(self) -> None:

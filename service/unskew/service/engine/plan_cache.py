@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from unskew.core.errors import PlanFormatError
 from unskew.core.plan.plan import Plan, Version
 from unskew.service.api.verbs import Fetched
 from unskew.service.concurrency import SingleFlight, monotonic
 from unskew.service.engine.base import Base
 from unskew.service.engine.streams import Streams
-from unskew.service.errors import NotFoundError, UnavailableError
+from unskew.service.errors import DamagedError, NotFoundError, UnavailableError
 from unskew.service.events.events import PlanServed, Skipped
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.records import PlanRecord
-from unskew.wire.plans import plan_from_bytes
+from unskew.wire.plans import check_plan_bytes, plan_from_bytes
 
 __all__ = ["PlanCache"]
 
@@ -81,7 +82,7 @@ class PlanCache:
         began = monotonic()
         record = await self._base.store.plan(stream)
         if record is not None:
-            self._records.put((stream, record.version), record)
+            self._keep(stream, record)
         else:
             try:
                 await self._streams.get(stream, fresh=True)
@@ -96,8 +97,18 @@ class PlanCache:
         if record is None:
             record = await self._base.store.plan(stream, version)
             if record is not None:
-                self._records.put((stream, version), record)
+                self._keep(stream, record)
         return record
+
+    def _keep(self, stream: str, record: PlanRecord) -> None:
+        """A plan that is not whole is told here and once, and not by everybody who would route by it."""
+        known = self._records.find((stream, record.version))
+        if known is None or known.data != record.data:
+            try:
+                check_plan_bytes(record.data)
+            except PlanFormatError as why:
+                raise DamagedError("plans") from why
+        self._records.put((stream, record.version), record)
 
     async def plan(self, stream: str, record: PlanRecord) -> Plan:
         key = stream, record.version

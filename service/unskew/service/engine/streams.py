@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from unskew.core.errors import UnskewError
 from unskew.core.stream_spec import StreamSpec, check_name
 from unskew.service.concurrency import SingleFlight, monotonic
 from unskew.service.engine.base import Base
-from unskew.service.errors import NotFoundError, UnavailableError
+from unskew.service.errors import DamagedError, NotFoundError, UnavailableError
 from unskew.service.events.events import StreamChanged
 from unskew.service.lru_cache import LruCache
 from unskew.service.stores.records import StreamRecord
@@ -28,6 +29,13 @@ _MOST_PAGE = 1000
 
 def no_stream(stream: str) -> NotFoundError:
     return NotFoundError(f"stream: there is no stream {stream!r}; put it first, or list the streams", field="stream")
+
+
+def _spec_of(record: StreamRecord) -> StreamSpec:
+    try:
+        return spec_from_bytes(record.spec)
+    except UnskewError as why:
+        raise DamagedError("settings") from why
 
 
 @dataclass(frozen=True)
@@ -123,7 +131,7 @@ class Streams:
     def _take(self, record: StreamRecord) -> CachedStream:
         cached = self._cache.find(record.name)
         if cached is None or cached.record != record:
-            spec = cached.spec if cached and cached.record.spec == record.spec else spec_from_bytes(record.spec)
+            spec = cached.spec if cached and cached.record.spec == record.spec else _spec_of(record)
             cached = CachedStream(record, spec)
         self._cache.put(record.name, cached)
         self._read_at.put(record.name, monotonic())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import Any, TypeVar
 
 from unskew.core.plan.plan import Version
 from unskew.core.rounds.round_log import Commit, Member, ReportKey, RoundView
+from unskew.service.errors import DamagedError
 from unskew.service.stores.records import HistoryEntry, News, PartKey, PlanRecord, StreamRecord
 
 __all__ = [
@@ -23,6 +25,23 @@ _NEWS = re.compile(rb"(plan|round|stream) ([A-Za-z0-9._:/-]{1,200})(?: (\d{1,16}
 _MAX_FIELDS = 1000  # that Lua unpacks at once
 T = TypeVar("T")
 Pairs = list[tuple[bytes, bytes]]
+Read = TypeVar("Read", bound=Callable[..., Any])
+
+
+def _reading(what: str) -> Callable[[Read], Read]:
+    """Values that are not as the scripts write them are told as damage."""
+
+    def of(read: Read) -> Read:
+        @wraps(read)
+        def checked(*reply: Any) -> Any:
+            try:
+                return read(*reply)
+            except (ValueError, TypeError, LookupError) as why:
+                raise DamagedError(what) from why
+
+        return checked  # type: ignore[return-value]  # the same function, but for its errors
+
+    return of
 
 
 def pairs(flat: Sequence[bytes]) -> Pairs:
@@ -97,11 +116,13 @@ def _named(agent: str, name: str) -> ReportKey:
     return ReportKey(agent, int(name[:_DIGITS]), int(name[_DIGITS:]))
 
 
+@_reading("settings")
 def stream_of(name: str, reply: Sequence[bytes]) -> StreamRecord:
     spec, created, incarnation, owner = reply
     return StreamRecord(name, spec, int(created) / MICROS, int(incarnation), (owner or b"").decode())
 
 
+@_reading("reports")
 def part_keys_of(kind: str, batch: int, runs: Pairs, fields: Sequence[bytes]) -> list[PartKey]:
     """``runs``: of each source the run that counts and its number of parts. ``fields``: the parts that are there."""
     by_source = {source.decode(): line.decode().split(" ") for source, line in runs}
@@ -113,6 +134,7 @@ def part_keys_of(kind: str, batch: int, runs: Pairs, fields: Sequence[bytes]) ->
     return keys
 
 
+@_reading("plans")
 def plan_of(reply: Sequence[bytes] | None) -> PlanRecord | None:
     if reply is None:
         return None
@@ -122,6 +144,7 @@ def plan_of(reply: Sequence[bytes] | None) -> PlanRecord | None:
     return PlanRecord(of, digest.decode(), data, purpose.decode(), advice or b"", ways or b"")
 
 
+@_reading("rounds")
 def round_of(reply: Sequence[Any]) -> RoundView:
     now, incarnation, open_epoch, merged, opened, arrivals, leases, names, keep = reply
     reported: dict[str, float] = {}
@@ -151,6 +174,7 @@ def _members(leases: Sequence[bytes], names: Sequence[bytes]) -> tuple[Member, .
     return tuple(members)
 
 
+@_reading("rounds")
 def commit_of(reply: Sequence[Any]) -> Commit | None:
     epoch, answer, keep, names = reply
     if epoch is None:
@@ -158,6 +182,7 @@ def commit_of(reply: Sequence[Any]) -> Commit | None:
     return Commit(int(epoch), answer, tuple(ReportKey(*name) for name in json.loads(names)), keep)
 
 
+@_reading("history")
 def history_entry_of(line: bytes) -> HistoryEntry:
     at, _, data = line.partition(b" ")
     return HistoryEntry(int(at) / MICROS, data)
