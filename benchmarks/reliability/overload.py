@@ -2,7 +2,7 @@
 
 The limit of the one who offers too much is set (``--max-calls-per-second``), so that what two cores can offer is five
 times of it. He does not wait after a refusal. The other makes 20 calls a second, open loop: a call that fails or is not
-answered counts as infinitely long.
+answered counts as infinitely long. Where the machine is too busy for five times, the figure is not measured.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.attack.victim import ATTACKER, victim
 
 __all__ = ["overloaded"]
 
-_LIMIT, _TIMES = 100, 5.0
+_LIMIT, _TIMES = 50, 5.0
 _GOODPUT, _SLOWER = 0.90, 5.0  # the marks
 CASES: dict[str, tuple[str, Call]] = {"GetPlan": ("GetPlan", get_plan), "BuildPlan": ("BuildPlan", small_plan)}
 
@@ -33,7 +33,8 @@ def overloaded(dose: Dose) -> Taken:
     )
     values = {"offered": offered, "goodput": goodput, "slower": slower}
     values["cases"] = {name: str(one) for name, (one, _) in found.items()}
-    return Taken(said, offered >= _TIMES and goodput >= _GOODPUT and slower <= _SLOWER, values)
+    met = goodput >= _GOODPUT and slower <= _SLOWER
+    return Taken(said, met if offered >= _TIMES else None, values)
 
 
 def one(folder: Path, verb: str, call: Call, seconds: float) -> tuple[Beside, float]:

@@ -71,7 +71,7 @@ def judged(well: tuple[Calls, Calls], away: dict[str, tuple[Calls, Calls]]) -> T
     count = sum(len(calls) for both in away.values() for calls in both)
     met = max(added.values()) <= _ADDED and max(built.values()) <= _BUILD and not failed and not unmarked
     return Taken(
-        f"{said}; {failed} of {count:,} calls failed, {unmarked} plans were not marked",
+        f"{said}; p99 before {base:.0f} ms; {failed} of {count:,} calls failed, {unmarked} plans were not marked",
         met,
         {"p99 well": base, "added": added, "built": built, "failed": failed, "unmarked": unmarked, "calls": count},
     )
