@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.reliability.taken import Dose, Taken
+from tests import jvm
 from tests.spark.streaming.job import Orders
 from tests.spark.streaming.lives import VARIED, Verdict
 from tests.spark.streaming.test_exactness import STEPS, died
@@ -39,6 +40,7 @@ def clusters(dose: Dose) -> list[list[str]]:
 
 
 def rows_lost(dose: Dose) -> Taken:
+    jvm.use()
     found: list[dict[str, Any]] = []
     for number, runs in enumerate(clusters(dose)):
         folder = dose.folder / f"cluster-{number}"
@@ -65,6 +67,7 @@ def judged(found: list[dict[str, Any]], drivers: Verdict, deaths: int) -> Taken:
 
 def service_killed(dose: Dose) -> Taken:
     """In a process of its own, since a process has one Spark."""
+    jvm.use()
     lives = dose.of(1, 10)
     line = [sys.executable, "-m", "benchmarks.reliability.killed_service", str(dose.folder), str(lives)]
     printed = subprocess.run(line, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
