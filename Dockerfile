@@ -14,9 +14,9 @@ ARG SPARK_DIGEST=sha256:00000000000000000000000000000000000000000000000000000000
 # -- the wheel, of the sources alone ------------------------------------------------------------------------------
 FROM ${PYTHON_IMAGE}@${PYTHON_DIGEST} AS wheel
 WORKDIR /src
-COPY constraints.txt ./
+COPY requirements/build.txt requirements/
 RUN python3 -m venv /opt/build \
-    && /opt/build/bin/python -m pip install --constraint constraints.txt hatchling
+    && /opt/build/bin/python -m pip install --require-hashes --requirement requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY core core
 COPY simulate simulate
@@ -30,10 +30,12 @@ RUN /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --wheel-di
 # -- what the service needs, in one folder: no pip or setuptools in it, no tests, no headers ------------------------------
 FROM ${PYTHON_IMAGE}@${PYTHON_DIGEST} AS environment
 ARG VERSION
-COPY constraints.txt /src/
+COPY requirements/service.txt /src/
 COPY --from=wheel /dist /dist
+# Others' packages by their hashes, then ours, which must find all that it needs there.
 RUN python3 -m venv /opt/unskew \
-    && /opt/unskew/bin/python -m pip install --constraint /src/constraints.txt \
+    && /opt/unskew/bin/python -m pip install --require-hashes --requirement /src/service.txt \
+    && /opt/unskew/bin/python -m pip install --no-index \
         "unskew[service,telemetry] @ file://$(ls /dist/*.whl)" \
     && /opt/unskew/bin/python -m pip uninstall --yes pip setuptools \
     && find /opt/unskew/lib -depth -type d \( -name tests -o -path '*/pyarrow/include' \) -exec rm -r {} +
@@ -86,12 +88,14 @@ ARG SPARK_DIGEST
 ARG VERSION
 ARG REVISION=unknown
 USER 0
-COPY constraints.txt /opt/unskew/
+COPY requirements/executor.txt /opt/unskew/
 COPY --from=wheel /dist /opt/unskew/dist
 ENV NUMBA_CPU_NAME=generic \
     NUMBA_CACHE_DIR=/opt/unskew/kernels
-RUN PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --no-cache-dir --constraint /opt/unskew/constraints.txt \
-        "unskew[fast] @ file://$(ls /opt/unskew/dist/*.whl)" pandas \
+RUN export PIP_BREAK_SYSTEM_PACKAGES=1 \
+    && python3 -m pip install --no-cache-dir --require-hashes --requirement /opt/unskew/executor.txt \
+    && python3 -m pip install --no-cache-dir --no-index \
+        "unskew[fast] @ file://$(ls /opt/unskew/dist/*.whl)" \
     && test "$(python3 -c 'from unskew.core.version import __version__ as v; print(v)')" = "${VERSION:?give --build-arg VERSION=}" \
     && python3 -m unskew.service.app.kernels /opt/unskew/kernels \
     && chown -R 185:185 /opt/unskew/kernels

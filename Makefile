@@ -27,7 +27,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv demo test test-quick test-long test-load test-spark check lint types layers house stubs stubs-check protolint \
-    reference sbom bench image wheel dist pictures constraints java redis clean clean-kernels
+    reference hashes reliability sbom bench image wheel dist pictures constraints java redis clean clean-kernels
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,6 +113,13 @@ bench: $(STAMP)  ## every benchmark, one after another
 
 image:  ## build an image: make image PYTHON_DIGEST=sha256:... [TARGET=executor SPARK_DIGEST=sha256:...]
 	@bash tools/image.sh $(or $(TARGET),service)
+
+reliability: $(STAMP) $(CLASSES)  ## the figures of docs/reliability.md: make reliability [RELIABILITY="--quick --figures 3,8"] (hours without)
+	@JAVA_HOME="$$(bash tools/java.sh)"; REDIS_SERVER="$$(bash tools/redis.sh)"; export JAVA_HOME REDIS_SERVER; \
+	    exec $(BIN)/python -m benchmarks.reliability $(RELIABILITY)
+
+hashes: $(STAMP)  ## requirements/*.txt: what the images install, with hashes, after a change of constraints.txt
+	$(BIN)/python -m tools.requirements
 
 sbom: $(STAMP)  ## what the images carry: CycloneDX lists into dist/, licences into docs/licences.md
 	$(BIN)/python tools/sbom.py

@@ -220,7 +220,7 @@ def _from(step: Step) -> str:
 def _sent(name: str) -> Path:
     """A file or folder of the context, if `.dockerignore` lets it be sent."""
     kept, _ = ignored(ROOT / ".dockerignore")
-    assert name.rstrip("/") in kept, f"COPY {name}: .dockerignore keeps it away"
+    assert {name.rstrip("/"), name.partition("/")[0]} & set(kept), f"COPY {name}: .dockerignore keeps it away"
     return ROOT / name
 
 

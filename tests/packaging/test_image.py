@@ -95,10 +95,10 @@ def test_the_executor_keeps_sparks_user_and_entrypoint() -> None:
 
 
 def test_only_what_the_wheel_is_made_of_is_sent_to_the_engine() -> None:
-    """The context has the six roots and four files: no history, test, secret or compiled kernel of this machine."""
+    """The context has the roots, the hashes and three files: no history, test, secret or kernel of this machine."""
     kept, never = ignored(ROOT / ".dockerignore")
     roots = ["core", "simulate", "proto", "client", "service", "spark_integration", "cli"]
-    assert kept == [*roots, "constraints.txt", "pyproject.toml", "README.md", "LICENSE"]
+    assert kept == [*roots, "requirements", "pyproject.toml", "README.md", "LICENSE"]
     assert {"__pycache__", "*.nb[ic]"} <= set(never)
 
 

@@ -53,13 +53,12 @@ def test_every_package_of_an_image_is_on_the_page(images: dict[str, set[str]]) -
 
 
 def test_they_are_the_packages_that_the_images_install() -> None:
-    """The requirements are those of the Dockerfile, word for word."""
+    """Our wheel with the Dockerfile's extras; the others are pinned by hashes (``test_requirements``)."""
     stages = read(ROOT / "Dockerfile").stages
     for image, stage in (("service", "environment"), ("executor", "executor")):
         (step,) = [step.rest for step in stages[stage].steps if "pip install" in step.rest]
-        (extras,) = re.findall(r'"(unskew\[[a-z,]+\])', step)
-        more = re.findall(r'whl\)" ([a-z ]+?) *(?:\\|&&|$)', step)
-        assert (extras, *" ".join(more).split()) == sbom.IMAGES[image]
+        assert re.findall(r'"(unskew\[[a-z,]+\])', step) == [sbom.IMAGES[image][0]]
+        assert f"{image}.txt" in step
 
 
 @pytest.mark.long
