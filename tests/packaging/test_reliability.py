@@ -67,7 +67,8 @@ def test_a_run_replaces_what_it_took_and_says_what_is_missed(tmp_path: Path) -> 
     record.write({**record.read(file), 3: {**late, "met": True}}, file)
     assert [one["number"] for one in json.loads(file.read_text())] == [3, 4]
     assert "None of the figures" in record.missed(record.read(file))
-    assert "**missed**" in record.table({3: late})
+    assert "| **missed**, in a small dose |" in record.table({3: late})
+    assert "| met |" in record.table({3: {**late, "met": True, "command": "--figures 9 --inputs 1000000"}})
 
 
 def test_a_figure_whose_module_is_not_there_is_told_as_such(tmp_path: Path) -> None:
