@@ -185,7 +185,9 @@ if not alive() then
   return false
 end
 local owner = redis.call('HGET', M, 'owner') or ''
-redis.call('SET', base .. 't', redis.call('HGET', M, 'inc'), 'PX', 86400000)
+-- One that is damaged may be deleted, and then put again.
+local inc = redis.call('HGET', M, 'inc')
+redis.call('SET', base .. 't', tonumber(inc) and inc or whole(now), 'PX', 86400000)
 clear()
 publish('stream')
 return owner
