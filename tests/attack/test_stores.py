@@ -108,6 +108,17 @@ def test_a_store_that_refuses_or_is_emptied_in_mid_run(pair: Pair, name: str) ->
     pair.clean()
 
 
+def test_a_stream_whose_numbers_are_damaged_can_be_deleted_and_put_again(pair: Pair) -> None:
+    stream = f"deleted-{next(_numbers)}"
+    with pair.client(pair.warm) as warm, pair.client(pair.cold) as cold:
+        _readers(warm, cold, stream)
+        pair.redis.hset(f"{{unskew:{stream}}}:m", "inc", "")
+        cold.delete_stream(stream)
+        cold.put_stream(stream, partitions=PARTITIONS, policy="balanced", dsync=1.0)
+        wait_for("the stream", lambda: _well(Reader(cold), stream))
+    pair.clean()
+
+
 def test_names_of_garbage_in_the_list_hide_no_stream(pair: Pair) -> None:
     with pair.client(pair.warm) as warm, pair.client(pair.cold) as cold:
         warm.put_stream(OTHER, partitions=PARTITIONS)
