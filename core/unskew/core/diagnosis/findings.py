@@ -103,18 +103,17 @@ def findings(
     application: Application, stages: Iterable[SkewedStage], intervals: Sequence[tuple[float, float]]
 ) -> tuple[Finding, ...]:
     """The findings of an application, the most seconds first. ``intervals``: when each of its stages ran."""
-    began = np.array([interval[0] for interval in intervals])
-    ended = np.array([interval[1] for interval in intervals])
-    made = (_finding(application, stage, began, ended) for stage in stages)
+    busy = _Busy.of(intervals)
+    made = (_finding(application, stage, busy) for stage in stages)
     told = (one for one in made if one.is_skew or one.share >= LEAST_REFUSED)
     return tuple(sorted(told, key=lambda one: (not one.is_skew, -one.lost, one.stage, one.attempt)))
 
 
-def _finding(application: Application, stage: SkewedStage, began: F64, ended: F64) -> Finding:
+def _finding(application: Application, stage: SkewedStage, busy: _Busy) -> Finding:
     run, lost, operator = stage.run, stage.lost, stage.operator
     cause = cause_of(run, lost)
     seconds = lost.gain if cause.kind == ROWS else lost.total
-    if cause.kind == ROWS and _crowded(run, began, ended):
+    if cause.kind == ROWS and busy.crowded(run):
         cause = cause.doubted("other stages ran at the same time and may have used the idle slots")
     if run.completed is None:
         cause = cause.doubted("the stage had not ended when the log did")
@@ -144,15 +143,34 @@ def _notes(run: StageRun, operator: Operator) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _crowded(run: StageRun, began: F64, ended: F64) -> bool:
-    """Whether other stages ran for a good part of this one's time."""
-    end = run.completed if run.completed is not None else run.submitted
-    span = end - run.submitted
-    if span <= 0:
-        return False
-    shared = np.minimum(ended, end) - np.maximum(began, run.submitted)
-    same = (began == run.submitted) & (ended == end)
-    return bool(shared[~same & (shared > 0)].sum() > _CROWDED * span)
+@dataclass(frozen=True, eq=False)
+class _Busy:
+    """When stages ran: their beginnings and ends, each sorted, with the sums of those before."""
+
+    began: F64
+    ended: F64
+    began_sums: F64
+    ended_sums: F64
+    start: float
+
+    @classmethod
+    def of(cls, intervals: Sequence[tuple[float, float]]) -> _Busy:
+        times = np.array(intervals, np.float64).reshape(-1, 2)
+        start = float(times.min()) if len(times) else 0.0
+        began, ended = np.sort(times[:, 0] - start), np.sort(times[:, 1] - start)
+        return cls(began, ended, np.append(0.0, began.cumsum()), np.append(0.0, ended.cumsum()), start)
+
+    def until(self, time: float) -> float:
+        """Seconds of stages before that time."""
+        since = time - self.start
+        n, m = int(self.began.searchsorted(since)), int(self.ended.searchsorted(since))
+        return float((n - m) * since - self.began_sums[n] + self.ended_sums[m])
+
+    def crowded(self, run: StageRun) -> bool:
+        """Whether other stages ran for a good part of this one's time."""
+        end = run.completed if run.completed is not None else run.submitted
+        span = end - run.submitted
+        return span > 0 and self.until(end) - self.until(run.submitted) > (1 + _CROWDED) * span
 
 
 _FEWER_MERGED = "more tasks help: spark.sql.adaptive.coalescePartitions.enabled=false, or more shuffle partitions"
