@@ -124,9 +124,12 @@ class Process:
 
 
 def _decided(_: str, view: RoundView, state: ReplicaState, now: float, step: Step) -> None:
-    """No round is sealed while it waits for somebody, by what the replica saw."""
+    """No round is sealed while it waits for somebody, by what the replica saw; but where the store's clock went back,
+    nobody knows how long the round has waited."""
     if isinstance(step, Seal):
         assert view.opened is not None
+        if view.opened > view.now:
+            return
         missing = view.live() - view.reported.keys()
         if missing and view.now < view.opened + state.rules.patience * state.dsync:
             _broken.append(f"round {step.epoch} is sealed without {sorted(missing)}")
