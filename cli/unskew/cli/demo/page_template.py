@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unskew.cli.html_document import document
+
 __all__ = ["PAGE"]
 
 _STYLES = """
@@ -107,14 +109,4 @@ shuffles, and unskew advises so. Where keys are near uniform hashing is as good.
 </main>
 """
 
-PAGE = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>unskew demo</title>
-<style>{_STYLES}</style>
-</head>
-<body>{_BODY}</body>
-</html>
-"""
+PAGE = document("unskew demo", _STYLES, _BODY)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unskew.cli.html_document import document
+
 __all__ = ["PAGE"]
 
 _STYLES = """
@@ -44,15 +46,4 @@ _BODY = """
 </main>
 """
 
-PAGE = f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>unskew events</title>
-<style>{_STYLES}</style>
-</head>
-<body>{_BODY}</body>
-</html>
-"""
+PAGE = document("unskew events", _STYLES, _BODY, "default-src 'none'; style-src 'unsafe-inline'")

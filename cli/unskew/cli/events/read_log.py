@@ -27,9 +27,9 @@ class ApplicationReport:
     log: str
     application: Application
     findings: tuple[Finding, ...]
-    events: int
-    tasks: int
-    unread: tuple[str, ...]
+    unread: tuple[str, ...] = ()
+    events: int = 0
+    tasks: int = 0
 
     @property
     def seconds_lost(self) -> float:
@@ -74,7 +74,7 @@ def read_log(
             broken.append(f"{name} cannot be read: {why.strerror or why}")
     unread = (*broken, *skipped.texts())
     found = gathered.findings()
-    return ApplicationReport(log, gathered.application(), found, gathered.events, gathered.tasks, unread)
+    return ApplicationReport(log, gathered.application(), found, unread, gathered.events, gathered.tasks)
 
 
 def _read(file: BinaryIO, gathered: ApplicationLog, skipped: _Skipped, tick: Tick) -> None:
