@@ -19,7 +19,7 @@ SIX = {"core", "proto", "client", "service", "spark_integration", "cli"}
 ROOTS = {*SIX, "simulate"}
 MOST_MODULES = 16
 # The rebuilt house had 41,056 (docs/decisions/0025-house.md). A feature that needs more raises this in its own commit.
-MOST_LINES = 51_460
+MOST_LINES = 51_500
 FILE_MEDIAN, FUNCTION_P90 = 150, 20
 
 # The "now" columns of the redesign (docs/decisions/0025): names that had to be decoded.
