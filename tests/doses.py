@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import random
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any
 
 import pytest
 
-__all__ = ["diagonal", "some_of"]
+__all__ = ["diagonal", "new_seeds", "some_of"]
 
 
 def some_of(values: Iterable[Any], *small: Any) -> list[Any]:
@@ -32,6 +33,16 @@ def diagonal(*axes: Iterable[Any]) -> list[Any]:
         )
         for at in places
     ]
+
+
+def new_seeds(count: int, check: Callable[[int], None]) -> None:
+    """A check of so many seeds, new ones each time; which one failed is said."""
+    first = random.SystemRandom().randrange(1 << 20)
+    for seed in range(first, first + count):
+        try:
+            check(seed)
+        except Exception as why:
+            raise AssertionError(f"seed {seed}: {why}") from why
 
 
 def _diagonal(sizes: Sequence[int]) -> list[tuple[int, ...]]:

@@ -23,7 +23,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from tests.doses import some_of
+from tests.doses import new_seeds, some_of
 from tests.servers import wait_for
 from tests.spark.failures.gates import Gate
 from tests.spark.frames import KEYS, setting, shuffles, typed_frame
@@ -257,12 +257,7 @@ def test_some_random_frames(spark: SparkSession, sessions: dict[str, Unskew]) ->
 @pytest.mark.long
 def test_three_hundred_random_frames(spark: SparkSession, sessions: dict[str, Unskew]) -> None:
     """The full dose, of new seeds each time."""
-    first = random.SystemRandom().randrange(1 << 20)
-    for seed in range(first, first + 300):
-        try:
-            check_random(spark, sessions, seed)
-        except AssertionError as why:
-            raise AssertionError(f"seed {seed}: {why}") from why
+    new_seeds(300, lambda seed: check_random(spark, sessions, seed))
 
 
 # -- what Spark is told ---------------------------------------------------------------------------------------

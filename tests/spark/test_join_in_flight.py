@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
-from tests.doses import diagonal, some_of
+from tests.doses import diagonal, new_seeds, some_of
 from tests.spark.frames import KEYS, as_spark_4_0, no_job, python_workers, setting, shuffles
 from tests.spark.test_join import PAIRS, multiset, skewed
 from unskew.core.operators.join_plan import HOWS, LEFT, RIGHT, Bounds
@@ -143,12 +143,7 @@ def test_some_random_frames(spark: SparkSession, sk: Unskew) -> None:
 @pytest.mark.long
 def test_three_hundred_random_frames(spark: SparkSession, sk: Unskew) -> None:
     """The full dose, of new seeds each time: each type of join fifty times."""
-    first = random.SystemRandom().randrange(1 << 20)
-    for seed in range(first, first + 300):
-        try:
-            check_random(spark, sk, seed)
-        except Exception as why:
-            raise AssertionError(f"seed {seed}: {why}") from why
+    new_seeds(300, lambda seed: check_random(spark, sk, seed))
 
 
 @pytest.mark.parametrize("side", [LEFT, RIGHT])
