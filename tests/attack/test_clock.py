@@ -159,4 +159,4 @@ def test_a_round_that_was_opened_in_the_future_is_sealed() -> None:
     state = ReplicaState.begin(RoundRules(2, dsync=1.0), RoundTiming(5.0, 0.25, 0.25))
     members = (Member("a", 4000.0, None), Member("b", 4000.0, None))
     view = RoundView(400.0, 1, 1, 0, 3999.0, {"a": 3999.0}, members)
-    assert next_step(view, state.after_look(view, 0.0, None), 0.0) == Seal(1)
+    assert next_step(view, state.after_look(view, 0.0, frozenset()), 0.0) == Seal(1)

@@ -7,9 +7,9 @@ from __future__ import annotations
 __all__ = ["DOSES", "LONG_DOSES"]
 
 DOSES = {
-    "built": 3456,  # messages of gRPC made from the descriptors
+    "built": 2304,  # messages of gRPC made from the descriptors
     "broken": 2400,  # valid messages of gRPC with something wrong in them
-    "bytes": 1800,  # mere bytes over gRPC
+    "bytes": 3000,  # mere bytes over gRPC
     "chunked": 720,  # streams of chunks
     "unknown": 108,  # methods that are not there
     "metadata": 240,
@@ -17,7 +17,7 @@ DOSES = {
     "grpc sequences": 450,
     "rest sequences": 200,
     "redis sequences": 120,
-    "documented": 180,  # requests that schemathesis makes of the OpenAPI document
+    "documented": 400,  # requests that schemathesis makes of the OpenAPI document
     "bodies": 350,  # protobuf over REST
     "odd": 200,  # what no document speaks of
 }

@@ -144,6 +144,7 @@ def test_without_the_cli_extra_the_command_says_which_one_is_missing(clean: Path
     assert "unskew[cli]" in done.stdout + done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "what",
     [

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
+from tests.doses import some_of
 from tests.servers import Server, free_ports, single
 from tests.service.engines import run, skewed
 from tests.service.faces import served
@@ -98,7 +99,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", some_of(FAULTS, "full"))
 def test_a_redis_that_takes_no_write_makes_a_replica_unready_and_says_why(server: Server, fault: str) -> None:
     """503 in plain words; ``store_up`` stays 1, because it answers; and all is well again by itself."""
     begin, end, words = FAULTS[fault]

@@ -216,7 +216,7 @@ def drawn_merged(pieces: Any) -> Any:
     return pieces.assign(n=pieces["n"].sum(), ids=pieces["ids"].sum())[:1]
 
 
-@pytest.mark.parametrize("planned", [True, False])
+@pytest.mark.parametrize("planned", some_of([True, False], False))
 def test_each_state_is_made_once_and_a_lost_one_again(
     spark: SparkSession, sk: Unskew, rows: DataFrame, wanted: list[Any], tmp_path: Path, planned: bool
 ) -> None:

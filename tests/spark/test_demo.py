@@ -24,6 +24,7 @@ import pytest
 from rich.console import Console
 
 from tests.cli.command import environment, in_process, is_one_line
+from tests.doses import some_of
 from unskew.cli.demo import command
 from unskew.cli.demo.report import page
 from unskew.cli.demo.screen import Screen, screen_for, summary
@@ -125,6 +126,7 @@ def test_the_quick_demo_shows_proves_and_reports(tmp_path: Path) -> None:
     assert len(set(re.findall(r"<code>([0-9a-f]{64})</code>", html))) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("line", "processes"),
     [
@@ -273,7 +275,7 @@ def wrong_results() -> dict[str, pa.Table]:
     }
 
 
-@pytest.mark.parametrize("what", wrong_results())
+@pytest.mark.parametrize("what", some_of(wrong_results(), "right", "a row for another"))
 def test_the_proof_fails_where_results_differ(spark: SparkSession, tmp_path: Path, what: str) -> None:
     """The stream has rows 0 and 1 of key a and row 2 of b; the second arm wrote this."""
     events = pa.table({"id": [0, 1, 2], "word": ["a", "a", "b"], "amount": [2, 3, 1]})

@@ -139,6 +139,7 @@ def test_streaming_join_makes_the_same_pairs_in_all_partitions(printed: Printed)
     assert re.search(r"[\d,]{5,} pairs; the same: True", text)
 
 
+@pytest.mark.long
 def test_stateful_sessions_have_every_click_once(printed: Printed) -> None:
     """Sessions end by themselves, in whichever batch that is."""
     assert "they have 2,000 of 2,000 clicks" in printed("stateful_sessions")

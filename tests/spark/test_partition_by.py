@@ -15,6 +15,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark code
 
+from tests.doses import some_of
 from tests.spark.frames import no_job, plan_over
 from unskew.client import testing
 from unskew.core import hash_keys
@@ -96,7 +97,7 @@ ALONE: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ALONE)
+@pytest.mark.parametrize("kind", some_of(ALONE, "double", "decimal(9,2)"))
 def test_where_a_record_goes_depends_on_nothing_but_itself(kind: str) -> None:
     """Chunk by chunk or one by one: a key that is taken alone is taken among any others, and hashed the same."""
     keys = ALONE[kind]

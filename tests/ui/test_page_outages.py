@@ -83,6 +83,7 @@ def test_an_answer_that_is_none_stops_nothing(opened: Opened, tmp_path: Path) ->
         page.goto("about:blank")
 
 
+@pytest.mark.long
 def test_an_address_that_is_none_is_a_stream_that_is_not_there(opened: Opened, tmp_path: Path) -> None:
     """A "%" that was typed in left an empty page."""
     with process(tmp_path) as service:

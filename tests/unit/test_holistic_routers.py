@@ -162,7 +162,7 @@ def excess(name: str, n: int, choices: int, exponent: float, seeds: int) -> tupl
     return worse, max(split)
 
 
-SMALL = [(name, n, exponent) for name in ("am", "cam", "cm", "lm") for n in (8, 64) for exponent in (0.0, 1.0, 1.5)]
+SMALL = [(name, n, exponent) for name in ("am", "cam", "cm", "lm") for n in (8, 64) for exponent in (0.0, 1.5)]
 FULL = [(name, n, exponent) for name in ("am", "cam", "cm", "lm") for n in (8, 16, 64) for exponent in (0, 0.5, 1, 1.5)]
 
 

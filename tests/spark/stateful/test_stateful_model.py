@@ -61,7 +61,7 @@ def play(folder: Path, batches: list[tuple[list[tuple[int, int]], str, int]], se
         assert (figures.rows, figures.keys) == (len(rows), len(expected))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(BATCHES, st.integers(0, 2**32))
 def test_states_are_those_of_a_dict_whatever_moves(
     batches: list[tuple[list[tuple[int, int]], str, int]], seed: int

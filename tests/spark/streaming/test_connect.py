@@ -45,6 +45,7 @@ def noted(folder: Path) -> Notes:
     return notes
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("runs", [("service",), pytest.param(("alone", "service"), marks=pytest.mark.long)])
 def test_batches_are_pinned_where_handlers_are_pickled(tmp_path: Path, connect: str, runs: tuple[str, ...]) -> None:
     """With a service by address and without one: a batch that failed runs again by its plan, later ones by newer
