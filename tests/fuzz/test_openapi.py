@@ -112,7 +112,7 @@ def test_answers_are_as_the_document_says(target: Target) -> None:
     for number in halves(target, judge):
         run_documented(target, judge, round(_SPARE * DOSES["documented"] / 2), number)
     assert judge.answered >= DOSES["documented"]
-    for status in ("200", "201", "204", "404", "422"):
+    for status in ("200", "404", "422"):  # whether a stream is created or deleted is chance
         assert any(code.endswith(f" {status}") for code in judge.codes), f"nothing was answered {status}"
 
 
