@@ -13,7 +13,7 @@ STAMP := $(VENV)/.installed-$(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" %
 CLASSES := $(VENV)/spark-classes.jsa
 ROOTS := core simulate proto client service spark_integration cli
 # More than cores: a test that waits (for a batch, a lease, a server) leaves its core to another.
-WORKERS ?= 3
+WORKERS ?= 4
 QUICK = tests/unit tests/property tests/client
 TESTS ?= tests
 RUNS ?= 5

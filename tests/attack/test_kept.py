@@ -43,7 +43,7 @@ def test_one_identity_fills_no_redis_through_two_replicas(replicas: list[Victim]
     def attack(number: int) -> None:
         found.append(fill(replicas[number % 2].grpc, ATTACKER, f"flooded-{number}", 60, 1 << 15, 2))
 
-    threads = [threading.Thread(target=attack, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=attack, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:

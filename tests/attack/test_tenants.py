@@ -17,6 +17,7 @@ pytestmark = pytest.mark.xdist_group("attack")
 GOODPUT = 0.9
 
 
+@pytest.mark.long
 def test_small_plans_beside_large_ones_of_another_tenant(tmp_path: Path) -> None:
     """None waits for a large one: those of the light dose take half a second each, on one thread for large ones."""
     prepare, plan = large_plans(4, 1_000_000, 4)

@@ -25,6 +25,7 @@ def test_a_replica_killed_in_mid_round_costs_no_round_and_no_report(world: World
     assert sealed[0] in {one.epoch[1] for one in rounds}
 
 
+@pytest.mark.long
 def test_agents_leave_a_network_that_swallows_everything(world: World, tmp_path: Path) -> None:
     """Half-open connections towards two replicas: nobody is told, their agents find out and go on with the third."""
 

@@ -154,6 +154,7 @@ def test_a_plan_for_so_many_partitions_that_it_has_more_hosts(spark: SparkSessio
     assert query.users == expected(3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("clean", some_of([True, False], True))
 def test_a_query_may_have_other_bounds_when_it_starts_again(spark: SparkSession, tmp_path: Path, clean: bool) -> None:
     """A batch that may have been begun runs in as many partitions as it did; after a clean end, and later, within the

@@ -78,6 +78,7 @@ def test_every_example_is_run_here() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == set(RUN) | ELSEWHERE
 
 
+@pytest.mark.long
 def test_skewed_groups_gives_the_heavy_customer_a_task_of_its_own(printed: Printed) -> None:
     """By hash it shares a task with others; by the plan the fullest task has that customer's orders and no other's."""
     text = printed("skewed_groups")

@@ -102,7 +102,9 @@ def counting(spark: SparkSession, folder: Path, handle: Any, partitions: int = P
     return stateful(sk, handle, checkpoint=str(folder), name="q", **arguments)
 
 
-@pytest.mark.parametrize(("form", "fn"), [("pandas", count), ("table", count_table)])
+@pytest.mark.parametrize(
+    ("form", "fn"), [("pandas", count), pytest.param("table", count_table, marks=pytest.mark.long)]
+)
 def test_batches_give_what_a_dict_gives(spark: SparkSession, tmp_path: Path, form: str, fn: Callable[..., Any]) -> None:
     """Two key columns, NULL among the keys; keys come anew, are forgotten and come back; plans change on the way."""
     clicks, seen = Clicks.drawn(spark, 4), Seen()

@@ -73,6 +73,7 @@ def check(folder: Path, batches: list[Rows]) -> None:
     assert {*log.folder.names("data"), *log.folder.names("output")} == listed
 
 
+@pytest.mark.long
 def test_a_task_that_fails_runs_again(tmp_path: Path) -> None:
     """Some tasks have put their files and some have not. (What a driver leaves behind that dies is tried in one
     process, in ``test_stateful_batches``.)"""
