@@ -107,7 +107,7 @@ def neighbour(on: Victim, call: Call, rate: float) -> Iterator[Neighbour]:
 
 
 def beside(on: Victim, call: Call, attack: Attack, rate: float = 20.0, alone: float = 5.0) -> Beside:
-    """Make the neighbour's calls alone, then beside the attack."""
+    """Make the neighbour's calls alone, of which the first are left out, then beside the attack."""
     with neighbour(on, call, rate) as found:
         began = time.monotonic()
         time.sleep(alone)
@@ -117,7 +117,7 @@ def beside(on: Victim, call: Call, attack: Attack, rate: float = 20.0, alone: fl
         until = time.monotonic() + 12
         while len(found.seconds(attacked, ended)) < rate * (ended - attacked) - 2 and time.monotonic() < until:
             time.sleep(0.1)
-    before, during = found.seconds(began + 0.5, alone_until), found.seconds(attacked, ended)
+    before, during = found.seconds(began + 0.4 * alone, alone_until), found.seconds(attacked, ended)
     missing = max(0, round(rate * (ended - attacked)) - len(during) - 2)
     during += [float("inf")] * missing
     goodput = sum(took < float("inf") for took in during) / max(len(during), 1)
