@@ -1,7 +1,4 @@
-"""The table: each figure, its mark, and the function that takes it. A figure that comes later adds one line.
-
-``suites.command`` stands for a module that takes a figure by itself: it is told as not there until there is one.
-"""
+"""The table: each figure, its mark, and the function that takes it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-from benchmarks.reliability.taken import Dose, Taken, not_there
+from benchmarks.reliability.taken import Dose, Taken
 
 __all__ = ["command", "count", "passed"]
 
@@ -44,12 +43,6 @@ def command(module: str, *words: str) -> Callable[[Dose], Taken]:
     """A figure that a module of its own takes: ``python -m <module> --json FILE`` writes what a ``Taken`` has."""
 
     def take(dose: Dose) -> Taken:
-        try:
-            there = importlib.util.find_spec(module) is not None
-        except ModuleNotFoundError:
-            there = False
-        if not there:
-            return not_there(f"`python -m {module}`")
         file = dose.folder / f"{module}.json"
         line = [sys.executable, "-m", module, *words, *(["--quick"] if dose.quick else []), "--json", str(file)]
         subprocess.run(line, cwd=ROOT, check=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
-__all__ = ["Dose", "Figure", "Taken", "not_there", "p99"]
+__all__ = ["Dose", "Figure", "Taken", "p99"]
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,6 @@ class Figure:
     what: str
     mark: str
     take: Callable[[Dose], Taken]
-
-
-def not_there(what: str) -> Taken:
-    return Taken(f"not there: {what}", None)
 
 
 def p99(seconds: Sequence[float]) -> float:

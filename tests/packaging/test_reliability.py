@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks.reliability import record
 from benchmarks.reliability.figures import FIGURES
-from benchmarks.reliability.suites import command
 from benchmarks.reliability.taken import Dose, Taken
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,8 +68,3 @@ def test_a_run_replaces_what_it_took_and_says_what_is_missed(tmp_path: Path) -> 
     assert "None of the figures" in record.missed(record.read(file))
     assert "| **missed**, in a small dose |" in record.table({3: late})
     assert "| met |" in record.table({3: {**late, "met": True, "command": "--figures 9 --inputs 1000000"}})
-
-
-def test_a_figure_whose_module_is_not_there_is_told_as_such(tmp_path: Path) -> None:
-    taken = command("tests.chaos.no_such_module")(Dose(tmp_path))
-    assert (taken.met, taken.said) == (None, "not there: `python -m tests.chaos.no_such_module`")

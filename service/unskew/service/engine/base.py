@@ -92,8 +92,10 @@ class Base:
         return reading.result()
 
     def _read(self, reading: asyncio.Task[V]) -> None:
-        why = None if reading.cancelled() else reading.exception()
-        if not reading.cancelled() and (not isinstance(why, UnavailableError) or isinstance(why, DamagedError)):
+        if reading.cancelled():
+            return
+        why = reading.exception()
+        if not isinstance(why, UnavailableError) or isinstance(why, DamagedError):
             self.silence.answered()
 
     def shut(self) -> None:
